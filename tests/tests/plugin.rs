@@ -20,6 +20,7 @@ fn the_plugin_does_the_whole_job_and_tells_the_truth() {
     what_is_said_before_anything_is_added(&product);
     passwords_come_in_as_with_docker_login(&product);
     add_waits_for_every_node(&cluster, &product);
+    list_shows_what_is_in_force(&product);
     diff_shows_what_is_not_in_force(&product);
     a_bad_secret_is_refused_with_the_controllers_words(&product);
     remove_takes_one_registry_or_all(&cluster, &product);
@@ -318,6 +319,10 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     assert_eq!(status["paused"], false);
     let counts = json!({"total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0});
     assert_eq!(status["counts"], counts);
+    assert_eq!(status["controller"]["state"], "Healthy", "{status}");
+    assert!(status["controller"]["leader"].is_string(), "{status}");
+    let syncers = json!({"state": "Healthy", "ready": 2, "desired": 2, "message": ""});
+    assert_eq!(status["syncers"], syncers);
     let node = &status["nodes"][0];
     for (field, value) in [
         ("name", "node-1"),
@@ -337,7 +342,16 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     );
     let table = done(product.plugin(&["status"], "").unwrap()).stdout;
     for text in [
-        "NODE", "PHASE", "REVISION", "AGE", "REASON", "node-2", "Synced", "2/2",
+        "Controller   running, ",
+        "Syncers      2/2 ready",
+        "NODE",
+        "PHASE",
+        "REVISION",
+        "AGE",
+        "REASON",
+        "node-2",
+        "Synced",
+        "2/2",
     ] {
         assert!(table.contains(text), "{table}");
     }
@@ -356,6 +370,35 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
             .plugin(&["status", "--wait", "--timeout", "5s"], "")
             .unwrap(),
     );
+}
+
+fn list_shows_what_is_in_force(product: &Product) {
+    let ran = done(product.plugin(&["list", "-o", "json"], "").unwrap());
+    shows_nothing_secret(&ran);
+    let listing = json(&ran);
+    assert_eq!(listing["hidden"], json!([]));
+    for (at, (registry, revision)) in [("one.example.com", 1), ("two.example.com", 2)]
+        .into_iter()
+        .enumerate()
+    {
+        let row = &listing["registries"][at];
+        for (field, value) in [
+            ("registry", json!(registry)),
+            ("user", json!("robot")),
+            ("source", json!(ADDITIONAL)),
+            ("scope", json!(null)),
+            ("delivery", json!("ConfigFile")),
+            ("revision", json!(revision)),
+            ("orEarlier", json!(false)),
+            ("nodes", json!(2)),
+            ("nodesTotal", json!(2)),
+        ] {
+            assert_eq!(row[field], value, "{field}: {row}");
+        }
+    }
+    let table = done(product.plugin(&["list"], "").unwrap());
+    assert_eq!(table.stdout.lines().count(), 3, "{table:?}");
+    assert_eq!(table.stderr, "");
 }
 
 /// The output contains neither the registry's password nor a credential of the kubeconfig.

@@ -67,3 +67,19 @@ fn an_api_server_that_is_away_is_named() {
     let said = "Connection refused (os error 111) (API server `https://127.0.0.1:1`)\n\nhint: ";
     assert!(ran.stderr.contains(said), "{ran:?}");
 }
+
+#[test]
+fn validate_says_that_it_reads_what_is_typed() {
+    let mut command = Command::new(Product::plugin_path());
+    command.arg("validate").env("NO_COLOR", "1");
+    let mut terminal = Terminal::start(&command, 120, 24).unwrap();
+    terminal
+        .wait_for("from stdin; Ctrl-D on an empty line ends it", SOON)
+        .unwrap();
+    terminal
+        .press("{\"auths\":{\"quay.io\":{\"auth\":\"dTpw\"}}}\n\u{4}")
+        .unwrap();
+    let (code, shown) = terminal.end(SOON).unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("valid: 1 registry"), "{shown}");
+}

@@ -7,7 +7,7 @@ use globalps_core::names::MAX_SHARDS;
 
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
-use super::{DryRun, Span, StatusFormat, TEMPLATE, TextFormat};
+use super::{DryRun, Span, TEMPLATE, TableFormat, TextFormat};
 
 /// Roll out a pull secret to many clusters
 ///
@@ -156,7 +156,7 @@ pub(crate) struct FleetStatus {
     #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: StatusFormat,
+    pub output: TableFormat,
     /// Wait until all clusters are synced
     #[arg(long, conflicts_with = "watch")]
     pub wait: bool,

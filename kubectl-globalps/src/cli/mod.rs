@@ -9,9 +9,9 @@ mod fleet;
 mod fleet_add;
 mod fleet_join;
 mod install;
+mod list;
 mod migrate;
-#[cfg(test)]
-mod reference;
+mod output;
 mod remove;
 mod rollout;
 mod status;
@@ -35,10 +35,12 @@ pub(crate) use fleet::{
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
 pub(crate) use fleet_join::FleetJoin;
 pub(crate) use install::Install;
+pub(crate) use list::List;
 pub(crate) use migrate::{Migrate, Tool};
+pub(crate) use output::{Form, ObjectFormat, TableFormat, TextFormat};
 pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
-pub(crate) use status::{Status, StatusFormat};
+pub(crate) use status::Status;
 pub(crate) use values::{
     CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SecretName,
     Span,
@@ -132,6 +134,7 @@ impl Cli {
 pub(crate) enum Command {
     Add(Add),
     Status(Status),
+    List(List),
     Diff(Diff),
     Remove(Remove),
     Check(Check),
@@ -199,26 +202,6 @@ impl DryRun {
             Self::Server => " (server dry run)",
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ObjectFormat {
-    Yaml,
-    Json,
-    Name,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    Table,
-    Json,
-    Yaml,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TextFormat {
-    Text,
-    Json,
 }
 
 /// Show what the additional pull secret changes
@@ -417,7 +400,8 @@ mod tests {
             ("pause --wait", Some(ErrorKind::UnknownArgument)),
             ("resume --wait", None),
             ("history -o yaml", None),
-            ("history -o wide", Some(ErrorKind::InvalidValue)),
+            ("history -o wide", None),
+            ("history -o text", Some(ErrorKind::InvalidValue)),
             ("undo --to-revision 3 --yes --dry-run=server", None),
             ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
             ("stats", Some(ErrorKind::InvalidSubcommand)),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{DryRun, ListFormat, Owner, TEMPLATE, Wait};
+use super::{DryRun, Owner, TEMPLATE, TableFormat, Wait};
 
 /// Retry failed nodes
 ///
@@ -75,7 +75,7 @@ pub(crate) struct History {
     #[arg(long, value_name = "REVISION")]
     pub revision: Option<i64>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: ListFormat,
+    pub output: TableFormat,
 }
 
 /// Go back to an earlier additional pull secret

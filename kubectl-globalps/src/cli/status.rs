@@ -1,17 +1,8 @@
 //! Flags of `status`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::{Span, TEMPLATE};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusFormat {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-    Name,
-}
+use super::{Span, TEMPLATE, TableFormat};
 
 /// Show the phase of every node
 #[derive(Debug, Args)]
@@ -38,7 +29,7 @@ Examples:
 )]
 pub(crate) struct Status {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: StatusFormat,
+    pub output: TableFormat,
     /// Show only this node; may be repeated
     #[arg(long, value_name = "NODE")]
     pub node: Vec<String>,

@@ -64,10 +64,16 @@ pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
 /// How long the controller may be unavailable before nobody waits for it.
 const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Why the controller does nothing; `None`: it runs, or will soon.
+/// As [`stopped`], as a sentence.
 pub(crate) fn not_running(deployment: Option<&Deployment>, now: Timestamp) -> Option<String> {
+    let reason = stopped(deployment, now)?;
+    Some(format!("the controller is not running: {reason}"))
+}
+
+/// Why the controller does nothing; `None`: it runs, or will soon.
+pub(crate) fn stopped(deployment: Option<&Deployment>, now: Timestamp) -> Option<String> {
     let title = format!(
-        "the controller is not running: Deployment `{}/{}`",
+        "Deployment `{}/{}`",
         names::CONTROLLER_NAMESPACE,
         names::CONTROLLER
     );

@@ -9,11 +9,11 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde::Serialize;
 
-use crate::cli::StatusFormat;
+use crate::cli::TableFormat;
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::columns::columns;
-use crate::terminal::printer::{Printer, json, yaml};
+use crate::terminal::printer::Printer;
 
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
@@ -109,17 +109,12 @@ impl Seen {
         }
     }
 
-    pub(crate) fn show(&self, printer: &Printer, format: StatusFormat) -> Result<Exit, Failure> {
-        match format {
-            StatusFormat::Table | StatusFormat::Wide => printer.data(&self.text()),
-            StatusFormat::Json => printer.data(&json("the status", self)?),
-            StatusFormat::Yaml => printer.data(&yaml("the status", self)?),
-            StatusFormat::Name => {
-                for row in &self.hypershift.pods {
-                    printer.data(&format!("pod/{}", row.pod));
-                }
-            }
-        }
+    pub(crate) fn show(&self, printer: &Printer, format: TableFormat) -> Result<Exit, Failure> {
+        let pods = self.hypershift.pods.iter();
+        let names = pods.map(|row| format!("pod/{}", row.pod));
+        printer.print(format, ("the status", self), names, || {
+            printer.data(&self.text());
+        })?;
         printer.note("this cluster runs HyperShift's own syncer: what its pods are at can be seen, but not whether a node's file is written or its kubelet runs with it");
         printer.hint("the log of a node's pod says more; globalps itself is not installed here, see `kubectl globalps install --help`");
         Ok(Exit::No)

@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod controller;
 pub(crate) mod facts;
 pub(crate) mod hypershift;
+pub(crate) mod installed;
 pub(crate) mod kubeconfig;
 pub(crate) mod namespaces;
 pub(crate) mod proxy;

@@ -11,7 +11,7 @@ use super::live_check::{live_check, trust};
 use super::pull_secret;
 use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
 use super::wait::{follow_if, may_wait};
-use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck, ObjectFormat};
+use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::cluster::namespaces::{Who, affected};
@@ -24,7 +24,7 @@ use crate::error::{Exit, Failure};
 use crate::secret::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::secret::effects::Deliveries;
-use crate::terminal::printer::{Printer, json, unprintable};
+use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
 
 /// Warning for a source with a scope that nodes don't get.
@@ -351,22 +351,12 @@ pub(super) async fn send(
 fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure> {
     let object = pull_secret::shown(&changed.secret, args.dry_run);
     let name = name_of(args);
-    match args.output {
-        Some(ObjectFormat::Yaml) => {
-            // A line for each value, however long, as kubectl writes it.
-            let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-            let yaml = serde_saphyr::to_string_with_options(&object, options);
-            printer.data(yaml.map_err(|_| unprintable("the Secret"))?.trim_end());
+    let names = [format!("secret/{name}")];
+    printer.print(args.output, ("the Secret", &object), names, || {
+        let how = args.dry_run.suffix();
+        for line in &changed.beside {
+            printer.data(line);
         }
-        Some(ObjectFormat::Json) => printer.data(&json("the Secret", &object)?),
-        Some(ObjectFormat::Name) => printer.data(&format!("secret/{name}")),
-        None => {
-            let how = args.dry_run.suffix();
-            for line in &changed.beside {
-                printer.data(line);
-            }
-            printer.data(&format!("secret/{name} {}{how}", changed.outcome.word()));
-        }
-    }
-    Ok(())
+        printer.data(&format!("secret/{name} {}{how}", changed.outcome.word()));
+    })
 }

@@ -4,12 +4,10 @@ use futures::future::join_all;
 use globalps_core::api::Phase;
 use globalps_core::names;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, PodSpec};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -17,17 +15,17 @@ use kube::{Api, ResourceExt as _};
 use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;
 use super::live_check::trust;
-use crate::cli::{Asking, Check as Args, Connection, TextFormat};
+use crate::cli::{Asking, Check as Args, Connection};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
-use crate::cluster::syncers::{is_ours, pod_errors};
+use crate::cluster::installed::installed;
 use crate::error::{Exit, Failure};
 use crate::registry::Trust;
-use crate::terminal::printer::{Printer, Stream, json};
+use crate::terminal::printer::{Printer, Stream};
 use crate::view::check::{
-    Check, Installed, LeaseSeen, Owners, Permission, Place, Report, Sight, Workload, credentials,
-    has_scopes, installation, of_nodes, operators, permissions, permissions_of_commands, provider,
-    server, unreachable,
+    Check, Installed, Owners, Permission, Place, Report, Sight, credentials, has_scopes,
+    installation, of_nodes, operators, permissions, permissions_of_commands, provider, server,
+    unreachable,
 };
 use crate::view::status::Status;
 
@@ -46,13 +44,10 @@ pub(super) async fn run(
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
     let report = Report::of(checks);
-    match args.output {
-        TextFormat::Json => printer.data(&json("the report", &report)?),
-        TextFormat::Text => {
-            let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
-            printer.painted(&report.text(paint));
-        }
-    }
+    printer.print(args.output, ("the report", &report), [], || {
+        let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
+        printer.painted(&report.text(paint));
+    })?;
     Ok(match (reached, report.healthy) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Done,
@@ -173,82 +168,6 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
     ))
 }
 
-async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
-    let client = || cluster.client.clone();
-    let deployments: Api<Deployment> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
-    let leases: Api<Lease> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
-    let daemon_sets = cluster.api::<DaemonSet>();
-    let (controller, lease, syncer, restorer) = tokio::join!(
-        cluster.call(
-            "get the controller's Deployment",
-            deployments.get_opt(names::CONTROLLER)
-        ),
-        cluster.call("get the controller's Lease", leases.get_opt(names::LEASE)),
-        cluster.call(
-            "get the syncer's DaemonSet",
-            daemon_sets.get_opt(names::SYNCER)
-        ),
-        cluster.call(
-            "get the restorer's DaemonSet",
-            daemon_sets.get_opt(names::RESTORER)
-        ),
-    );
-    let syncer = Sight::of(syncer)?;
-    let mut found = Vec::new();
-    for daemon_set in [&syncer, &Sight::of(restorer)?] {
-        if let Sight::Here(daemon_set) = daemon_set
-            && is_ours(daemon_set)
-        {
-            found.extend(pod_errors(cluster, daemon_set).await?);
-        }
-    }
-    Ok(Installed {
-        crds: true,
-        controller: Sight::of(controller)?.map(|found| Workload {
-            wanted: found
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.replicas)
-                .unwrap_or(1),
-            ready: found
-                .status
-                .as_ref()
-                .and_then(|s| s.available_replicas)
-                .unwrap_or_default(),
-            image: image(
-                found
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.template.spec.as_ref()),
-            ),
-            ours: is_ours(&found),
-        }),
-        lease: Sight::of(lease)?.map(|found| {
-            let spec = found.spec.unwrap_or_default();
-            LeaseSeen {
-                holder: spec.holder_identity.unwrap_or_default(),
-                renewed: spec.renew_time.map(|time| time.0),
-                seconds: spec.lease_duration_seconds.unwrap_or_default(),
-            }
-        }),
-        syncer: syncer.map(|found| {
-            let status = found.status.as_ref();
-            Workload {
-                wanted: status.map_or(0, |status| status.desired_number_scheduled),
-                ready: status.map_or(0, |status| status.number_ready),
-                image: image(
-                    found
-                        .spec
-                        .as_ref()
-                        .and_then(|spec| spec.template.spec.as_ref()),
-                ),
-                ours: is_ours(&found),
-            }
-        }),
-        pod_errors: found,
-    })
-}
-
 /// The `ClusterRole` of this name, and its binding of the same name.
 async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
@@ -262,11 +181,6 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> 
         (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
         _ => Sight::Hidden,
     })
-}
-
-fn image(pod: Option<&PodSpec>) -> String {
-    pod.and_then(|pod| pod.containers.first()?.image.clone())
-        .unwrap_or_default()
 }
 
 /// `default`: nobody else, or the Nodes can't be seen.

@@ -14,7 +14,7 @@ use kube::Api;
 use super::explain_namespace::{Delivered, OfPod};
 use super::keyrings::secret;
 use super::pull_secret::{content_of, unreadable};
-use crate::cli::{Connection, Explain, Named, TextFormat};
+use crate::cli::{Connection, Explain, Named};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
@@ -23,7 +23,7 @@ use crate::credentials::manifest::content;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
-use crate::terminal::printer::{Printer, json};
+use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &Explain,
@@ -47,10 +47,9 @@ pub(super) async fn run(
             "write it as in a pod, for example `quay.io/org/app:1`",
         )
     })?;
-    match args.output {
-        TextFormat::Json => printer.data(&json("the answer", &answer.json())?),
-        TextFormat::Text => printer.data(answer.text().trim_end()),
-    }
+    printer.print(args.output, ("the answer", &answer.json()), [], || {
+        printer.data(answer.text().trim_end());
+    })?;
     Ok(if answer.has_some() {
         Exit::Done
     } else {

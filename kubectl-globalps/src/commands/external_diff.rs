@@ -4,10 +4,10 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::cli::TextFormat;
+use crate::cli::{Form, TextFormat};
 use crate::error::Failure;
 use crate::terminal::escapes::plain;
-use crate::terminal::printer::{Printer, json};
+use crate::terminal::printer::Printer;
 
 /// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
 /// neither.
@@ -17,13 +17,14 @@ pub(super) fn show(
     difference: &impl Serialize,
     (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
 ) -> Result<(), Failure> {
-    match (format, external()) {
-        (TextFormat::Json, _) => printer.data(&json("the difference", difference)?),
-        (TextFormat::Text, Some(words)) => compare(&words, file, &sides())?,
-        (TextFormat::Text, None) if text.is_empty() => {}
-        (TextFormat::Text, None) => printer.data(text),
+    match external() {
+        Some(words) if Form::from(format) == Form::Text => compare(&words, file, &sides()),
+        _ => printer.print(format, ("the difference", difference), [], || {
+            if !text.is_empty() {
+                printer.data(text);
+            }
+        }),
     }
-    Ok(())
 }
 
 /// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.

@@ -113,18 +113,28 @@ impl FakeApi {
 
     /// Runs a command line of the plugin against this server.
     pub(crate) fn run(&self, line: &str) -> Result<Exit, Failure> {
+        self.printed(line).0
+    }
+
+    /// As [`Self::run`], with stdout and stderr.
+    pub(crate) fn printed(&self, line: &str) -> (Result<Exit, Failure>, [String; 2]) {
         let server = format!("http://{}", self.address);
         let flags = ["--kubeconfig", "/dev/null", "--server", &server];
-        let words = line.split_whitespace().chain(flags);
-        run(words)
+        let printer = Printer::capturing();
+        let ran = run_with(line.split_whitespace().chain(flags), &printer);
+        (ran, printer.captured())
     }
 }
 
 /// Runs a command line of the plugin.
 pub(crate) fn run<'a>(words: impl Iterator<Item = &'a str>) -> Result<Exit, Failure> {
+    run_with(words, &Printer::capturing())
+}
+
+fn run_with<'a>(words: impl Iterator<Item = &'a str>, printer: &Printer) -> Result<Exit, Failure> {
     let words = std::iter::once("kubectl-globalps").chain(words);
     let cli = Cli::of(words.map(OsString::from));
-    commands::run(&cli.expect("flags"), &Printer::silent())
+    commands::run(&cli.expect("flags"), printer)
 }
 
 impl State {
@@ -132,6 +142,10 @@ impl State {
         self.version += 1;
         let (_, name) = path.rsplit_once('/').unwrap_or_default();
         object["metadata"]["name"] = json!(name);
+        let mut parts = path.split("/namespaces/").skip(1);
+        if let Some((namespace, _)) = parts.next().and_then(|rest| rest.split_once('/')) {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(path.to_owned(), object.clone());
         object
@@ -345,11 +359,17 @@ fn children<'a>(
     objects: &'a Objects,
     list: &'a str,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let (api, resource) = list.rsplit_once('/').unwrap_or_default();
     objects.iter().filter(move |(path, _)| {
-        let name = path
-            .strip_prefix(list)
-            .and_then(|rest| rest.strip_prefix('/'));
-        name.is_some_and(|name| !name.contains('/'))
+        let Some((parent, _)) = path.rsplit_once('/') else {
+            return false;
+        };
+        // Of every namespace.
+        let namespaced = parent
+            .strip_prefix(api)
+            .and_then(|rest| rest.strip_prefix("/namespaces/"))
+            .and_then(|rest| rest.split_once('/'));
+        parent == list || namespaced.is_some_and(|(_, found)| found == resource)
     })
 }
 

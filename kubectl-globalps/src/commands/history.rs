@@ -6,12 +6,12 @@ use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::cli::{Connection, History as Args, ListFormat};
+use crate::cli::{Connection, History as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::secret::changes::{InForce, text};
 use crate::secret::history::{History, Revision, sorted};
-use crate::terminal::printer::{Printer, json, yaml};
+use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &Args,
@@ -27,19 +27,21 @@ pub(super) async fn run(
         }
     }
     let history = History::of(&revisions, &in_force);
-    match args.output {
-        ListFormat::Json => printer.data(&json("the history", &history)?),
-        ListFormat::Yaml => printer.data(&yaml("the history", &history)?),
-        ListFormat::Table if revisions.is_empty() => printer.note("nothing was rolled out yet"),
-        ListFormat::Table => {
-            printer.data(&history.table(Timestamp::now()));
-            if let [only] = history.revisions.as_slice()
-                && args.revision.is_some()
-            {
-                printer.data(&format!("\n{}", text(&only.changes)));
-            }
+    let names = revisions.iter();
+    let names = names.map(|revision| format!("secret/{}", revision.secret));
+    printer.print(args.output, ("the history", &history), names, || {
+        if revisions.is_empty() {
+            printer.note("nothing was rolled out yet");
+            return;
         }
-    }
+        let is_wide = args.output == TableFormat::Wide;
+        printer.data(&history.table(Timestamp::now(), is_wide));
+        if let [only] = history.revisions.as_slice()
+            && args.revision.is_some()
+        {
+            printer.data(&format!("\n{}", text(&only.changes)));
+        }
+    })?;
     Ok(Exit::Done)
 }
 
@@ -60,16 +62,22 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InF
         )
         .await?;
     let spec = gps.map(|gps| gps.spec).unwrap_or_default();
-    let slots = (0..spec.history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
     let (slots, global) = tokio::try_join!(
-        try_join_all(slots.map(|name| secret(cluster, name))),
+        slots(cluster, spec.history_limit),
         secret(cluster, names::GLOBAL_SECRET.to_owned()),
     )?;
-    let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
+    let revisions = sorted(slots, global.as_ref());
     Ok((
         revisions,
         InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
     ))
+}
+
+/// The Secrets of the history.
+pub(super) async fn slots(cluster: &Cluster<'_>, limit: u32) -> Result<Vec<Secret>, Failure> {
+    let names = (0..limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
+    let found = try_join_all(names.map(|name| secret(cluster, name))).await?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {

@@ -7,6 +7,8 @@ mod check_namespaces;
 mod check_registries;
 pub(crate) mod completion;
 mod diff;
+#[cfg(test)]
+mod examples;
 mod explain;
 mod explain_namespace;
 mod external_diff;
@@ -17,6 +19,7 @@ mod history;
 mod install;
 mod keyrings;
 mod leftovers;
+mod list;
 mod live_check;
 mod migrate;
 mod migrate_facts;
@@ -25,6 +28,8 @@ mod objects;
 mod operator_access;
 mod pause;
 mod pull_secret;
+#[cfg(test)]
+mod reference;
 mod remove;
 mod retry;
 mod runtime;
@@ -52,6 +57,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         match &cli.command {
             Command::Add(args) => add::run(args, flags, printer).await,
             Command::Status(args) => status::run(args, flags, printer).await,
+            Command::List(args) => list::run(args, flags, printer).await,
             Command::Diff(args) => diff::run(args, flags, printer).await,
             Command::Remove(args) => remove::run(args, flags, printer).await,
             Command::Retry(args) => retry::run(args, flags, printer).await,

@@ -3,35 +3,35 @@
 use jiff::Timestamp;
 
 use super::status_namespaces;
-use crate::cli::{Connection, Status as Args, StatusFormat};
+use crate::cli::{Connection, Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
-use crate::cluster::syncers::look;
+use crate::cluster::installed::installed;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, is_terminal, json, terminal_size, yaml};
+use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
-use crate::view::status::{FOLLOW, Goal, SYNCERS, Status, advice};
+use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice};
 use crate::view::table;
 
 /// How a status is printed.
 #[derive(Clone, Copy)]
 pub(super) struct Output {
-    pub(super) format: StatusFormat,
+    pub(super) format: TableFormat,
     pub(super) no_headers: bool,
 }
 
 impl Output {
     pub(super) fn is_table(self) -> bool {
-        matches!(self.format, StatusFormat::Table | StatusFormat::Wide)
+        self.format.is_table()
     }
 
     pub(super) fn layout(self, printer: &Printer) -> Layout {
         Layout {
             width: terminal_size(Stream::Out).map(|(_, width)| width),
-            wide: self.format == StatusFormat::Wide,
+            wide: self.format == TableFormat::Wide,
             no_headers: self.no_headers,
             color: printer.has_color(Stream::Out),
             ..Layout::default()
@@ -40,7 +40,7 @@ impl Output {
 
     /// Where a wait is shown: a table of its own on a terminal is the result, too.
     pub(super) fn of_wait(self) -> Stream {
-        if self.format == StatusFormat::Table && is_terminal(Stream::Out) {
+        if self.format == TableFormat::Table && is_terminal(Stream::Out) {
             Stream::Out
         } else {
             Stream::Err
@@ -49,8 +49,8 @@ impl Output {
 }
 
 /// A watch redraws a table, and nothing else.
-pub(super) fn may_watch(watch: bool, format: StatusFormat) -> Result<(), Failure> {
-    if watch && format != StatusFormat::Table {
+pub(super) fn may_watch(watch: bool, format: TableFormat) -> Result<(), Failure> {
+    if watch && format != TableFormat::Table {
         return Err(Failure::new(
             "`--watch` shows a table only",
             "leave out `-o`, or wait for the end with `--wait`",
@@ -89,10 +89,8 @@ pub(super) async fn run(
     if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
         let facts = Facts::observe_some(&cluster, scope).await?;
         let now = Timestamp::now();
-        let status = Status::of(&facts, now);
-        if !(is_empty(&status) && how.is_table()) {
-            print(printer, &status, now, how)?;
-        }
+        let status = with_health(&cluster, &facts, now).await?;
+        print(printer, &status, now, how)?;
     }
     waited
 }
@@ -110,28 +108,29 @@ pub(super) async fn show(
         return seen.show(cluster.printer(), how.format);
     }
     let now = Timestamp::now();
-    let status = Status::of(&facts, now);
+    let status = with_health(cluster, &facts, now).await?;
     unknown(&facts, &status)?;
-    let has_table = how.is_table() && !is_empty(&status);
-    if has_table || !how.is_table() {
-        print(cluster.printer(), &status, now, how)?;
+    let has_text = print(cluster.printer(), &status, now, how)?;
+    Ok(advise(cluster.printer(), &facts, &status, has_text))
+}
+
+/// Also whether controller and syncers run.
+pub(super) async fn with_health(
+    cluster: &Cluster<'_>,
+    facts: &Facts,
+    now: Timestamp,
+) -> Result<Status, Failure> {
+    let mut status = Status::of(facts, now);
+    if facts.installed {
+        status.health = Some(Health::of(&installed(cluster).await?, now));
     }
-    advise(cluster, &facts, &status, has_table).await
+    Ok(status)
 }
 
 /// What is the matter and what to do, on stderr. `is_below`: of a table.
-pub(super) async fn advise(
-    cluster: &Cluster<'_>,
-    facts: &Facts,
-    status: &Status,
-    is_below: bool,
-) -> Result<Exit, Failure> {
-    let printer = cluster.printer();
-    let errors = if facts.installed && !status.ready {
-        look(cluster).await?
-    } else {
-        Vec::new()
-    };
+pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below: bool) -> Exit {
+    let health = status.health.as_ref().filter(|_| !status.ready);
+    let errors = health.map_or(&[][..], |health| &health.pod_errors);
     // The reason itself says more than these.
     let advice = advice(facts, status)
         .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
@@ -144,7 +143,7 @@ pub(super) async fn advise(
         printer.note(message);
         printer.hint(hint);
     }
-    Ok(if status.ready { Exit::Done } else { Exit::No })
+    if status.ready { Exit::Done } else { Exit::No }
 }
 
 /// Nodes that were named and are not there.
@@ -184,18 +183,20 @@ fn is_empty(status: &Status) -> bool {
         && operators.is_none_or(|row| row.is_enabled && row.status.total == 0)
 }
 
-fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output) -> Result<(), Failure> {
-    match how.format {
-        StatusFormat::Table | StatusFormat::Wide => {
-            printer.painted(&table::render(status, now, how.layout(printer), None));
+/// Whether there was something to print: of an empty status there is no table, but what does not run is shown.
+fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output) -> Result<bool, Failure> {
+    let text = if is_empty(status) {
+        let health = status.health.as_ref().filter(|health| !health.is_well());
+        health.map_or(String::new(), |health| health.lines().join("\n"))
+    } else {
+        table::render(status, now, how.layout(printer), None)
+    };
+    let names = status.nodes.iter();
+    let names = names.map(|row| format!("nodepullsecret.globalps.io/{}", row.name));
+    printer.print(how.format, ("the status", status), names, || {
+        if !text.is_empty() {
+            printer.painted(&text);
         }
-        StatusFormat::Json => printer.data(&json("the status", status)?),
-        StatusFormat::Yaml => printer.data(&yaml("the status", status)?),
-        StatusFormat::Name => {
-            for row in &status.nodes {
-                printer.data(&format!("nodepullsecret.globalps.io/{}", row.name));
-            }
-        }
-    }
-    Ok(())
+    })?;
+    Ok(how.is_table() && !text.is_empty())
 }

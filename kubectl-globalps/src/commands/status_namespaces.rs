@@ -10,14 +10,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::cli::{Status as Args, StatusFormat};
+use crate::cli::{Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
 };
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Stream, json, yaml};
+use crate::terminal::printer::Stream;
 
 /// `status --namespaces -o json`: scripts rely on its shape.
 #[derive(Serialize)]
@@ -96,23 +96,18 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
 
 fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
     let printer = cluster.printer();
-    match args.output {
-        StatusFormat::Table | StatusFormat::Wide => {
-            let layout = Layout {
-                wide: args.output == StatusFormat::Wide,
-                no_headers: args.no_headers,
-                color: printer.has_color(Stream::Out),
-                ..Layout::default()
-            };
-            printer.painted(&table(listing.namespaces, Timestamp::now(), layout));
-        }
-        StatusFormat::Json => printer.data(&json("the list of namespaces", listing)?),
-        StatusFormat::Yaml => printer.data(&yaml("the list of namespaces", listing)?),
-        StatusFormat::Name => {
-            for row in listing.namespaces {
-                printer.data(&format!("namespace/{}", row.name));
-            }
-        }
-    }
-    Ok(())
+    let layout = Layout {
+        wide: args.output == TableFormat::Wide,
+        no_headers: args.no_headers,
+        color: printer.has_color(Stream::Out),
+        ..Layout::default()
+    };
+    let names = listing.namespaces.iter();
+    let names = names.map(|row| format!("namespace/{}", row.name));
+    printer.print(
+        args.output,
+        ("the list of namespaces", listing),
+        names,
+        || printer.painted(&table(listing.namespaces, Timestamp::now(), layout)),
+    )
 }

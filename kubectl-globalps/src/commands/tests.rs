@@ -4,6 +4,7 @@ use globalps_core::names;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
+use crate::commands::examples::sample;
 use crate::commands::fake_api::{FakeApi, Objects, Right, path, run};
 use crate::error::{Exit, Failure};
 use crate::view::check::{Permission, Place, permissions_of_commands};
@@ -11,7 +12,7 @@ use crate::view::check::{Permission, Place, permissions_of_commands};
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
 
-fn config(auths: &[(&str, &str)]) -> Value {
+pub(super) fn config(auths: &[(&str, &str)]) -> Value {
     let auths = auths
         .iter()
         .map(|(key, auth)| ((*key).to_owned(), json!({"auth": auth})));
@@ -19,7 +20,7 @@ fn config(auths: &[(&str, &str)]) -> Value {
     json!(ByteString(json!({"auths": auths}).to_string().into_bytes()))
 }
 
-fn secret(auths: &[(&str, &str)]) -> Value {
+pub(super) fn secret(auths: &[(&str, &str)]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": names::SECRET_TYPE,
         "data": {names::DATA_KEY: config(auths)},
@@ -27,7 +28,7 @@ fn secret(auths: &[(&str, &str)]) -> Value {
 }
 
 /// An additional pull secret that was rolled out.
-fn kept(revision: &str, auths: &[(&str, &str)]) -> Value {
+pub(super) fn kept(revision: &str, auths: &[(&str, &str)]) -> Value {
     let mut secret = secret(auths);
     secret["metadata"]["annotations"] = json!({
         names::REVISION_ANNOTATION: revision, names::ROLLED_OUT_ANNOTATION: "2026-01-01T00:00:00Z",
@@ -72,7 +73,7 @@ fn node(phase: &str) -> Value {
     })
 }
 
-fn deployment(namespace: &str, replicas: i32, available: i32) -> Value {
+pub(super) fn deployment(namespace: &str, replicas: i32, available: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {},
         "spec": {
@@ -428,6 +429,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
     for (line, commands) in [
         ("status", &["status"][..]),
         ("status --wait", &["status", "--wait"]),
+        ("list", &["list"]),
         ("diff", &["diff"]),
         (ADD, &["add"]),
         (&format!("{ADD} --wait"), &["add", "--wait"]),
@@ -452,7 +454,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
         let line = &format!("{line}{timeout}");
         let is_named = |permission: &&Permission| {
             let mut named = permission.commands.iter();
-            permission.otherwise.is_empty() && named.any(|named| commands.contains(named))
+            named.any(|named| commands.contains(named))
         };
         let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
         let rights = needed.iter().map(|permission| right(permission)).collect();
@@ -518,4 +520,156 @@ fn history_shows_one_revision() {
     assert_eq!(rolled_out().run("history --revision 2"), Ok(Exit::Done));
     let failure = refused(rolled_out().run("history --revision 7"));
     assert_eq!(failure.message, "revision 7 is not kept");
+}
+
+#[test]
+fn list_shows_what_it_may_read_and_names_the_rest() {
+    let all = permissions_of_commands(3);
+    let is_for = |permission: &Permission, line: &str| {
+        let mut shorter = permission.shorter.iter();
+        permission.commands.contains(&line) || shorter.any(|(lines, _)| lines.contains(&line))
+    };
+    let needed: Vec<&Permission> = all.iter().filter(|it| is_for(it, "list")).collect();
+    let rights = |without: (&str, &str)| {
+        let kept = needed.iter();
+        let kept = kept.filter(|it| (it.resource, it.name.as_str()) != without);
+        kept.map(|permission| right(permission)).collect()
+    };
+    let listed = |without: (&str, &str)| {
+        let api = sample().allow_only(rights(without));
+        let (ran, [out, err]) = api.printed("list");
+        assert_eq!(ran, Ok(Exit::Done), "{without:?}: {err}");
+        (out, err)
+    };
+    let (out, err) = listed(("", ""));
+    assert!(
+        out.contains("original openshift-config/pull-secret"),
+        "{out}"
+    );
+    // Who may not list the Secrets of all namespaces does not see how many have those of a scope.
+    assert!(
+        err.contains("this user may not list Secrets `global-pull-secret` of all namespaces"),
+        "{err}"
+    );
+    for (without, missing, is_shown) in [
+        (
+            ("secrets", names::GLOBAL_SECRET),
+            "get Secret `global-pull-secret`: users, revisions, and registries of the additional and the original pull secret are missing",
+            "ghcr.io           team-a-pull-secret",
+        ),
+        (
+            ("secrets", names::history_secret(1).as_str()),
+            "get the Secrets `additional-pull-secret-history-0` and so on: revisions may be later than the first one, and ages are missing",
+            "quay.io     robot",
+        ),
+        (
+            ("nodepullsecrets", ""),
+            "list nodepullsecrets: the number of nodes is missing",
+            "quay.io     robot",
+        ),
+    ] {
+        let (out, err) = listed(without);
+        let expected = format!("warning: this user may not {missing}");
+        assert!(err.contains(&expected), "{without:?}: {err}");
+        assert!(out.contains(is_shown), "{without:?}: {out}");
+    }
+    let (ran, [out, err]) = sample().printed("list -o name");
+    assert_eq!((ran, err.as_str()), (Ok(Exit::Done), ""));
+    assert_eq!(out, "docker.io\nghcr.io\nquay.io\n");
+}
+
+#[test]
+fn status_says_whether_controller_and_syncers_run() {
+    let head = |api: &FakeApi| {
+        let (ran, [out, err]) = api.printed("status");
+        assert_eq!(ran, Ok(Exit::No), "{err}");
+        out.lines().skip(2).take(2).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        head(&sample()),
+        "\
+Controller   running, 2/2 replicas, leader globalps-controller-7d4b9c-x2x8p
+Syncers      3/3 ready"
+    );
+    let all = permissions_of_commands(3);
+    let needed = all.iter().filter(|it| it.commands.contains(&"status"));
+    let api = sample().allow_only(needed.map(right).collect());
+    assert_eq!(
+        head(&api),
+        "\
+Controller   unknown: this user may not get its Deployment
+Syncers      unknown: this user may not get their DaemonSet"
+    );
+    // What does not run is shown also where there is nothing to show otherwise.
+    let api = FakeApi::new(&[(
+        &path("deployments", names::CONTROLLER),
+        deployment(names::NAMESPACE, 0, 0),
+    )]);
+    let (_, [out, _]) = api.printed("status");
+    assert_eq!(
+        out,
+        "\
+Controller   not running: Deployment `globalps-system/globalps-controller` has 0 replicas
+Syncers      none: there is nothing to sync to nodes
+"
+    );
+}
+
+#[test]
+fn every_command_prints_the_same_in_json_and_in_yaml() {
+    for line in [
+        "status",
+        "status --namespaces",
+        "list",
+        "diff",
+        "check",
+        "history",
+        "fleet status -A",
+        "fleet status team-a -n clusters",
+        "fleet diff team-a -n clusters",
+        "explain quay.io/org/app:1",
+        "version",
+    ] {
+        let of = |format: &str| {
+            let (ran, [out, _]) = sample().printed(&format!("{line} -o {format}"));
+            assert!(ran.is_ok(), "{line} -o {format}: {ran:?}");
+            out
+        };
+        let json: Value = serde_json::from_str(&of("json")).expect("JSON");
+        let yaml: Value = serde_saphyr::from_str(&of("yaml")).expect("YAML");
+        assert_eq!(json, yaml, "{line}");
+    }
+}
+
+#[test]
+fn names_are_those_of_objects_and_wide_has_more_columns() {
+    for (line, expected) in [
+        (
+            "status",
+            "nodepullsecret.globalps.io/node-1\nnodepullsecret.globalps.io/node-2\nnodepullsecret.globalps.io/node-3\n",
+        ),
+        ("status --namespaces", "namespace/team-a\n"),
+        (
+            "history",
+            "secret/global-pull-secret\nsecret/additional-pull-secret-history-0\n",
+        ),
+        ("fleet status -A", "fleetpullsecret.globalps.io/team-a\n"),
+    ] {
+        let (_, [out, _]) = sample().printed(&format!("{line} -o name"));
+        assert_eq!(out, expected, "{line}");
+    }
+    for (line, column) in [
+        ("status", "MESSAGE"),
+        ("list", "EXPIRES"),
+        ("history", "SECRET"),
+    ] {
+        for (flags, is_shown) in [("", false), ("-o wide", true)] {
+            let (_, [out, _]) = sample().printed(&format!("{line} {flags}"));
+            let header = out
+                .lines()
+                .find(|line| line.contains("   REVISION") || line.starts_with("REVISION"));
+            let has_it = header.is_some_and(|header| header.contains(column));
+            assert_eq!(has_it, is_shown, "{line} {flags}: {out}");
+        }
+    }
 }

@@ -1,14 +1,17 @@
 //! `validate`: checks a credentials file as nodes would, without a cluster.
 
+use std::io::IsTerminal as _;
+use std::path::Path;
+
 use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
 use serde_json::{Value, json};
 
-use crate::cli::{TextFormat, Validate};
+use crate::cli::Validate;
 use crate::credentials::file::read;
 use crate::credentials::manifest::{Content, contents};
 use crate::error::{Exit, Failure};
 use crate::secret::findings;
-use crate::terminal::printer::{Printer, json as to_json};
+use crate::terminal::printer::Printer;
 
 /// What there is to say of one Secret, or of the file.
 struct Verdict {
@@ -17,19 +20,34 @@ struct Verdict {
     findings: Vec<Finding>,
 }
 
+/// What to say before reading; `is_terminal`: of stdin.
+fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
+    let end = if cfg!(windows) {
+        "Ctrl-Z and Enter"
+    } else {
+        "Ctrl-D"
+    };
+    let waits = file == Path::new("-") && is_terminal;
+    waits.then(|| {
+        format!(
+            "reading a config.json or a Secret manifest from stdin; {end} on an empty line ends it"
+        )
+    })
+}
+
 pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
+    if let Some(text) = announcement(&args.file, std::io::stdin().is_terminal()) {
+        printer.note(text);
+    }
     let verdicts: Vec<Verdict> = contents(&read(&args.file)?)?
         .into_iter()
         .map(Verdict::new)
         .collect();
-    match args.output {
-        TextFormat::Json => printer.data(&to_json("the findings", &json(&verdicts))?),
-        TextFormat::Text => {
-            let name = verdicts.len() > 1;
-            let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
-            printer.data(&lines.join("\n"));
-        }
-    }
+    printer.print(args.output, ("the findings", &json(&verdicts)), [], || {
+        let name = verdicts.len() > 1;
+        let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
+        printer.data(&lines.join("\n"));
+    })?;
     Ok(if verdicts.iter().all(Verdict::is_valid) {
         Exit::Done
     } else {
@@ -88,4 +106,22 @@ fn json(verdicts: &[Verdict]) -> Value {
     let registries: Vec<&String> = verdicts.iter().flat_map(|v| &v.registries).collect();
     let valid = verdicts.iter().all(Verdict::is_valid);
     json!({"valid": valid, "registries": registries, "findings": findings})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_terminal_that_is_waited_for_gets_an_announcement() {
+        for (file, is_terminal, expected) in [
+            ("-", true, true),
+            ("-", false, false),
+            ("config.json", true, false),
+        ] {
+            let text = announcement(Path::new(file), is_terminal);
+            assert_eq!(text.is_some(), expected, "{file} {is_terminal}");
+            assert!(text.is_none_or(|text| text.contains("stdin") && text.contains("Ctrl-")));
+        }
+    }
 }

@@ -5,10 +5,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use serde_json::json;
 
-use crate::cli::{Connection, TextFormat, Version};
+use crate::cli::{Connection, Version};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::terminal::printer::{Printer, json as to_json};
+use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &Version,
@@ -27,22 +27,17 @@ pub(super) async fn run(
                 None
             })
     };
-    match args.output {
-        TextFormat::Json => {
-            let controller = controller.map(|image| json!({ "image": image }));
-            let version = json!({ "client": { "version": client }, "controller": controller });
-            printer.data(&to_json("the version", &version)?);
+    let of_controller = controller.as_ref().map(|image| json!({ "image": image }));
+    let version = json!({ "client": { "version": client }, "controller": of_controller });
+    printer.print(args.output, ("the version", &version), [], || {
+        printer.data(&format!("client: {client}"));
+        if !args.client {
+            let image = controller
+                .as_deref()
+                .unwrap_or("not installed, or not visible");
+            printer.data(&format!("controller: {image}"));
         }
-        TextFormat::Text => {
-            printer.data(&format!("client: {client}"));
-            if !args.client {
-                let image = controller
-                    .as_deref()
-                    .unwrap_or("not installed, or not visible");
-                printer.data(&format!("controller: {image}"));
-            }
-        }
-    }
+    })?;
     Ok(Exit::Done)
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Revision {
     pub rolled_out: Option<Timestamp>,
     pub bytes: Vec<u8>,
     pub config: DockerConfig,
+    /// Name of the Secret that has it.
+    pub secret: String,
 }
 
 impl Revision {
@@ -41,6 +43,7 @@ impl Revision {
             rolled_out: rolled_out.and_then(|time| time.parse().ok()),
             bytes: bytes.to_vec(),
             config: validate_bytes(bytes).0.unwrap_or_default(),
+            secret: secret.metadata.name.clone().unwrap_or_default(),
         })
     }
 }
@@ -95,6 +98,8 @@ pub(crate) struct Row {
     pub changes: Vec<Change>,
     #[serde(skip)]
     since: Option<Timestamp>,
+    #[serde(skip)]
+    secret: String,
 }
 
 impl History {
@@ -113,6 +118,7 @@ impl History {
                     .collect(),
                 changes: changes(in_force, &revision.config),
                 since: revision.rolled_out,
+                secret: revision.secret.clone(),
             }
         };
         Self {
@@ -120,14 +126,15 @@ impl History {
         }
     }
 
-    pub(crate) fn table(&self, now: Timestamp) -> String {
+    /// `wide`: also with the Secret that has each, and when it was rolled out.
+    pub(crate) fn table(&self, now: Timestamp, wide: bool) -> String {
         let newest = self.revisions.iter().position(|row| row.in_force);
         let rows: Vec<Vec<String>> = self
             .revisions
             .iter()
             .enumerate()
             .map(|(at, row)| {
-                vec![
+                let mut cells = vec![
                     row.revision.to_string(),
                     row.since.map_or(String::new(), |since| age(since, now)),
                     row.registries.join(", "),
@@ -136,11 +143,23 @@ impl History {
                     } else {
                         row.difference()
                     },
-                ]
+                ];
+                if wide {
+                    cells.extend([row.rolled_out.clone(), row.secret.clone()]);
+                }
+                cells
             })
             .collect();
-        let header = ["REVISION", "AGE", "REGISTRIES", "DIFFERENCE"];
-        columns(&header, &rows, None, |_, _| None)
+        let header = [
+            "REVISION",
+            "AGE",
+            "REGISTRIES",
+            "DIFFERENCE",
+            "ROLLED OUT",
+            "SECRET",
+        ];
+        let shown = if wide { header.len() } else { 4 };
+        columns(&header[..shown], &rows, None, |_, _| None)
     }
 }
 
@@ -243,7 +262,7 @@ mod tests {
         );
         let now = "2026-01-01T00:10:00Z".parse().expect("a time");
         assert_eq!(
-            history.table(now),
+            history.table(now, false),
             "\
 REVISION   AGE   REGISTRIES   DIFFERENCE
 10         10m   a, c         in force

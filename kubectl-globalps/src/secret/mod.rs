@@ -3,8 +3,10 @@
 pub(crate) mod additional;
 pub(crate) mod changes;
 pub(crate) mod effects;
+pub(crate) mod expiry;
 pub(crate) mod findings;
 pub(crate) mod history;
+pub(crate) mod listing;
 pub(crate) mod migration;
 pub(crate) mod pull;
 pub(crate) mod scope;

@@ -8,7 +8,7 @@ use kube::core::Selector;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-const EVERY_POD: &str = "every pod";
+pub(crate) const EVERY_POD: &str = "every pod";
 
 /// The scope in words; `None`: there is none, so that the source is for every pod.
 pub(crate) fn shown(scope: Option<&SourceScope>) -> String {

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use console::Term;
 use serde::Serialize;
 
-use crate::cli::Color;
+use crate::cli::{Color, Form};
 use crate::error::Failure;
 use crate::terminal::columns::wrap_sentences;
 use crate::terminal::escapes::{self, painted, plain};
@@ -23,6 +23,9 @@ pub(crate) struct Printer {
     verbose: bool,
     silent: bool,
     closed: Cell<bool>,
+    /// Of both streams, instead of printing.
+    #[cfg(test)]
+    captured: Option<std::cell::RefCell<[String; 2]>>,
 }
 
 impl Printer {
@@ -32,7 +35,25 @@ impl Printer {
             verbose: verbosity > 0,
             silent: false,
             closed: Cell::new(false),
+            #[cfg(test)]
+            captured: None,
         }
+    }
+
+    /// Keeps what it is to print.
+    #[cfg(test)]
+    pub(crate) fn capturing() -> Self {
+        Self {
+            captured: Some(std::cell::RefCell::default()),
+            ..Self::new(Color::Never, 0)
+        }
+    }
+
+    /// Stdout and stderr so far.
+    #[cfg(test)]
+    pub(crate) fn captured(&self) -> [String; 2] {
+        let captured = self.captured.as_ref();
+        captured.map(std::cell::RefCell::take).unwrap_or_default()
     }
 
     /// Data only.
@@ -53,6 +74,34 @@ impl Printer {
     pub(crate) fn painted(&self, text: &str) {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         self.write(Stream::Out, &format!("{}{end}", painted(text)));
+    }
+
+    /// Prints a value as `-o` asks for. `what`: for the error. `names`: of the objects in it. `text`: prints it for people.
+    pub(crate) fn print<T: Serialize>(
+        &self,
+        form: impl Into<Form>,
+        (what, value): (&str, &T),
+        names: impl IntoIterator<Item = String>,
+        text: impl FnOnce(),
+    ) -> Result<(), Failure> {
+        let data = match form.into() {
+            Form::Text => {
+                text();
+                return Ok(());
+            }
+            Form::Name => {
+                names.into_iter().for_each(|name| self.data(&name));
+                return Ok(());
+            }
+            Form::Json => json(value),
+            Form::Yaml => yaml(value).map(|text| text.trim_end().to_owned()),
+        };
+        let unprintable = || {
+            let message = format!("{what} could not be written in that format");
+            Failure::new(message, "leave out `-o`")
+        };
+        self.data(&data.ok_or_else(unprintable)?);
+        Ok(())
     }
 
     pub(crate) fn line(&self, stream: Stream, text: &str) {
@@ -112,6 +161,11 @@ impl Printer {
 
     /// Nothing of others may be in the text but what is plain.
     fn write(&self, stream: Stream, text: &str) {
+        #[cfg(test)]
+        if let Some(captured) = &self.captured {
+            captured.borrow_mut()[usize::from(stream == Stream::Err)].push_str(text);
+            return;
+        }
         let written = match stream {
             Stream::Out => {
                 let mut out = io::stdout().lock();
@@ -167,21 +221,15 @@ pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     }
 }
 
-/// What scripts read. `what`: for the error.
-pub(crate) fn json(what: &str, value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value);
-    text.map(|text| escapes::json(&text))
-        .map_err(|_| unprintable(what))
+fn json(value: &impl Serialize) -> Option<String> {
+    let text = serde_json::to_string_pretty(value).ok()?;
+    Some(escapes::json(&text))
 }
 
-/// As [`json`], in YAML.
-pub(crate) fn yaml(what: &str, value: &impl Serialize) -> Result<String, Failure> {
-    serde_saphyr::to_string(value).map_err(|_| unprintable(what))
-}
-
-pub(crate) fn unprintable(what: &str) -> Failure {
-    let message = format!("{what} could not be written in that format");
-    Failure::new(message, "leave out `-o`")
+/// A line for each value, however long, as kubectl writes it.
+fn yaml(value: &impl Serialize) -> Option<String> {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(value, options).ok()
 }
 
 /// Text that replaces itself on a terminal.

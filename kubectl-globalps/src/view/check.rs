@@ -14,8 +14,7 @@ use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::syncers::PodError;
-use crate::error::Failure;
+pub(crate) use crate::cluster::installed::{Installed, Sight};
 use crate::terminal::escapes::line;
 
 pub(crate) use credentials::credentials;
@@ -157,62 +156,6 @@ pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
         _ => version_of,
     };
     vec![reached, version_of]
-}
-
-/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Workload {
-    pub wanted: i32,
-    pub ready: i32,
-    pub image: String,
-    /// Made by globalps, by its labels.
-    pub ours: bool,
-}
-
-/// An object that this user may not read, or that may not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight<T> {
-    Hidden,
-    Absent,
-    Here(T),
-}
-
-impl<T> Sight<T> {
-    /// From the API server's answer: 403 is `Hidden`.
-    pub(crate) fn of(answer: Result<Option<T>, Failure>) -> Result<Self, Failure> {
-        match answer {
-            Ok(Some(found)) => Ok(Self::Here(found)),
-            Ok(None) => Ok(Self::Absent),
-            Err(failure) if failure.is(403) => Ok(Self::Hidden),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
-        match self {
-            Self::Here(found) => Sight::Here(with(found)),
-            Self::Absent => Sight::Absent,
-            Self::Hidden => Sight::Hidden,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeaseSeen {
-    pub holder: String,
-    pub renewed: Option<Timestamp>,
-    pub seconds: i32,
-}
-
-/// The installed objects of globalps.
-#[derive(Debug)]
-pub(crate) struct Installed {
-    pub crds: bool,
-    pub controller: Sight<Workload>,
-    pub lease: Sight<LeaseSeen>,
-    pub syncer: Sight<Workload>,
-    /// What keeps the syncers' pods from running.
-    pub pod_errors: Vec<PodError>,
 }
 
 pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {

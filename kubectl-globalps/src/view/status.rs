@@ -3,6 +3,7 @@
 mod advice;
 mod conditions;
 mod deliveries;
+mod health;
 mod sources;
 mod verdict;
 
@@ -21,6 +22,7 @@ use crate::cluster::facts::{Facts, Lost, NodeFacts, Seen};
 pub(crate) use advice::advice;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
+pub(crate) use health::Health;
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use verdict::{Goal, Verdict, verdict};
@@ -57,6 +59,9 @@ pub(crate) struct Status {
     /// The same of the operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operators: Option<OperatorsRow>,
+    /// `controller` and `syncers`; absent: not looked at.
+    #[serde(flatten)]
+    pub health: Option<Health>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -133,6 +138,7 @@ impl Status {
                 .map(|status| status.sources.iter().map(source_row).collect())
                 .unwrap_or_default(),
             nodes,
+            health: None,
         }
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::terminal::columns::{cut, natural_width, wrap};
 use crate::terminal::escapes::line;
 use crate::terminal::layout::{Layout, age, laid_out, nodes};
-use crate::view::status::{NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
+use crate::view::status::{Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
 
 /// One line about the whole fleet.
 pub(crate) fn headline(status: &Status) -> String {
@@ -53,6 +53,11 @@ pub(crate) fn deliveries(status: &Status) -> impl Iterator<Item = String> {
     namespaces.into_iter().chain(operators)
 }
 
+/// A line each for the controller and the syncers, where they were looked at.
+pub(crate) fn health(status: &Status) -> impl Iterator<Item = String> {
+    status.health.iter().flat_map(Health::lines)
+}
+
 /// Headline and rows. Where there is not room for all rows, those that need a look come first. `advice`: what is the
 /// matter, and what to do.
 pub(crate) fn render(
@@ -70,6 +75,7 @@ pub(crate) fn render(
         Vec::new()
     } else {
         let lines = std::iter::once(headline(status)).chain(deliveries(status));
+        let lines = lines.chain(health(status));
         lines.flat_map(|line| fitting(&line)).collect()
     };
     if let Some(width) = width
@@ -334,6 +340,7 @@ mod tests {
         Status {
             ready: false,
             revision: 3,
+            health: None,
             paused: false,
             counts: Counts {
                 total: 3,

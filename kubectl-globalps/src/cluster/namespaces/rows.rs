@@ -60,15 +60,30 @@ impl InForce {
         }
     }
 
+    /// The revision that introduced the content of a source; of the empty name, the part for every pod.
+    pub(crate) fn of_source(&self, source: &str) -> i64 {
+        self.since.get(source).copied().unwrap_or(self.revision)
+    }
+
     /// Whether each part that the Secret has is the present one.
     pub(crate) fn is_in(&self, content: &str) -> bool {
-        let is_present = |word: &str| {
-            let (source, since) = word.split_once('@').unwrap_or(("", word));
-            let present = self.since.get(source).unwrap_or(&self.revision);
-            since.parse() == Ok(*present)
-        };
-        !content.is_empty() && content.split(',').all(is_present)
+        !content.is_empty() && content.split(',').all(|word| self.is_present(part(word)))
     }
+
+    /// Whether the Secret has the present part of this source.
+    pub(crate) fn has_source(&self, content: &str, source: &str) -> bool {
+        let mut parts = content.split(',').map(part);
+        parts.any(|(name, since)| name == source && self.is_present((name, since)))
+    }
+
+    fn is_present(&self, (source, since): (&str, &str)) -> bool {
+        since.parse() == Ok(self.of_source(source))
+    }
+}
+
+/// Source and revision of a part; an empty source: for every pod.
+fn part(word: &str) -> (&str, &str) {
+    word.split_once('@').unwrap_or(("", word))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

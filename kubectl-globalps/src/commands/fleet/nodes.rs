@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::super::status::{Output, advise, show};
+use super::super::status::{Output, advise, show, with_health};
 use super::member;
-use super::status::{missing, print, serialized};
-use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
+use super::status::{missing, print};
+use crate::cli::{Connection, FleetStatus as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{self, Facts};
 use crate::error::{Exit, Failure};
@@ -14,7 +14,6 @@ use crate::view::fleet::facts::{Facts as FleetFacts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
-use crate::view::status::Status;
 
 pub(super) async fn run(
     args: &Args,
@@ -59,14 +58,15 @@ pub(super) async fn run(
         let all = facts::Scope::default();
         return member.may(follow_some(&member.cluster, Follow::watch(), all).await);
     }
-    let exit = if matches!(args.output, StatusFormat::Json | StatusFormat::Yaml) {
+    let exit = if matches!(args.output, TableFormat::Json | TableFormat::Yaml) {
         let seen = member.may(Facts::observe(&member.cluster).await)?;
-        let of_nodes = Status::of(&seen, Timestamp::now());
+        let now = Timestamp::now();
+        let of_nodes = member.may(with_health(&member.cluster, &seen, now).await)?;
         for row in &mut status.clusters {
             row.status = Some(of_nodes.clone());
         }
-        serialized(printer, args.output, status)?;
-        member.may(advise(&member.cluster, &seen, &of_nodes, false).await)?
+        print(printer, std::slice::from_ref(status), &facts.scope, how)?;
+        advise(printer, &seen, &of_nodes, false)
     } else {
         member.may(show(&member.cluster, how, facts::Scope::default()).await)?
     };

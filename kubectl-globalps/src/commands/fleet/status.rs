@@ -1,13 +1,12 @@
 //! `fleet status`: how far every cluster is.
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::super::status::{Output, may_watch};
-use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
+use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::terminal::printer::{Printer, Stream, json, yaml};
+use crate::terminal::printer::{Printer, Stream};
 use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::follow::{follow, text};
 use crate::view::fleet::verdict::{Goal, advice};
@@ -113,37 +112,20 @@ pub(super) fn print(
     scope: &Scope,
     how: Output,
 ) -> Result<(), Failure> {
-    match (how.format, all) {
-        (StatusFormat::Table | StatusFormat::Wide, all) => {
-            let now = Timestamp::now();
-            printer.painted(&text(all, scope, now, how.layout(printer), None));
-        }
-        (StatusFormat::Name, [status]) if scope.fleet.is_some() => {
-            for row in status.managed() {
-                printer.data(&format!("clusterpullsecret.globalps.io/{}", row.object));
-            }
-        }
-        (StatusFormat::Name, all) => {
-            for status in all {
-                let (_, name) = status.fleet.name.split_once('/').unwrap_or_default();
-                printer.data(&format!("fleetpullsecret.globalps.io/{name}"));
-            }
-        }
-        (format, [status]) if scope.fleet.is_some() => serialized(printer, format, status)?,
-        (format, all) => serialized(printer, format, &Overview::of(all))?,
-    }
-    Ok(())
-}
-
-pub(super) fn serialized(
-    printer: &Printer,
-    format: StatusFormat,
-    value: &impl Serialize,
-) -> Result<(), Failure> {
-    let written = match format {
-        StatusFormat::Yaml => yaml("the status", value),
-        _ => json("the status", value),
+    let text = || {
+        let now = Timestamp::now();
+        printer.painted(&text(all, scope, now, how.layout(printer), None));
     };
-    printer.data(&written?);
-    Ok(())
+    if let [status] = all
+        && scope.fleet.is_some()
+    {
+        let clusters = status.managed();
+        let names = clusters.map(|row| format!("clusterpullsecret.globalps.io/{}", row.object));
+        return printer.print(how.format, ("the status", status), names, text);
+    }
+    let names = all.iter().map(|status| {
+        let (_, name) = status.fleet.name.split_once('/').unwrap_or_default();
+        format!("fleetpullsecret.globalps.io/{name}")
+    });
+    printer.print(how.format, ("the status", &Overview::of(all)), names, text)
 }

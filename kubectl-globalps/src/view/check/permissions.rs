@@ -27,8 +27,8 @@ pub(crate) struct Permission {
     pub place: Place,
     /// Commands and flags that fail without it.
     pub commands: &'static [&'static str],
-    /// Empty if the commands fail without it; otherwise what they don't show.
-    pub otherwise: &'static str,
+    /// Commands and flags that work without it, and what they don't show then.
+    pub shorter: &'static [(&'static [&'static str], &'static str)],
 }
 
 /// `history_limit`: of the `GlobalPullSecret`.
@@ -40,7 +40,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         name: name.to_owned(),
         place: Place::Secrets,
         commands,
-        otherwise: "",
+        shorter: &[],
     };
     let secret = |verb, name: &str, commands| needed(verb, "", "secrets", name, commands);
     let gps = |verb, commands| {
@@ -53,14 +53,19 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         )
     };
     let nodes = |verb, commands| needed(verb, names::GROUP, "nodepullsecrets", "", commands);
-    let optional = |permission, place, otherwise| Permission {
-        place,
-        otherwise,
+    let without = |permission, shorter| Permission {
+        shorter,
         ..permission
     };
     let mut all = vec![
-        gps("get", &["status", "diff", "history", "undo", "--wait"]),
-        nodes("list", &["status", "diff", "retry", "--wait"]),
+        gps(
+            "get",
+            &["status", "list", "diff", "history", "undo", "--wait"],
+        ),
+        without(
+            nodes("list", &["status", "diff", "retry", "--wait"]),
+            &[(&["list"], "the number of nodes")],
+        ),
         secret(
             "get",
             names::ADDITIONAL_SECRET,
@@ -74,35 +79,81 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             &["add", "remove", "undo"],
         ),
         secret("delete", names::ADDITIONAL_SECRET, &["remove --all"]),
-        secret(
-            "get",
-            names::GLOBAL_SECRET,
-            &["diff", "history", "undo", "explain"],
+        without(
+            secret(
+                "get",
+                names::GLOBAL_SECRET,
+                &["diff", "history", "undo", "explain"],
+            ),
+            &[(&["list"], "most registries, users and revisions")],
         ),
         gps("patch", &["pause", "resume", "add --source"]),
         nodes("patch", &["retry", "--skip-unreachable"]),
     ];
     let slots = (0..history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
-    all.extend(slots.map(|slot| secret("get", &slot, &["history", "undo"])));
+    all.extend(slots.map(|slot| {
+        without(
+            secret("get", &slot, &["history", "undo"]),
+            &[(&["list"], "ages")],
+        )
+    }));
     for verb in ["list", "watch"] {
         all.push(gps(verb, &["--wait"]));
         for name in [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET] {
             all.push(secret(verb, name, &["--wait"]));
         }
-        let node = needed(verb, "", "nodes", "", &["status", "--wait"]);
-        all.push(optional(node, Place::Cluster, "unreachable nodes"));
+        all.push(Permission {
+            place: Place::Cluster,
+            ..without(
+                needed(verb, "", "nodes", "", &[]),
+                &[(&["status", "--wait"], "unreachable nodes")],
+            )
+        });
     }
     all.push(nodes("watch", &["--wait"]));
-    let controller = needed(
-        "get",
-        "apps",
-        "deployments",
-        names::CONTROLLER,
-        &["add", "--wait"],
-    );
-    let otherwise = "the namespace that the controller watches, and whether it runs";
-    all.push(optional(controller, Place::Controller, otherwise));
+    all.extend(permissions_to_see_what_runs());
     all
+}
+
+fn permissions_to_see_what_runs() -> [Permission; 3] {
+    let get = |group, resource, name: &str, place, shorter| Permission {
+        verb: "get",
+        group,
+        resource,
+        name: name.to_owned(),
+        place,
+        commands: &[],
+        shorter,
+    };
+    [
+        get(
+            "apps",
+            "deployments",
+            names::CONTROLLER,
+            Place::Controller,
+            &[
+                (
+                    &["add", "--wait"],
+                    "the namespace that the controller watches, and whether it runs",
+                ),
+                (&["status"], "whether the controller runs"),
+            ],
+        ),
+        get(
+            "coordination.k8s.io",
+            "leases",
+            names::LEASE,
+            Place::Controller,
+            &[(&["status"], "which controller leads")],
+        ),
+        get(
+            "apps",
+            "daemonsets",
+            names::SYNCER,
+            Place::Secrets,
+            &[(&["status"], "whether the syncers run")],
+        ),
+    ]
 }
 
 /// `allowed`: the API server's answer to each permission.
@@ -115,7 +166,7 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
                 resource,
                 name,
                 commands,
-                otherwise,
+                shorter,
                 ..
             } = permission;
             let what = match name.as_str() {
@@ -125,16 +176,23 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
             if *allowed {
                 return well(PERMISSIONS, "permissions", format!("may {what}"));
             }
-            let mut message = format!("may not {what}, for `{}`", commands.join("`, `"));
-            if !otherwise.is_empty() {
-                message = format!("{message}: they do not show {otherwise}");
+            let quoted = |commands: &[&str]| format!("`{}`", commands.join("`, `"));
+            let mut parts = vec![format!("may not {what}")];
+            if !commands.is_empty() {
+                parts.push(format!("for {}", quoted(commands)));
             }
+            parts.extend(shorter.iter().map(|(commands, missing)| {
+                let verb = if commands.len() == 1 { "does" } else { "do" };
+                format!("{} {verb} not show {missing}", quoted(commands))
+            }));
+            let between = if commands.is_empty() { ": " } else { ", " };
+            let message = parts.join("; ").replacen("; ", between, 1);
             let check = well(PERMISSIONS, "permissions", message);
             let hint = "ask an administrator of the cluster; the command prints the `kubectl` commands that grant it";
-            if otherwise.is_empty() {
-                check.fail(hint)
-            } else {
+            if commands.is_empty() {
                 check.warn(hint)
+            } else {
+                check.fail(hint)
             }
         })
         .collect()

@@ -13,6 +13,8 @@ use globalps_core::api::{NodePullSecret, Phase};
 use super::credentials::of_condition;
 use super::nodes::told;
 use super::*;
+use crate::cluster::installed::{LeaseSeen, Workload};
+use crate::cluster::syncers::PodError;
 
 pub(super) fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
@@ -42,6 +44,7 @@ fn running() -> Installed {
         lease: lease_of("2026-01-01T00:09:55Z"),
         syncer: Sight::Here(workload(3)),
         pod_errors: Vec::new(),
+        stopped: None,
     }
 }
 
@@ -79,6 +82,7 @@ fn an_installation_is_judged_by_what_runs() {
                     lease: Sight::Absent,
                     syncer: Sight::Absent,
                     pod_errors: Vec::new(),
+                    stopped: None,
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],
@@ -186,7 +190,11 @@ fn a_missing_permission_says_for_what_it_is() {
             Verdict::Failure,
         ),
         (
-            "may not list nodes, for `status`, `--wait`: they do not show unreachable nodes",
+            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`; `list` does not show most registries, users and revisions",
+            Verdict::Failure,
+        ),
+        (
+            "may not list nodes: `status`, `--wait` do not show unreachable nodes",
             Verdict::Warning,
         ),
     ] {

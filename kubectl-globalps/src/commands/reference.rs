@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, CommandFactory as _};
 
+use super::examples;
 use crate::cli::Cli;
 
 fn command_line() -> Command {
@@ -22,7 +23,9 @@ fn markdown() -> String {
     let mut text = String::from(
         "# kubectl globalps\n\n\
          Made by `make docs` from the program's own definition of its command line; a test holds it to that. \
-         What `kubectl globalps COMMAND --help` says, on one page.\n\n",
+         What `kubectl globalps COMMAND --help` says, on one page. \
+         Scripts can rely on the JSON: fields are added, never renamed. The examples are what the program prints for a sample cluster, \
+         with the list of `check` shortened.\n\n",
     );
     for sub in command.get_subcommands() {
         let name = sub.get_name();
@@ -89,6 +92,9 @@ fn section(command: &Command, name: &str, level: &str) -> String {
     }
     if let Some(after) = command.get_after_help() {
         let _ = writeln!(text, "{after}.\n");
+    }
+    for (line, json) in examples::of(name) {
+        let _ = writeln!(text, "`kubectl globalps {line}`:\n\n```json\n{json}\n```\n");
     }
     text
 }

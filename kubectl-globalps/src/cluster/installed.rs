@@ -1,0 +1,155 @@
+//! What runs of globalps: controller, its Lease, syncers.
+
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::PodSpec;
+use kube::Api;
+
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::{deployment, stopped};
+use crate::cluster::syncers::{PodError, is_ours, pod_errors};
+use crate::error::Failure;
+
+/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Workload {
+    pub wanted: i32,
+    pub ready: i32,
+    pub image: String,
+    /// Made by globalps, by its labels.
+    pub ours: bool,
+}
+
+/// An object that this user may not read, or that may not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sight<T> {
+    Hidden,
+    Absent,
+    Here(T),
+}
+
+impl<T> Sight<T> {
+    /// From the API server's answer: 403 is `Hidden`.
+    pub(crate) fn of(answer: Result<Option<T>, Failure>) -> Result<Self, Failure> {
+        match answer {
+            Ok(Some(found)) => Ok(Self::Here(found)),
+            Ok(None) => Ok(Self::Absent),
+            Err(failure) if failure.is(403) => Ok(Self::Hidden),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
+        match self {
+            Self::Here(found) => Sight::Here(with(found)),
+            Self::Absent => Sight::Absent,
+            Self::Hidden => Sight::Hidden,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseSeen {
+    pub holder: String,
+    pub renewed: Option<Timestamp>,
+    pub seconds: i32,
+}
+
+/// The installed objects of globalps.
+#[derive(Clone, Debug)]
+pub(crate) struct Installed {
+    pub crds: bool,
+    pub controller: Sight<Workload>,
+    /// Why the controller does nothing.
+    pub stopped: Option<String>,
+    pub lease: Sight<LeaseSeen>,
+    pub syncer: Sight<Workload>,
+    /// What keeps the syncers' pods from running.
+    pub pod_errors: Vec<PodError>,
+}
+
+/// Everything of [`Installed`], with the custom resources there.
+pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let daemon_sets = cluster.api::<DaemonSet>();
+    let (controller, lease, syncer, restorer) = tokio::join!(
+        deployment(cluster),
+        cluster.call("get the controller's Lease", leases.get_opt(names::LEASE)),
+        cluster.call(
+            "get the syncer's DaemonSet",
+            daemon_sets.get_opt(names::SYNCER)
+        ),
+        cluster.call(
+            "get the restorer's DaemonSet",
+            daemon_sets.get_opt(names::RESTORER)
+        ),
+    );
+    let controller = Sight::of(controller)?;
+    let stopped = match &controller {
+        Sight::Hidden => None,
+        Sight::Absent => stopped(None, Timestamp::now()),
+        Sight::Here(found) => stopped(Some(found), Timestamp::now()),
+    };
+    let syncer = Sight::of(syncer)?;
+    let mut found = Vec::new();
+    for daemon_set in [&syncer, &Sight::of(restorer)?] {
+        if let Sight::Here(daemon_set) = daemon_set
+            && is_ours(daemon_set)
+        {
+            found.extend(pod_errors(cluster, daemon_set).await?);
+        }
+    }
+    Ok(Installed {
+        crds: true,
+        stopped,
+        controller: controller.map(|found| Workload {
+            wanted: found
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.replicas)
+                .unwrap_or(1),
+            ready: found
+                .status
+                .as_ref()
+                .and_then(|s| s.available_replicas)
+                .unwrap_or_default(),
+            image: image(
+                found
+                    .spec
+                    .as_ref()
+                    .and_then(|spec| spec.template.spec.as_ref()),
+            ),
+            ours: is_ours(&found),
+        }),
+        lease: Sight::of(lease)?.map(|found| {
+            let spec = found.spec.unwrap_or_default();
+            LeaseSeen {
+                holder: spec.holder_identity.unwrap_or_default(),
+                renewed: spec.renew_time.map(|time| time.0),
+                seconds: spec.lease_duration_seconds.unwrap_or_default(),
+            }
+        }),
+        syncer: syncer.map(|found| {
+            let status = found.status.as_ref();
+            Workload {
+                wanted: status.map_or(0, |status| status.desired_number_scheduled),
+                ready: status.map_or(0, |status| status.number_ready),
+                image: image(
+                    found
+                        .spec
+                        .as_ref()
+                        .and_then(|spec| spec.template.spec.as_ref()),
+                ),
+                ours: is_ours(&found),
+            }
+        }),
+        pod_errors: found,
+    })
+}
+
+fn image(pod: Option<&PodSpec>) -> String {
+    pod.and_then(|pod| pod.containers.first()?.image.clone())
+        .unwrap_or_default()
+}

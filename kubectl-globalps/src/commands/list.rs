@@ -1,0 +1,136 @@
+//! `list`: the registries whose credentials are in force.
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::history::slots;
+use crate::cli::{Connection, List as Args, TableFormat};
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::node_secrets;
+use crate::cluster::installed::Sight;
+use crate::cluster::namespaces::{SecretSeen, secrets};
+use crate::error::{Exit, Failure};
+use crate::secret::additional::data_of;
+use crate::secret::history::sorted;
+use crate::secret::listing::{Listing, Snapshot};
+use crate::terminal::layout::Layout;
+use crate::terminal::printer::{Printer, Stream, terminal_size};
+
+pub(super) async fn run(
+    args: &Args,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(flags, printer)?;
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let Some(gps) = cluster.call("get the GlobalPullSecret", call).await? else {
+        return Err(Failure::no(
+            "there is no GlobalPullSecret, so no registry is listed",
+            "`kubectl globalps check` shows whether globalps is installed",
+        ));
+    };
+    let listing = observe(&cluster, &gps).await?;
+    let names = listing.registries.iter().map(|row| row.registry.clone());
+    printer.print(args.output, ("the list", &listing), names, || {
+        if listing.registries.is_empty() {
+            return;
+        }
+        let layout = Layout {
+            width: terminal_size(Stream::Out).map(|(_, width)| width),
+            wide: args.output == TableFormat::Wide,
+            no_headers: args.no_headers,
+            ..Layout::default()
+        };
+        printer.data(&listing.table(Timestamp::now(), layout));
+    })?;
+    for what in &listing.hidden {
+        printer.warning(format_args!("this user may not {what}"));
+    }
+    if !listing.hidden.is_empty() {
+        printer.hint(
+            "`kubectl globalps check` lists your permissions; ask an administrator of the cluster for these",
+        );
+    } else if listing.registries.is_empty() {
+        printer.note("no credentials are in force");
+        printer.hint("`kubectl globalps status` shows why; `kubectl globalps add REGISTRY -u USER --password-stdin` adds some");
+    }
+    Ok(Exit::Done)
+}
+
+async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing, Failure> {
+    let api = cluster.api::<Secret>();
+    let (global, nodes, kept) = tokio::join!(
+        cluster.call(
+            "get the content in force",
+            api.get_opt(names::GLOBAL_SECRET)
+        ),
+        node_secrets(cluster),
+        slots(cluster, gps.spec.history_limit),
+    );
+    let mut hidden = Vec::new();
+    let mut hide = |what: &str, missing: &str| {
+        hidden.push(format!("{what}: {missing}"));
+    };
+    let global = match Sight::of(global)? {
+        Sight::Here(secret) => Some(secret),
+        // Nothing is in force.
+        Sight::Absent => Some(Secret::default()),
+        Sight::Hidden => {
+            hide(
+                &format!("get Secret `{}`", names::GLOBAL_SECRET),
+                "users, revisions, and registries of the additional and the original pull secret are missing",
+            );
+            None
+        }
+    };
+    let kept = match Sight::of(kept.map(Some))? {
+        Sight::Here(kept) => kept,
+        Sight::Absent | Sight::Hidden => {
+            hide(
+                &format!(
+                    "get the Secrets `{}0` and so on",
+                    names::HISTORY_SECRET_PREFIX
+                ),
+                "revisions may be later than the first one, and ages are missing",
+            );
+            Vec::new()
+        }
+    };
+    let nodes = match Sight::of(nodes.map(Some))? {
+        Sight::Here(nodes) => Some(nodes),
+        Sight::Absent | Sight::Hidden => {
+            hide("list nodepullsecrets", "the number of nodes is missing");
+            None
+        }
+    };
+    let has_scopes = global
+        .as_ref()
+        .is_some_and(|global| data_of(global, names::SCOPED_KEY).is_some());
+    let settings = &gps.spec.image_pull_secrets;
+    let in_namespaces = if has_scopes && settings.enabled {
+        match Sight::of(secrets(cluster, &settings.secret_name).await.map(Some))? {
+            Sight::Here(found) => Some(found.iter().map(SecretSeen::of).collect::<Vec<_>>()),
+            Sight::Absent | Sight::Hidden => {
+                let what = format!("list Secrets `{}` of all namespaces", settings.secret_name);
+                hide(&what, "the number of namespaces of a scope is missing");
+                None
+            }
+        }
+    } else {
+        None
+    };
+    let nodes: Option<Vec<&NodePullSecret>> = nodes
+        .as_ref()
+        .map(|nodes| nodes.iter().map(|(_, node)| node).collect());
+    Ok(Listing::of(Snapshot {
+        gps,
+        global: global.as_ref(),
+        revisions: &sorted(kept, global.as_ref()),
+        nodes: nodes.as_deref(),
+        in_namespaces: in_namespaces.as_deref(),
+        hidden,
+    }))
+}

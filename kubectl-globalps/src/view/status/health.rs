@@ -1,0 +1,326 @@
+//! Whether controller and syncers run. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cluster::installed::{Installed, LeaseSeen, Sight};
+use crate::cluster::syncers::PodError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum State {
+    Healthy,
+    Unhealthy,
+    /// There is nothing to do for it.
+    NotNeeded,
+    /// This user may not see it.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ControllerHealth {
+    pub state: State,
+    /// Pods that are ready, and that there should be; `null`: unknown.
+    pub ready: Option<i32>,
+    pub replicas: Option<i32>,
+    /// The pod that leads; `null`: none, or unknown.
+    pub leader: Option<String>,
+    /// Empty if it runs.
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct SyncersHealth {
+    pub state: State,
+    /// Pods that are ready, and nodes that should have one; `null`: unknown.
+    pub ready: Option<i32>,
+    pub desired: Option<i32>,
+    /// Empty if they run.
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Health {
+    pub controller: ControllerHealth,
+    pub syncers: SyncersHealth,
+    /// What keeps the syncers' pods from running.
+    #[serde(skip)]
+    pub pod_errors: Vec<PodError>,
+}
+
+impl Health {
+    pub(crate) fn of(seen: &Installed, now: Timestamp) -> Self {
+        Self {
+            controller: controller(seen, now),
+            syncers: syncers(seen),
+            pod_errors: seen.pod_errors.clone(),
+        }
+    }
+
+    /// Neither is known to be in trouble.
+    pub(crate) fn is_well(&self) -> bool {
+        let states = [self.controller.state, self.syncers.state];
+        !states.contains(&State::Unhealthy)
+    }
+
+    /// A line for each.
+    pub(crate) fn lines(&self) -> [String; 2] {
+        [self.controller.line(), self.syncers.line()]
+    }
+}
+
+fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
+    let Sight::Here(found) = &seen.controller else {
+        let message = match (&seen.stopped, &seen.controller) {
+            (Some(reason), Sight::Absent) => reason.clone(),
+            _ => "this user may not get its Deployment".to_owned(),
+        };
+        return ControllerHealth {
+            state: match seen.controller {
+                Sight::Absent => State::Unhealthy,
+                _ => State::Unknown,
+            },
+            ready: None,
+            replicas: None,
+            leader: None,
+            message,
+        };
+    };
+    let leader = match &seen.lease {
+        Sight::Here(lease) if is_current(lease, now) => Some(lease.holder.clone()),
+        _ => None,
+    };
+    let error = if let Some(reason) = &seen.stopped {
+        reason.clone()
+    } else if found.ready == 0 {
+        format!("0 of {} pods are ready", found.wanted)
+    } else if leader.is_none() && seen.lease != Sight::Hidden {
+        "no pod leads: its Lease is not renewed".to_owned()
+    } else {
+        String::new()
+    };
+    ControllerHealth {
+        state: if error.is_empty() {
+            State::Healthy
+        } else {
+            State::Unhealthy
+        },
+        ready: Some(found.ready),
+        replicas: Some(found.wanted),
+        leader,
+        message: error,
+    }
+}
+
+/// How far this machine's clock may be ahead, in seconds.
+const SKEW: i64 = 60;
+
+/// A leader that ends gives the Lease back without a holder.
+fn is_current(lease: &LeaseSeen, now: Timestamp) -> bool {
+    let age = lease.renewed.map(|renewed| now.duration_since(renewed));
+    let most = i64::from(lease.seconds) + SKEW;
+    !lease.holder.is_empty() && age.is_some_and(|age| age.as_secs() <= most)
+}
+
+fn syncers(seen: &Installed) -> SyncersHealth {
+    let first = seen.pod_errors.first().map(PodError::message);
+    let (state, message) = match &seen.syncer {
+        Sight::Hidden => (
+            State::Unknown,
+            "this user may not get their DaemonSet".to_owned(),
+        ),
+        Sight::Absent if first.is_none() => {
+            let message = "there is nothing to sync to nodes".to_owned();
+            (State::NotNeeded, message)
+        }
+        Sight::Here(found) if !found.ours => {
+            let message = "their DaemonSet does not belong to globalps".to_owned();
+            (State::Unhealthy, message)
+        }
+        Sight::Here(found) if found.ready >= found.wanted && first.is_none() => {
+            (State::Healthy, String::new())
+        }
+        // A rollout of the DaemonSet needs no look.
+        Sight::Absent | Sight::Here(_) => {
+            let message = first.unwrap_or_else(|| "the others are starting".to_owned());
+            (State::Unhealthy, message)
+        }
+    };
+    let number = |of: fn(&crate::cluster::installed::Workload) -> i32| match &seen.syncer {
+        Sight::Here(found) => Some(of(found)),
+        Sight::Absent => Some(0),
+        Sight::Hidden => None,
+    };
+    SyncersHealth {
+        state,
+        ready: number(|found| found.ready),
+        desired: number(|found| found.wanted),
+        message,
+    }
+}
+
+impl ControllerHealth {
+    fn line(&self) -> String {
+        let Self {
+            state,
+            ready,
+            replicas,
+            leader,
+            message,
+        } = self;
+        let text = match (state, ready.zip(*replicas)) {
+            (State::Healthy, Some((ready, replicas))) => {
+                let leader = leader.as_ref();
+                let leader = leader.map_or(String::new(), |name| format!(", leader {name}"));
+                format!("running, {ready}/{replicas} replicas{leader}")
+            }
+            (State::Unknown, _) => format!("unknown: {message}"),
+            _ => format!("not running: {message}"),
+        };
+        format!("Controller   {text}")
+    }
+}
+
+impl SyncersHealth {
+    fn line(&self) -> String {
+        let message = match self.message.as_str() {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
+        let text = match (self.state, self.ready.zip(self.desired)) {
+            (State::Unknown, _) | (_, None) => format!("unknown{message}"),
+            (State::NotNeeded, _) => format!("none{message}"),
+            (_, Some((ready, desired))) => format!("{ready}/{desired} ready{message}"),
+        };
+        format!("Syncers      {text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::installed::Workload;
+    use serde_json::json;
+
+    fn workload(wanted: i32, ready: i32) -> Sight<Workload> {
+        Sight::Here(Workload {
+            wanted,
+            ready,
+            image: "image:1".to_owned(),
+            ours: true,
+        })
+    }
+
+    fn lease(holder: &str, renewed: &str) -> Sight<LeaseSeen> {
+        Sight::Here(LeaseSeen {
+            holder: holder.to_owned(),
+            renewed: renewed.parse().ok(),
+            seconds: 15,
+        })
+    }
+
+    fn running() -> Installed {
+        Installed {
+            crds: true,
+            controller: workload(2, 2),
+            stopped: None,
+            lease: lease("pod-a", "2026-01-01T00:09:55Z"),
+            syncer: workload(3, 3),
+            pod_errors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_line_each_with_a_reason_where_something_does_not_run() {
+        type Case = (fn(&mut Installed), &'static str, &'static str);
+        const WELL: [&str; 2] = [
+            "Controller   running, 2/2 replicas, leader pod-a",
+            "Syncers      3/3 ready",
+        ];
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        let cases: [Case; 10] = [
+            (|_| {}, WELL[0], WELL[1]),
+            (
+                |seen| {
+                    seen.controller = workload(2, 1);
+                    seen.lease = Sight::Hidden;
+                },
+                "Controller   running, 1/2 replicas",
+                WELL[1],
+            ),
+            (
+                |seen| {
+                    seen.controller = workload(0, 0);
+                    seen.stopped = Some("Deployment `d` has 0 replicas".to_owned());
+                },
+                "Controller   not running: Deployment `d` has 0 replicas",
+                WELL[1],
+            ),
+            (
+                |seen| seen.controller = workload(2, 0),
+                "Controller   not running: 0 of 2 pods are ready",
+                WELL[1],
+            ),
+            (
+                |seen| seen.lease = lease("pod-a", "2026-01-01T00:08:00Z"),
+                "Controller   not running: no pod leads: its Lease is not renewed",
+                WELL[1],
+            ),
+            (
+                |seen| seen.lease = lease("", "2026-01-01T00:09:55Z"),
+                "Controller   not running: no pod leads: its Lease is not renewed",
+                WELL[1],
+            ),
+            (
+                |seen| {
+                    seen.controller = Sight::Hidden;
+                    seen.syncer = Sight::Hidden;
+                },
+                "Controller   unknown: this user may not get its Deployment",
+                "Syncers      unknown: this user may not get their DaemonSet",
+            ),
+            (
+                |seen| {
+                    seen.controller = Sight::Absent;
+                    seen.stopped = Some("Deployment `d` does not exist".to_owned());
+                    seen.syncer = Sight::Absent;
+                },
+                "Controller   not running: Deployment `d` does not exist",
+                "Syncers      none: there is nothing to sync to nodes",
+            ),
+            (
+                |seen| seen.syncer = workload(3, 2),
+                WELL[0],
+                "Syncers      2/3 ready: the others are starting",
+            ),
+            (
+                |seen| {
+                    seen.syncer = workload(3, 2);
+                    seen.pod_errors = vec![PodError::NotRunning {
+                        daemon_set: "d".to_owned(),
+                        reason: "CrashLoopBackOff".to_owned(),
+                        nodes: vec!["node-1".to_owned()],
+                    }];
+                },
+                WELL[0],
+                "Syncers      2/3 ready: pods of DaemonSet `d` don't run: CrashLoopBackOff on node-1",
+            ),
+        ];
+        for (change, controller, syncers) in cases {
+            let mut seen = running();
+            change(&mut seen);
+            let health = Health::of(&seen, now);
+            assert_eq!(health.lines(), [controller, syncers]);
+            let has_reason = [controller, syncers]
+                .iter()
+                .any(|line| line.contains("not running") || line.contains("/3 ready:"));
+            assert_eq!(health.is_well(), !has_reason, "{controller} {syncers}");
+        }
+        assert_eq!(
+            json!(Health::of(&running(), now)),
+            json!({
+                "controller": {"state": "Healthy", "ready": 2, "replicas": 2, "leader": "pod-a", "message": ""},
+                "syncers": {"state": "Healthy", "ready": 3, "desired": 3, "message": ""},
+            })
+        );
+    }
+}
