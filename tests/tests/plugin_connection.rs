@@ -34,6 +34,7 @@ fn the_plugin_finds_its_cluster_as_kubectl_does() {
     a_login_program_is_asked(&cluster, &access);
     tls_is_checked_as_told(&access);
     a_silent_server_is_given_up(&access);
+    what_is_left_out_is_completed_as_by_kubectl(&cluster, &access);
     colors_are_for_terminals(&cluster, &access);
     a_reader_that_went_away_is_no_error();
     who_is_refused_is_told_what_is_missing(&cluster, &access);
@@ -447,6 +448,85 @@ fn a_silent_server_is_given_up(access: &Access<'_>) {
     assert!(start.elapsed() < Duration::from_secs(5));
     drop(silent);
     fails(Some(&access.admin()), &args, "could not");
+}
+
+/// Both reach the API server, or neither does.
+fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Access<'_>) {
+    let mut config = access.config.clone();
+    config["current-context"] = json!("");
+    let empty = access.write("empty-context", &config);
+    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+    let token = token.trim();
+    secrecy::remember(token);
+    let (server, ca) = (access.server.as_str(), access.file("ca.crt"));
+    let context = access.config["current-context"].as_str().unwrap();
+    let name = |part: &str| access.config[part][0]["name"].as_str().unwrap();
+    let (of_cluster, user) = (name("clusters"), name("users"));
+    let kubeconfig = ["--kubeconfig", empty.as_str()];
+    let with_server = ["--server", server, "--certificate-authority", &ca];
+    for (sentence, flags, reached) in [
+        ("an empty context is none", vec![], false),
+        ("it may be named", vec!["--context", context], true),
+        (
+            "without a timeout",
+            vec!["--context", context, "--request-timeout=0"],
+            true,
+        ),
+        (
+            "the same",
+            vec!["--context", context, "--request-timeout=0s"],
+            true,
+        ),
+        (
+            "a server needs no context",
+            [&with_server[..], &["--token", token]].concat(),
+            true,
+        ),
+        (
+            "nor do its users",
+            [&with_server[..], &["--user", user]].concat(),
+            true,
+        ),
+        (
+            "nor a cluster",
+            vec!["--cluster", of_cluster, "--user", user],
+            true,
+        ),
+        (
+            "a cluster's server may be another",
+            vec![
+                "--cluster",
+                of_cluster,
+                "--server",
+                server,
+                "--token",
+                token,
+            ],
+            true,
+        ),
+        (
+            "a context that is named must exist",
+            [&with_server[..], &["--token", token, "--context", "none"]].concat(),
+            false,
+        ),
+        (
+            "so must a cluster",
+            [&with_server[..], &["--token", token, "--cluster", "none"]].concat(),
+            false,
+        ),
+    ] {
+        let flags = [&kubeconfig[..], &flags].concat();
+        let ours = plugin(None, &[&["status"], &flags[..]].concat());
+        assert_eq!(
+            ours.stderr.contains(REACHED),
+            reached,
+            "{sentence}: {ours:?}"
+        );
+        let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
+        kubectl.env_clear().args(["get", "namespaces"]).args(flags);
+        let ran = run(&mut kubectl, "").unwrap();
+        assert_eq!(ran.code == Some(0), reached, "{sentence}: {ran:?}");
+    }
 }
 
 fn colors_are_for_terminals(cluster: &Cluster, access: &Access<'_>) {
