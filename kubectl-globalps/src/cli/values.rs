@@ -8,7 +8,7 @@ use globalps_core::provider::{Pattern, PatternError};
 use globalps_core::{api, names};
 
 /// A duration in kubectl's syntax: `90s`, `5m`, `1h30m`, or a number of seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub Duration);
 
 impl Span {

@@ -14,6 +14,7 @@ use kube::{Api, Client, Config, Resource};
 use crate::cli::{Connection, Span};
 use crate::cluster::kubeconfig;
 use crate::cluster::proxy::Proxies;
+use crate::cluster::renewal;
 use crate::error::{Failure, without_user};
 use crate::terminal::printer::Printer;
 
@@ -48,7 +49,7 @@ impl<'a> Cluster<'a> {
             printer.warning(warning);
         }
         let server = prepare(&mut config, printer)?;
-        let client = Client::try_from(config)
+        let client = renewal::client(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Some(Self {
             client,
@@ -80,7 +81,7 @@ impl<'a> Cluster<'a> {
         let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;
         let server = prepare(&mut config, self.printer)
             .map_err(|_| "is reached through a proxy, and the environment's can't be used")?;
-        let client = Client::try_from(config)
+        let client = renewal::client(config)
             .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
         Ok(Self {
             client,
@@ -105,8 +106,19 @@ impl<'a> Cluster<'a> {
         doing: &str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
+        self.call_within(None, doing, request).await
+    }
+
+    /// As [`Self::call`], with a limit that is perhaps shorter.
+    pub(crate) async fn call_within<T>(
+        &self,
+        limit: Option<Span>,
+        doing: &str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
         let start = Instant::now();
-        let answer = match self.request_timeout {
+        let limits = [limit, self.request_timeout].into_iter().flatten();
+        let answer = match limits.min() {
             Some(limit) => tokio::time::timeout(limit.0, request)
                 .await
                 .map_err(|_| limit),
@@ -124,7 +136,7 @@ impl<'a> Cluster<'a> {
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
             }
-            Err(limit) => Err(Failure::new(
+            Err(limit) => Err(Failure::unreachable(
                 format!(
                     "could not {doing}: no answer from the API server `{}` within {limit}",
                     self.server,

@@ -8,4 +8,5 @@ pub(crate) mod hypershift;
 pub(crate) mod kubeconfig;
 pub(crate) mod namespaces;
 pub(crate) mod proxy;
+mod renewal;
 pub(crate) mod syncers;

@@ -1,5 +1,7 @@
 //! Whole commands against a fake API server.
 
+mod outages;
+
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

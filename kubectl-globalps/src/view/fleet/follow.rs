@@ -2,16 +2,15 @@
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
-use kube::Resource;
-use kube::runtime::watcher;
 
-use super::facts::{Facts, Scope, api, key};
+use super::facts::{Facts, Scope, watch};
 use super::verdict::{Advice, Goal, Verdict, advice, command, verdict};
 use super::{FleetStatus, is_ready, table};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::outage;
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
@@ -34,6 +33,8 @@ pub(crate) async fn follow(
     let mut view = View::new(cluster, how, facts.scope.clone());
     loop {
         let all = facts.statuses();
+        let outage = pauses.outage(Timestamp::now());
+        view.screen.outage(outage.clone());
         view.show(&all);
         if view.screen.is_closed() {
             return Ok(Exit::Done);
@@ -62,7 +63,10 @@ pub(crate) async fn follow(
             }
             Woken::TimedOut => {
                 view.end(&all);
-                return Err(timed_out(&all, &how.within()));
+                return Err(match outage {
+                    Some(outage) => outage::timed_out(&how.within(), &outage),
+                    None => timed_out(&all, &how.within()),
+                });
             }
         }
     }
@@ -92,31 +96,20 @@ fn timed_out(all: &[FleetStatus], within: &str) -> Failure {
     Failure::no(format!("not done{within}: {state}"), hint)
 }
 
-fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> [Changes<Facts>; 2] {
+fn watch_all<'a>(cluster: &'a Cluster<'a>, facts: &Facts) -> [Changes<'a, Facts>; 2] {
     let scope = &facts.scope;
-    let named = match &scope.fleet {
-        Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
-        None => watcher::Config::default(),
-    };
+    let fleets = watch::<FleetPullSecret>(
+        cluster,
+        "watch the FleetPullSecrets",
+        scope.all_namespaces,
+        scope.fleet.clone(),
+    );
+    let objects =
+        watch::<ClusterPullSecret>(cluster, "watch the ClusterPullSecrets", facts.is_wide, None);
     [
-        changes(
-            api::<FleetPullSecret>(cluster, scope.all_namespaces),
-            named,
-            |facts, event| facts.fleets.apply_by(event, key, slim),
-            "watch the FleetPullSecrets",
-        ),
-        changes(
-            api::<ClusterPullSecret>(cluster, facts.is_wide),
-            watcher::Config::default(),
-            |facts, event| facts.objects.apply_by(event, key, slim),
-            "watch the ClusterPullSecrets",
-        ),
+        changes(fleets, |facts, update| facts.fleets.update(update)),
+        changes(objects, |facts, update| facts.objects.update(update)),
     ]
-}
-
-fn slim<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
 }
 
 /// A table that redraws itself on a terminal, and lines for what changed elsewhere.
