@@ -1,18 +1,16 @@
 //! Following a rollout: watches keep the facts up to date, a table or lines show them.
 
-use std::time::Duration;
-
 use globalps_core::names;
-use jiff::{SignedDuration, Timestamp};
-use tokio::time::timeout;
+use jiff::Timestamp;
 
 use crate::cluster::client::Cluster;
-use crate::cluster::controller;
+use crate::cluster::controller::Program;
 use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::error::{Exit, Failure};
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
 use crate::view::outage;
+use crate::view::running::Running;
 use crate::view::skipped::Skipped;
 use crate::view::status::{
     FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
@@ -43,7 +41,7 @@ pub(crate) async fn follow_some(
             skip_unreachable: true,
         });
     let mut skipped = Skipped::default();
-    let mut controller = Controller::default();
+    let mut controller = Running::of(Program::Controller);
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -76,9 +74,9 @@ pub(crate) async fn follow_some(
                 return Err(Failure::no(reason, hint));
             }
             Some(Verdict::Going) if outage.is_none() => {
-                if let Some(reason) = controller.not_running(cluster, &facts, now).await {
+                if let Err(stopped) = controller.check(cluster, is_stale(&facts), now).await {
                     view.end(&status);
-                    return Err(Failure::no(reason, CONTROLLER));
+                    return Err(stopped);
                 }
             }
             Some(Verdict::Going) | None => {}
@@ -97,44 +95,6 @@ pub(crate) async fn follow_some(
                 return Err(timed_out(cluster, &facts, &status, &how.within()).await?);
             }
         }
-    }
-}
-
-/// Where the controller does not run.
-const CONTROLLER: &str =
-    "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
-
-/// Looks at the controller now and then.
-#[derive(Default)]
-struct Controller {
-    looked_at: Option<Timestamp>,
-}
-
-impl Controller {
-    const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
-    /// Nothing is shown meanwhile.
-    const LOOK: Duration = Duration::from_secs(2);
-
-    /// `None`: it runs, or nobody knows.
-    async fn not_running(
-        &mut self,
-        cluster: &Cluster<'_>,
-        facts: &Facts,
-        now: Timestamp,
-    ) -> Option<String> {
-        let before = self.looked_at.replace(now);
-        if before.is_some_and(|before| now.duration_since(before) < Self::LOOK_AGAIN) {
-            self.looked_at = before;
-            return None;
-        }
-        let looked = timeout(Self::LOOK, controller::deployment(cluster)).await;
-        let deployment = match looked {
-            // Another look comes soon, and the watches report what stays.
-            Err(_) | Ok(Err(_)) => return None,
-            Ok(Ok(None)) if !is_stale(facts) => return None,
-            Ok(Ok(found)) => found,
-        };
-        controller::not_running(deployment.as_ref(), now)
     }
 }
 

@@ -184,3 +184,22 @@ fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready()
     let watch = "watch /api/v1/nodes as a table";
     assert_eq!(of_nodes, [list, list, watch, "list /api/v1/nodes"]);
 }
+
+#[test]
+fn a_wait_for_clusters_ends_with_a_reason_where_no_hub_runs() {
+    let fleets = format!("/apis/{}/{}/namespaces", names::GROUP, names::VERSION);
+    let fleet = format!("{fleets}/kube-system/fleetpullsecrets/team-a");
+    let object = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret",
+        "metadata": {"namespace": "kube-system", "generation": 1},
+        "spec": {"secretRef": {"name": "team-a"}},
+    });
+    let api = FakeApi::new(&[(&fleet, object)]);
+    let start = Instant::now();
+    let failure = refused(api.run("fleet status team-a --wait --timeout 30s"));
+    let expected =
+        "the hub is not running: Deployment `globalps-system/globalps-hub` does not exist";
+    assert_eq!(failure.message, expected);
+    assert_eq!(failure.exit, Exit::No);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}

@@ -4,13 +4,15 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
 
 use super::facts::{Facts, Scope, watch};
-use super::verdict::{Advice, Goal, Verdict, advice, command, verdict};
+use super::verdict::{Advice, Goal, Verdict, advice, command, is_stale, verdict};
 use super::{FleetStatus, is_ready, table};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::Program;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
 use crate::view::outage;
+use crate::view::running::Running;
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
@@ -31,9 +33,11 @@ pub(crate) async fn follow(
     };
     let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
     let mut view = View::new(cluster, how, facts.scope.clone());
+    let mut hub = Running::of(Program::Hub);
     loop {
         let all = facts.statuses();
-        let outage = pauses.outage(Timestamp::now());
+        let now = Timestamp::now();
+        let outage = pauses.outage(now);
         view.screen.outage(outage.clone());
         view.show(&all);
         if view.screen.is_closed() {
@@ -41,7 +45,7 @@ pub(crate) async fn follow(
         }
         if let Some(goal) = how.goal {
             gone(&facts, goal, cluster)?;
-            match verdict(&all, goal, Timestamp::now()) {
+            match verdict(&all, goal, now) {
                 Verdict::Done => {
                     view.end(&all);
                     return Ok(Exit::Done);
@@ -49,6 +53,12 @@ pub(crate) async fn follow(
                 Verdict::Stuck((message, hint)) => {
                     view.end(&all);
                     return Err(Failure::no(message, hint));
+                }
+                Verdict::Going if outage.is_none() => {
+                    if let Err(stopped) = hub.check(cluster, is_stale(&all, goal), now).await {
+                        view.end(&all);
+                        return Err(stopped);
+                    }
                 }
                 Verdict::Going => {}
             }
