@@ -45,12 +45,11 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const FORM: &str = "must be a duration such as `90s`, `5m` or `1h30m`";
-        let duration = match text.parse() {
-            Ok(seconds) => Duration::from_secs(seconds),
-            Err(_) => {
-                let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
-                duration.try_into().map_err(|_| FORM)?
-            }
+        let duration = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
+            duration.try_into().map_err(|_| FORM)?
         };
         Ok(Self(
             (!duration.is_zero()).then(|| Span(duration.min(Span::MAX))),

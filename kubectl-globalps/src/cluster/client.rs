@@ -101,12 +101,12 @@ impl<'a> Cluster<'a> {
     }
 
     /// One request, under the request timeout. `doing` completes "could not ...".
-    pub(crate) async fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         doing: &str,
         request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Failure> {
-        self.call_within(None, doing, request).await
+    ) -> impl Future<Output = Result<T, Failure>> {
+        self.call_within(None, doing, request)
     }
 
     /// As [`Self::call`], with a limit that is perhaps shorter.
@@ -118,11 +118,10 @@ impl<'a> Cluster<'a> {
     ) -> Result<T, Failure> {
         let start = Instant::now();
         let limits = [limit, self.request_timeout].into_iter().flatten();
-        let answer = match limits.min() {
-            Some(limit) => tokio::time::timeout(limit.0, request)
-                .await
-                .map_err(|_| limit),
-            None => Ok(request.await),
+        let mut request = Box::pin(request);
+        let answer = tokio::select! {
+            answer = &mut request => Ok(answer),
+            limit = expired(limits.min()) => Err(limit),
         };
         let millis = start.elapsed().as_millis();
         match answer {
@@ -148,6 +147,17 @@ impl<'a> Cluster<'a> {
 
     pub(crate) fn printer(&self) -> &'a Printer {
         self.printer
+    }
+}
+
+/// Never returns without a limit.
+async fn expired(limit: Option<Span>) -> Span {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit.0).await;
+            limit
+        }
+        None => std::future::pending().await,
     }
 }
 

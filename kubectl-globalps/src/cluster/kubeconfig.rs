@@ -198,8 +198,8 @@ users:
 
     #[test]
     fn a_context_or_its_parts_are_found_as_by_kubectl() {
-        let no_context = TWO.replace("current-context: one", "");
         const OTHER: &str = "https://other";
+        let no_context = TWO.replace("current-context: one", "");
         for (text, context, cluster, server, expected) in [
             (TWO, "", "", "", "https://one:6443/ t"),
             (TWO, "two", "", "", "https://two:6443/ -"),

@@ -37,6 +37,8 @@ impl Right {
     }
 }
 
+type Renewal = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 struct State {
     objects: Objects,
@@ -54,7 +56,7 @@ struct State {
     /// `None`: nobody logs in. Every other token is rejected.
     token: Option<&'static str>,
     /// The token that is valid once the first watch has started, and what happens then.
-    next_token: Option<(&'static str, Box<dyn FnOnce() + Send>)>,
+    next_token: Option<(&'static str, Renewal)>,
 }
 
 #[derive(Clone, Copy, Debug)]

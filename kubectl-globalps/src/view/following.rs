@@ -62,10 +62,10 @@ type Change<F> = Box<dyn FnOnce(&mut F)>;
 pub(crate) type Changes<'a, F> = LocalBoxStream<'a, Signal<Change<F>>>;
 
 /// The changes that a watch brings.
-pub(crate) fn changes<'a, F: 'static, V: 'static>(
-    signals: Signals<'a, V>,
+pub(crate) fn changes<F: 'static, V: 'static>(
+    signals: Signals<'_, V>,
     apply: fn(&mut F, Update<V>),
-) -> Changes<'a, F> {
+) -> Changes<'_, F> {
     let change = move |signal| match signal {
         Signal::Changed(update) => {
             let change: Change<F> = Box::new(move |facts| apply(facts, update));

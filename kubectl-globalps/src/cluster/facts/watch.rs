@@ -223,20 +223,16 @@ impl<V> Watching<'_, V> {
         let Some(lines) = &mut self.lines else {
             return self.begin().await.map(Some);
         };
-        match timeout(SILENCE, lines.next()).await {
-            Ok(Some(Ok(line))) => {
-                self.failures = 0;
-                self.read(&line)
-            }
-            // It ended, broke or is dead. Whether the API server can be reached is seen when the next one begins.
-            Ok(None | Some(Err(_))) | Err(_) => {
-                self.lines = None;
-                if self.began.elapsed() < SHORT {
-                    self.failures += 1;
-                }
-                Ok(None)
-            }
+        if let Ok(Some(Ok(line))) = timeout(SILENCE, lines.next()).await {
+            self.failures = 0;
+            return self.read(&line);
         }
+        // It ended, broke or is dead. Whether the API server can be reached is seen when the next one begins.
+        self.lines = None;
+        if self.began.elapsed() < SHORT {
+            self.failures += 1;
+        }
+        Ok(None)
     }
 
     async fn begin(&mut self) -> Result<Signal<Update<V>>, Failure> {

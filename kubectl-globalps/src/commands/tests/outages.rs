@@ -180,9 +180,9 @@ fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready()
         .map(String::as_str)
         .filter(|request| request.contains("/nodes"))
         .collect();
-    let list = "list /api/v1/nodes as a table";
-    let watch = "watch /api/v1/nodes as a table";
-    assert_eq!(of_nodes, [list, list, watch, "list /api/v1/nodes"]);
+    let listed = "list /api/v1/nodes as a table";
+    let watched = "watch /api/v1/nodes as a table";
+    assert_eq!(of_nodes, [listed, listed, watched, "list /api/v1/nodes"]);
 }
 
 #[test]
