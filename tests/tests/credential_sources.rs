@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::process::Command;
 use std::time::Duration;
 
 use common::base64;
@@ -116,6 +117,44 @@ fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
         "`{address}` accepts the credentials\r\n+{address}: ***\r\nsecret/additional-pull-secret\r\n"
     );
     assert!(screen.ends_with(&end), "{screen:?}");
+    assert!(!screen.contains(PASSWORD), "{screen:?}");
+}
+
+#[test]
+fn ctrl_c_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
+    let desk = Desk::new();
+    let add = desk.command(&["--registry", "r.example.com", "-u", USER], &[]);
+    let words = std::iter::once(add.get_program()).chain(add.get_args());
+    let words: Vec<String> = words
+        .map(|word| format!("'{}'", word.to_str().unwrap()))
+        .collect();
+    let mut shell = Command::new("/bin/sh");
+    let script = format!(
+        "trap : INT; {}; echo \"ended $?\"; stty -a",
+        words.join(" ")
+    );
+    shell.args(["-c", &script]);
+    for (name, value) in add.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    let mut terminal = Terminal::start_alone(&shell, 200, 24).unwrap();
+    terminal.wait_for("Password", DEADLINE).unwrap();
+    terminal.wait_hidden(DEADLINE).unwrap();
+    terminal.press(&format!("{PASSWORD}\u{3}")).unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("ended 130"), "{screen:?}");
+    for (mode, is_on) in [
+        (" echo ", true),
+        (" icanon ", true),
+        ("intr = ^C;", true),
+        ("eol = ^C", false),
+    ] {
+        assert_eq!(screen.contains(mode), is_on, "{mode}: {screen}");
+    }
+    assert!(!screen.contains("\u{1b}[?25l"), "the cursor: {screen:?}");
     assert!(!screen.contains(PASSWORD), "{screen:?}");
 }
 

@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::cluster;
 use globalps_tests::product::{Product, Ran, run};
 use globalps_tests::terminal::Terminal;
-use globalps_tests::{Cluster, kubernetes, secrecy};
+use globalps_tests::{Cluster, kubernetes, secrecy, until};
 use serde_json::{Value, json};
 
 /// `status` prints this for a reachable cluster without globalps.
@@ -34,9 +35,11 @@ fn the_plugin_finds_its_cluster_as_kubectl_does() {
     a_login_program_is_asked(&cluster, &access);
     tls_is_checked_as_told(&access);
     a_silent_server_is_given_up(&access);
+    what_is_left_out_is_completed_as_by_kubectl(&cluster, &access);
     colors_are_for_terminals(&cluster, &access);
     a_reader_that_went_away_is_no_error();
     who_is_refused_is_told_what_is_missing(&cluster, &access);
+    a_watch_outlasts_an_outage_and_a_login(&cluster, &access);
 }
 
 /// The parts of the admin's kubeconfig, as files.
@@ -449,6 +452,85 @@ fn a_silent_server_is_given_up(access: &Access<'_>) {
     fails(Some(&access.admin()), &args, "could not");
 }
 
+/// Both reach the API server, or neither does.
+fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Access<'_>) {
+    let mut config = access.config.clone();
+    config["current-context"] = json!("");
+    let empty = access.write("empty-context", &config);
+    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+    let token = token.trim();
+    secrecy::remember(token);
+    let (server, ca) = (access.server.as_str(), access.file("ca.crt"));
+    let context = access.config["current-context"].as_str().unwrap();
+    let name = |part: &str| access.config[part][0]["name"].as_str().unwrap();
+    let (of_cluster, user) = (name("clusters"), name("users"));
+    let kubeconfig = ["--kubeconfig", empty.as_str()];
+    let with_server = ["--server", server, "--certificate-authority", &ca];
+    for (sentence, flags, reached) in [
+        ("an empty context is none", vec![], false),
+        ("it may be named", vec!["--context", context], true),
+        (
+            "without a timeout",
+            vec!["--context", context, "--request-timeout=0"],
+            true,
+        ),
+        (
+            "the same",
+            vec!["--context", context, "--request-timeout=0s"],
+            true,
+        ),
+        (
+            "a server needs no context",
+            [&with_server[..], &["--token", token]].concat(),
+            true,
+        ),
+        (
+            "nor do its users",
+            [&with_server[..], &["--user", user]].concat(),
+            true,
+        ),
+        (
+            "nor a cluster",
+            vec!["--cluster", of_cluster, "--user", user],
+            true,
+        ),
+        (
+            "a cluster's server may be another",
+            vec![
+                "--cluster",
+                of_cluster,
+                "--server",
+                server,
+                "--token",
+                token,
+            ],
+            true,
+        ),
+        (
+            "a context that is named must exist",
+            [&with_server[..], &["--token", token, "--context", "none"]].concat(),
+            false,
+        ),
+        (
+            "so must a cluster",
+            [&with_server[..], &["--token", token, "--cluster", "none"]].concat(),
+            false,
+        ),
+    ] {
+        let flags = [&kubeconfig[..], &flags].concat();
+        let ours = plugin(None, &[&["status"], &flags[..]].concat());
+        assert_eq!(
+            ours.stderr.contains(REACHED),
+            reached,
+            "{sentence}: {ours:?}"
+        );
+        let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
+        kubectl.env_clear().args(["get", "namespaces"]).args(flags);
+        let ran = run(&mut kubectl, "").unwrap();
+        assert_eq!(ran.code == Some(0), reached, "{sentence}: {ran:?}");
+    }
+}
+
 fn colors_are_for_terminals(cluster: &Cluster, access: &Access<'_>) {
     let colored = |color: &str, no_color: Option<&str>| {
         let mut command = Command::new(Product::plugin_path());
@@ -495,4 +577,146 @@ fn a_reader_that_went_away_is_no_error() {
     let ran = run(&mut bash, "").unwrap();
     assert_eq!(ran.stdout, "0\n", "{ran:?}");
     assert_eq!(ran.stderr, "");
+}
+
+/// A watch with a login program, through a relay that can fail.
+fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>) {
+    let upstream = access.server.strip_prefix("https://").unwrap().to_owned();
+    let relay = Relay::start(upstream).unwrap();
+    let token = access.file("token");
+    // The old token is not valid any more once its account is a new one.
+    let renew = || {
+        let delete = ["delete", "serviceaccount", "operator", "--ignore-not-found"];
+        cluster.kubectl(&delete).unwrap();
+        cluster
+            .kubectl(&["create", "serviceaccount", "operator"])
+            .unwrap();
+        let new = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+        secrecy::remember(new.trim());
+        let credential = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": new.trim()},
+        });
+        fs::write(&token, credential.to_string()).unwrap();
+    };
+    renew();
+    let mut config = access.config.clone();
+    config["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [token.as_str()],
+        "interactiveMode": "Never",
+    }});
+    let kubeconfig = access.write("relayed", &config);
+    let server = format!("https://{}", relay.address);
+    let (shown, messages) = (access.file("watch.out"), access.file("watch.err"));
+    let mut watch = Command::new(Product::plugin_path())
+        .args([
+            "status",
+            "--watch",
+            "--kubeconfig",
+            &kubeconfig,
+            "-s",
+            &server,
+        ])
+        .args(["--tls-server-name", "kubernetes.default.svc"])
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(shown).unwrap())
+        .stderr(fs::File::create(&messages).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = |text: &str, number: usize| {
+        until(
+            text,
+            Duration::from_secs(90),
+            Duration::from_millis(100),
+            || {
+                let found = fs::read_to_string(&messages)?;
+                Ok((found.matches(text).count() == number).then_some(()))
+            },
+        )
+        .unwrap();
+    };
+    for (number, state) in [(1, CUT), (2, SILENT)] {
+        relay.state.store(state, Ordering::SeqCst);
+        lines("the cluster can't be reached since ", number);
+        relay.state.store(OPEN, Ordering::SeqCst);
+        lines("the cluster can be reached again", number);
+    }
+    // The next watches begin within 20 seconds.
+    renew();
+    std::thread::sleep(Duration::from_secs(30));
+    assert!(watch.try_wait().unwrap().is_none(), "it goes on");
+    cluster
+        .kubectl(&["delete", "serviceaccount", "operator"])
+        .unwrap();
+    lines("the API server rejected your login", 1);
+    assert_eq!(watch.wait().unwrap().code(), Some(2));
+}
+
+const OPEN: usize = 0;
+/// Connections end at once.
+const CUT: usize = 1;
+/// Connections stay open without a byte.
+const SILENT: usize = 2;
+
+/// Passes bytes between clients and the API server; its threads end with the test.
+struct Relay {
+    address: String,
+    state: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    fn start(upstream: String) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let relay = Self {
+            address: listener.local_addr()?.to_string(),
+            state: Arc::default(),
+        };
+        let state = Arc::clone(&relay.state);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (upstream, state) = (upstream.clone(), Arc::clone(&state));
+                std::thread::spawn(move || both_ways(&client, &upstream, &state));
+            }
+        });
+        Ok(relay)
+    }
+}
+
+fn both_ways(client: &TcpStream, upstream: &str, state: &AtomicUsize) -> std::io::Result<()> {
+    if state.load(Ordering::SeqCst) == CUT {
+        return Ok(());
+    }
+    let server = TcpStream::connect(upstream)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass(client, &server, state));
+        pass(&server, client, state)
+    })
+}
+
+/// Bytes that come while the relay is silent are lost, so such a connection never works again.
+fn pass(mut from: &TcpStream, mut to: &TcpStream, state: &AtomicUsize) -> std::io::Result<()> {
+    from.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let mut buffer = [0; 16 * 1024];
+    let mut is_dead = false;
+    loop {
+        let length = match from.read(&mut buffer) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                None
+            }
+            Err(_) | Ok(0) => break,
+            Ok(length) => Some(length),
+        };
+        match state.load(Ordering::SeqCst) {
+            CUT => break,
+            SILENT => is_dead = true,
+            _ => {}
+        }
+        if let Some(length) = length.filter(|_| !is_dead) {
+            to.write_all(&buffer[..length])?;
+        }
+    }
+    // Either end may be closed already.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use globalps_core::names;
 
-use super::Span;
+use super::Limit;
 
 /// kubectl passes none of its own flags to a plugin, so the plugin defines them.
 #[derive(Clone, Debug, Args)]
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     /// Server name for verifying the API server's certificate
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub tls_server_name: Option<String>,
-    /// Timeout of one request to the API server
+    /// Timeout of one request to the API server; 0: none
     #[arg(
         long,
         global = true,
@@ -69,7 +69,7 @@ pub(crate) struct Connection {
         default_value = "30s",
         hide_short_help = true
     )]
-    pub request_timeout: Span,
+    pub request_timeout: Limit,
 }
 
 impl Connection {

@@ -61,3 +61,9 @@ pub(crate) struct NewFleet {
     #[arg(long, value_name = "SECRET")]
     pub source: Option<String>,
 }
+
+impl NewFleet {
+    pub(crate) fn selects(&self) -> bool {
+        !self.cluster_selector.is_empty() || self.registered
+    }
+}

@@ -42,8 +42,8 @@ pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::Status;
 pub(crate) use values::{
-    CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SecretName,
-    Span,
+    CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Limit, Named, Original, Provider,
+    SecretName, Span,
 };
 
 /// Examples come before the flags: most readers look for them.

@@ -8,7 +8,7 @@ use globalps_core::provider::{Pattern, PatternError};
 use globalps_core::{api, names};
 
 /// A duration in kubectl's syntax: `90s`, `5m`, `1h30m`, or a number of seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub Duration);
 
 impl Span {
@@ -20,20 +20,8 @@ impl FromStr for Span {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "must be a duration such as `90s`, `5m` or `1h30m`";
-        if let Ok(seconds) = text.parse::<u64>() {
-            return if seconds == 0 {
-                Err("must be more than 0")
-            } else {
-                Ok(Self(Duration::from_secs(seconds).min(Self::MAX)))
-            };
-        }
-        let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
-        match Duration::try_from(duration) {
-            Ok(duration) if duration.is_zero() => Err("must be more than 0"),
-            Ok(duration) => Ok(Self(duration.min(Self::MAX))),
-            Err(_) => Err(FORM),
-        }
+        let Limit(span) = text.parse()?;
+        span.ok_or("must be more than 0")
     }
 }
 
@@ -45,6 +33,27 @@ impl std::fmt::Display for Span {
             (minutes, 0) => write!(f, "{minutes} min"),
             (minutes, seconds) => write!(f, "{minutes} min {seconds} s"),
         }
+    }
+}
+
+/// A [`Span`], or no limit: 0, as kubectl takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(pub Option<Span>);
+
+impl FromStr for Limit {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "must be a duration such as `90s`, `5m` or `1h30m`";
+        let duration = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
+            duration.try_into().map_err(|_| FORM)?
+        };
+        Ok(Self(
+            (!duration.is_zero()).then(|| Span(duration.min(Span::MAX))),
+        ))
     }
 }
 
@@ -318,6 +327,25 @@ mod tests {
         }
         for other in ["global-pull-secret", "globalps-olm", "globalps-.pull"] {
             assert_eq!(CatalogSecret::of_copy(other), None);
+        }
+    }
+
+    #[test]
+    fn no_limit_is_zero_and_a_wait_has_one() {
+        for (text, limit, span) in [
+            ("0", Some(None), false),
+            ("0s", Some(None), false),
+            ("0h0m", Some(None), false),
+            ("10", Some(Some(10)), true),
+            ("1m30s", Some(Some(90)), true),
+            ("-1s", None, false),
+            ("s", None, false),
+            ("", None, false),
+        ] {
+            let found = text.parse::<Limit>().ok();
+            let seconds = found.map(|limit| limit.0.map(|span| span.0.as_secs()));
+            assert_eq!(seconds, limit, "{text:?}");
+            assert_eq!(text.parse::<Span>().is_ok(), span, "{text:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
@@ -14,6 +14,7 @@ use kube::{Api, Client, Config, Resource};
 use crate::cli::{Connection, Span};
 use crate::cluster::kubeconfig;
 use crate::cluster::proxy::Proxies;
+use crate::cluster::renewal;
 use crate::error::{Failure, without_user};
 use crate::terminal::printer::Printer;
 
@@ -24,7 +25,8 @@ pub(crate) struct Cluster<'a> {
     server: String,
     /// Of the kubeconfig; `None`: none is used.
     context: Option<String>,
-    request_timeout: Duration,
+    /// `None`: no limit.
+    request_timeout: Option<Span>,
     printer: &'a Printer,
 }
 
@@ -47,7 +49,7 @@ impl<'a> Cluster<'a> {
             printer.warning(warning);
         }
         let server = prepare(&mut config, printer)?;
-        let client = Client::try_from(config)
+        let client = renewal::client(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Some(Self {
             client,
@@ -75,11 +77,11 @@ impl<'a> Cluster<'a> {
             Unsupported::Program => "runs a program to log in, which is not started for it here",
             Unsupported::File(_) => "names a file, which is not read for it here",
         })?;
-        let config = kubeconfig::config(kubeconfig, &KubeConfigOptions::default());
+        let config = kubeconfig::config(kubeconfig, &KubeConfigOptions::default(), None);
         let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;
         let server = prepare(&mut config, self.printer)
             .map_err(|_| "is reached through a proxy, and the environment's can't be used")?;
-        let client = Client::try_from(config)
+        let client = renewal::client(config)
             .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
         Ok(Self {
             client,
@@ -99,13 +101,28 @@ impl<'a> Cluster<'a> {
     }
 
     /// One request, under the request timeout. `doing` completes "could not ...".
-    pub(crate) async fn call<T>(
+    pub(crate) fn call<T>(
         &self,
+        doing: &str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> impl Future<Output = Result<T, Failure>> {
+        self.call_within(None, doing, request)
+    }
+
+    /// As [`Self::call`], with a limit that is perhaps shorter.
+    pub(crate) async fn call_within<T>(
+        &self,
+        limit: Option<Span>,
         doing: &str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
         let start = Instant::now();
-        let answer = tokio::time::timeout(self.request_timeout, request).await;
+        let limits = [limit, self.request_timeout].into_iter().flatten();
+        let mut request = Box::pin(request);
+        let answer = tokio::select! {
+            answer = &mut request => Ok(answer),
+            limit = expired(limits.min()) => Err(limit),
+        };
         let millis = start.elapsed().as_millis();
         match answer {
             Ok(Ok(value)) => {
@@ -118,11 +135,10 @@ impl<'a> Cluster<'a> {
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
             }
-            Err(_) => Err(Failure::new(
+            Err(limit) => Err(Failure::unreachable(
                 format!(
-                    "could not {doing}: no answer from the API server `{}` within {}",
+                    "could not {doing}: no answer from the API server `{}` within {limit}",
                     self.server,
-                    Span(self.request_timeout)
                 ),
                 "is the cluster reachable? More time: `--request-timeout`",
             )),
@@ -131,6 +147,17 @@ impl<'a> Cluster<'a> {
 
     pub(crate) fn printer(&self) -> &'a Printer {
         self.printer
+    }
+}
+
+/// Never returns without a limit.
+async fn expired(limit: Option<Span>) -> Span {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit.0).await;
+            limit
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -147,17 +174,18 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failur
         cluster: flags.cluster.clone(),
         user: flags.user.clone(),
     };
+    let server = flags.server.as_deref().map(address).transpose()?;
     let mut context = None;
     let mut config = match kubeconfig::read(flags) {
-        Ok(Some(kubeconfig)) if kubeconfig.clusters.is_empty() && flags.server.is_none() => {
+        Ok(Some(kubeconfig)) if kubeconfig.clusters.is_empty() && server.is_none() => {
             return Ok(None);
         }
         Ok(Some(kubeconfig)) => {
             context = flags.context.clone().or(kubeconfig.current_context.clone());
-            from_kubeconfig(kubeconfig, &options, flags)?
+            kubeconfig::config(kubeconfig, &options, server.as_ref())?
         }
-        Ok(None) => match &flags.server {
-            Some(server) => Config::new(address(server)?),
+        Ok(None) => match &server {
+            Some(server) => Config::new(server.clone()),
             // As kubectl in a pod.
             None => match Config::incluster() {
                 Ok(config) => config,
@@ -181,21 +209,6 @@ fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
     Ok(server)
 }
 
-fn from_kubeconfig(
-    kubeconfig: Kubeconfig,
-    options: &KubeConfigOptions,
-    flags: &Connection,
-) -> Result<Config, Failure> {
-    let named = options.context.is_some() || options.cluster.is_some() || options.user.is_some();
-    if kubeconfig.current_context.is_none()
-        && !named
-        && let Some(server) = &flags.server
-    {
-        return Ok(Config::new(address(server)?));
-    }
-    kubeconfig::config(kubeconfig, options)
-}
-
 fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
     if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
         return Err(Failure::new(
@@ -217,9 +230,6 @@ fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure>
                 "name a file that you may read",
             )
         })?;
-    }
-    if let Some(server) = &flags.server {
-        config.cluster_url = address(server)?;
     }
     if let Some(file) = &flags.certificate_authority {
         config.root_cert_file = Some(file.clone());
@@ -305,6 +315,7 @@ pub(crate) mod tests {
     use hyper::{Method, Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
+    use std::time::Duration;
     use tower::{BoxError, service_fn};
 
     /// A cluster whose API server gives these answers to reads of a path, and takes every write; all else is not there.
@@ -335,7 +346,7 @@ pub(crate) mod tests {
             namespace: "clusters".to_owned(),
             server: "https://mocked".to_owned(),
             context: None,
-            request_timeout: Duration::from_secs(5),
+            request_timeout: Some(Span(Duration::from_secs(5))),
             printer,
         }
     }

@@ -10,12 +10,39 @@ use kube::api::ListParams;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
+/// What works on the objects that the plugin writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Controller,
+    Hub,
+}
+
+impl Program {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Hub => "hub",
+        }
+    }
+
+    /// Name of its Deployment.
+    fn deployment(self) -> &'static str {
+        match self {
+            Self::Controller => names::CONTROLLER,
+            Self::Hub => names::HUB,
+        }
+    }
+}
+
 /// `None`: it is not installed.
-pub(crate) async fn deployment(cluster: &Cluster<'_>) -> Result<Option<Deployment>, Failure> {
+pub(crate) async fn deployment(
+    cluster: &Cluster<'_>,
+    program: Program,
+) -> Result<Option<Deployment>, Failure> {
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let call = api.get_opt(names::CONTROLLER);
-    let doing = "get the Deployment of the controller";
-    cluster.call(doing, call).await
+    let call = api.get_opt(program.deployment());
+    let doing = format!("get the Deployment of the {}", program.word());
+    cluster.call(&doing, call).await
 }
 
 /// Namespace of the pull secrets that it watches.
@@ -27,7 +54,7 @@ pub(crate) fn watched(deployment: &Deployment) -> Option<&str> {
 
 /// The same of the cluster; `None`: no controller is installed, or this user may not read its Deployment.
 async fn watched_in(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
-    let deployment = match deployment(cluster).await {
+    let deployment = match deployment(cluster, Program::Controller).await {
         Err(failure) if failure.is(403) => None,
         found => found?,
     };
@@ -61,21 +88,29 @@ pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
     }
 }
 
-/// How long the controller may be unavailable before nobody waits for it.
+/// How long a program may be unavailable before nobody waits for it.
 const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(60);
 
 /// As [`stopped`], as a sentence.
-pub(crate) fn not_running(deployment: Option<&Deployment>, now: Timestamp) -> Option<String> {
-    let reason = stopped(deployment, now)?;
-    Some(format!("the controller is not running: {reason}"))
+pub(crate) fn not_running(
+    program: Program,
+    deployment: Option<&Deployment>,
+    now: Timestamp,
+) -> Option<String> {
+    let reason = stopped(program, deployment, now)?;
+    Some(format!("the {} is not running: {reason}", program.word()))
 }
 
-/// Why the controller does nothing; `None`: it runs, or will soon.
-pub(crate) fn stopped(deployment: Option<&Deployment>, now: Timestamp) -> Option<String> {
+/// Why the program does nothing; `None`: it runs, or will soon.
+pub(crate) fn stopped(
+    program: Program,
+    deployment: Option<&Deployment>,
+    now: Timestamp,
+) -> Option<String> {
     let title = format!(
         "Deployment `{}/{}`",
         names::CONTROLLER_NAMESPACE,
-        names::CONTROLLER
+        program.deployment()
     );
     let Some(deployment) = deployment else {
         return Some(format!("{title} does not exist"));
@@ -129,12 +164,15 @@ mod tests {
                 "spec": {"replicas": replicas, "selector": {}, "template": {}},
             });
             let deployment = serde_json::from_value(deployment).expect("a Deployment");
-            let found = not_running(Some(&deployment), now);
+            let found = not_running(Program::Controller, Some(&deployment), now);
             let expected = expected.map(|end| {
                 format!("the controller is not running: Deployment `globalps-system/globalps-controller` {end}")
             });
             assert_eq!(found, expected, "{since}");
         }
-        assert!(not_running(None, now).is_some_and(|reason| reason.ends_with("does not exist")));
+        let expected =
+            "the hub is not running: Deployment `globalps-system/globalps-hub` does not exist";
+        let found = not_running(Program::Hub, None, now);
+        assert_eq!(found.as_deref(), Some(expected));
     }
 }

@@ -4,15 +4,17 @@ mod node_secrets;
 mod nodes;
 mod pages;
 mod store;
+mod watch;
 
-pub(crate) use pages::pages;
+pub(crate) use pages::{Format, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
+pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
 use kube::api::PartialObjectMeta;
+use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
@@ -22,7 +24,7 @@ pub(crate) use node_secrets::list as node_secrets;
 /// `resourceVersion` of a Secret; its data is never asked for.
 pub(crate) type SecretVersion = String;
 
-pub(crate) fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
+fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     secret.metadata.resource_version.unwrap_or_default()
 }
 
@@ -105,6 +107,23 @@ impl Facts {
         Ok(facts)
     }
 
+    pub(crate) fn watch_node_secrets<'a>(
+        &self,
+        cluster: &'a Cluster<'a>,
+    ) -> Signals<'a, NodePullSecret> {
+        node_secrets::watch(cluster, &self.node_secrets)
+    }
+
+    /// `None`: they are hidden.
+    pub(crate) fn watch_nodes<'a>(
+        &self,
+        cluster: &'a Cluster<'a>,
+    ) -> Option<Signals<'a, NodeFacts>> {
+        let selector = self.scope.selector.clone();
+        let nodes = self.nodes.as_ref()?;
+        Some(nodes::watch(cluster, nodes, selector))
+    }
+
     /// Whether the node is of interest.
     pub(crate) fn is_shown(&self, node: &str) -> bool {
         let named = &self.scope.names;
@@ -133,6 +152,35 @@ impl Facts {
     pub(crate) fn merged(&self) -> Seen<&str> {
         seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
     }
+}
+
+pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPullSecret> {
+    let kind = Kind {
+        doing: "watch the GlobalPullSecret",
+        path: GlobalPullSecret::url_path(&(), Some(&cluster.namespace)),
+        name: Some(names::GLOBAL_SECRET.to_owned()),
+        format: Format::Objects,
+        key: GlobalPullSecret::name_any,
+        keep: |object| object,
+    };
+    watch_kind(cluster, kind)
+}
+
+/// Of one of the two pull secrets, without its data.
+pub(crate) fn watch_secret<'a>(
+    cluster: &'a Cluster<'a>,
+    name: &str,
+    doing: &'static str,
+) -> Signals<'a, SecretVersion> {
+    let kind = Kind {
+        doing,
+        path: Secret::url_path(&(), Some(&cluster.namespace)),
+        name: Some(name.to_owned()),
+        format: Format::Metadata,
+        key: PartialObjectMeta::<Secret>::name_any,
+        keep: version_of,
+    };
+    watch_kind(cluster, kind)
 }
 
 fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {

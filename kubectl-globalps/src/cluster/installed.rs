@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use kube::Api;
 
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::{deployment, stopped};
+use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
 use crate::error::Failure;
 
@@ -75,7 +75,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let daemon_sets = cluster.api::<DaemonSet>();
     let (controller, lease, syncer, restorer) = tokio::join!(
-        deployment(cluster),
+        deployment(cluster, Program::Controller),
         cluster.call("get the controller's Lease", leases.get_opt(names::LEASE)),
         cluster.call(
             "get the syncer's DaemonSet",
@@ -89,8 +89,8 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
     let controller = Sight::of(controller)?;
     let stopped = match &controller {
         Sight::Hidden => None,
-        Sight::Absent => stopped(None, Timestamp::now()),
-        Sight::Here(found) => stopped(Some(found), Timestamp::now()),
+        Sight::Absent => stopped(Program::Controller, None, Timestamp::now()),
+        Sight::Here(found) => stopped(Program::Controller, Some(found), Timestamp::now()),
     };
     let syncer = Sight::of(syncer)?;
     let mut found = Vec::new();

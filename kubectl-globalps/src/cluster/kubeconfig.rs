@@ -1,10 +1,11 @@
 //! Kubeconfigs as kubectl reads them: several files are one, and a part of a context may be named by itself.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use hyper::Uri;
 use jiff::Timestamp;
 use kube::Config;
 use kube::config::{
@@ -21,7 +22,7 @@ use crate::error::Failure;
 /// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
 pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
     if let Some(path) = &flags.kubeconfig {
-        return Kubeconfig::read_from(path).map(Some);
+        return file(path).map(Some);
     }
     let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
         .map(|list| std::env::split_paths(&list).collect())
@@ -36,17 +37,22 @@ pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigE
     merged(paths)
 }
 
+/// An empty `current-context` is none: it does not hide that of a later file.
+fn file(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let mut read = Kubeconfig::read_from(path)?;
+    read.current_context = read.current_context.filter(|name| !name.is_empty());
+    Ok(read)
+}
+
 fn merged(paths: impl IntoIterator<Item = PathBuf>) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths {
-        let mut next = match Kubeconfig::read_from(&path) {
+        let next = match file(&path) {
             Err(KubeconfigError::ReadConfig(cause, _)) if cause.kind() == ErrorKind::NotFound => {
                 continue;
             }
             other => other?,
         };
-        // An empty one does not hide that of a later file.
-        next.current_context = next.current_context.filter(|name| !name.is_empty());
         merged = Some(match merged {
             Some(first) => first.merge(next)?,
             None => next,
@@ -56,9 +62,11 @@ fn merged(paths: impl IntoIterator<Item = PathBuf>) -> Result<Option<Kubeconfig>
 }
 
 /// The configuration of one of its contexts. kube's own reader reads the proxies of the environment too, and not as kubectl.
+/// `server`: takes precedence; with it no context and no cluster is needed.
 pub(crate) fn config(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,
+    server: Option<&Uri>,
 ) -> Result<Config, Failure> {
     let failure = |error| Failure::from_kubeconfig(&error);
     let named = options.context.as_ref();
@@ -73,14 +81,16 @@ pub(crate) fn config(
         None => None,
     };
     let of_context = context.as_ref().map(|it| &it.cluster);
-    let Some(name) = options.cluster.as_ref().or(of_context) else {
-        return Err(failure(KubeconfigError::CurrentContextNotSet));
+    let cluster = match (options.cluster.as_ref().or(of_context), server) {
+        (Some(name), _) => {
+            let mut clusters = kubeconfig.clusters.into_iter();
+            let found = clusters.find(|it| it.name == *name);
+            let found = found.and_then(|it| it.cluster);
+            found.ok_or_else(|| failure(KubeconfigError::LoadClusterOfContext(name.clone())))?
+        }
+        (None, Some(_)) => Cluster::default(),
+        (None, None) => return Err(failure(KubeconfigError::CurrentContextNotSet)),
     };
-    let mut clusters = kubeconfig.clusters.into_iter();
-    let cluster = clusters.find(|it| it.name == *name);
-    let cluster = cluster
-        .and_then(|it| it.cluster)
-        .ok_or_else(|| failure(KubeconfigError::LoadClusterOfContext(name.clone())))?;
     let of_context = context.as_ref().and_then(|it| it.user.as_ref());
     let user = options.user.as_ref().or(of_context);
     let mut users = kubeconfig.auth_infos.into_iter();
@@ -93,11 +103,12 @@ pub(crate) fn config(
     if let Some(provider) = &user.auth_provider {
         usable(provider)?;
     }
-    let server = cluster.server.as_deref();
-    let server = server.ok_or_else(|| failure(KubeconfigError::MissingClusterUrl))?;
-    let server = server.parse();
-    let mut config =
-        Config::new(server.map_err(|error| failure(KubeconfigError::ParseClusterUrl(error)))?);
+    let server = match (server, cluster.server.as_deref()) {
+        (Some(server), _) => Ok(server.clone()),
+        (None, Some(server)) => server.parse().map_err(KubeconfigError::ParseClusterUrl),
+        (None, None) => Err(KubeconfigError::MissingClusterUrl),
+    };
+    let mut config = Config::new(server.map_err(failure)?);
     config.root_cert = authority(&cluster)?;
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
     config.disable_compression = cluster.disable_compression.unwrap_or(false);
@@ -165,6 +176,9 @@ fn authority(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use clap::Parser as _;
+    use std::ffi::OsString;
 
     const TWO: &str = "
 current-context: one
@@ -184,23 +198,32 @@ users:
 
     #[test]
     fn a_context_or_its_parts_are_found_as_by_kubectl() {
+        const OTHER: &str = "https://other";
         let no_context = TWO.replace("current-context: one", "");
-        for (text, context, cluster, expected) in [
-            (TWO, "", "", "https://one:6443/ t"),
-            (TWO, "two", "", "https://two:6443/ -"),
-            (TWO, "", "c2", "https://two:6443/ t"),
-            (&no_context, "", "c2", "https://two:6443/ -"),
-            (&no_context, "", "", "no current context"),
-            (TWO, "three", "", "no such context"),
-            (TWO, "", "c3", "no such cluster"),
+        for (text, context, cluster, server, expected) in [
+            (TWO, "", "", "", "https://one:6443/ t"),
+            (TWO, "two", "", "", "https://two:6443/ -"),
+            (TWO, "", "c2", "", "https://two:6443/ t"),
+            (&no_context, "", "c2", "", "https://two:6443/ -"),
+            (&no_context, "", "", "", "no current context"),
+            (TWO, "three", "", "", "no such context"),
+            (TWO, "", "c3", "", "no such cluster"),
+            (TWO, "", "", OTHER, "https://other/ t"),
+            (&no_context, "", "", OTHER, "https://other/ -"),
+            (&no_context, "user u1", "", OTHER, "https://other/ t"),
+            (&no_context, "user u1", "", "", "no current context"),
+            (TWO, "three", "", OTHER, "no such context"),
+            (TWO, "", "c3", OTHER, "no such cluster"),
         ] {
             let set = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+            let user = context.strip_prefix("user ");
             let options = KubeConfigOptions {
-                context: set(context),
+                context: set(context).filter(|_| user.is_none()),
                 cluster: set(cluster),
-                user: None,
+                user: user.map(str::to_owned),
             };
-            let found = config(parsed(text), &options).map(|config| {
+            let server = set(server).map(|it| it.parse().expect("an address"));
+            let found = config(parsed(text), &options, server.as_ref()).map(|config| {
                 let has_token = config.auth_info.token.is_some();
                 format!(
                     "{} {}",
@@ -211,7 +234,8 @@ users:
             let found = found.unwrap_or_else(|failure| failure.message);
             assert!(found.contains(expected), "{found}: {expected}");
         }
-        let one = config(parsed(TWO), &KubeConfigOptions::default()).expect("a configuration");
+        let one =
+            config(parsed(TWO), &KubeConfigOptions::default(), None).expect("a configuration");
         let proxy = one.proxy_url.map(|it| it.to_string());
         assert_eq!(proxy.as_deref(), Some("http://proxy:3128/"));
     }
@@ -228,6 +252,19 @@ users:
         let merged = merged([first, directory.path().join("absent"), second]);
         let merged = merged.expect("readable").expect("a kubeconfig");
         assert_eq!(merged.current_context.as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn an_empty_current_context_of_a_file_that_is_named_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("config");
+        let text = TWO.replace("current-context: one", "current-context: ''");
+        std::fs::write(&path, text).expect("written");
+        let words = ["kubectl-globalps", "version", "--kubeconfig"];
+        let words = words.map(OsString::from).into_iter().chain([path.into()]);
+        let flags = Cli::try_parse_from(words).expect("flags").connection;
+        let read = read(&flags).expect("readable").expect("a kubeconfig");
+        assert_eq!(read.current_context, None);
     }
 
     #[test]
@@ -263,7 +300,7 @@ users:
             "proxy-url: 'http://proxy:3128'",
             "certificate-authority-data: aGk=",
         );
-        let failure = config(parsed(&text), &KubeConfigOptions::default()).err();
+        let failure = config(parsed(&text), &KubeConfigOptions::default(), None).err();
         assert!(failure.is_some_and(|it| it.message.contains("no certificate in PEM")));
     }
 }

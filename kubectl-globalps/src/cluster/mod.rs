@@ -9,4 +9,5 @@ pub(crate) mod installed;
 pub(crate) mod kubeconfig;
 pub(crate) mod namespaces;
 pub(crate) mod proxy;
+mod renewal;
 pub(crate) mod syncers;

@@ -100,7 +100,7 @@ where
     K: kube::Resource + DeserializeOwned,
 {
     let list = Request::new(api.resource_url());
-    pages(cluster, doing, &list, params, keep).await
+    pages(cluster, doing, &list, params, keep).await.map(drop)
 }
 
 /// Whether the controller keeps it. A copy has the label only, and the controller leaves it as it is.

@@ -37,6 +37,8 @@ impl Right {
     }
 }
 
+type Renewal = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 struct State {
     objects: Objects,
@@ -49,6 +51,20 @@ struct State {
     version: u64,
     /// Verb and path.
     requests: Vec<String>,
+    /// What the API server does instead of an answer to requests that begin like this, so many times.
+    faults: Vec<(&'static str, Fault, usize)>,
+    /// `None`: nobody logs in. Every other token is rejected.
+    token: Option<&'static str>,
+    /// The token that is valid once the first watch has started, and what happens then.
+    next_token: Option<(&'static str, Renewal)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// HTTP status.
+    Code(u16),
+    /// The connection stays open without a byte.
+    Silence,
 }
 
 pub(crate) struct FakeApi {
@@ -89,6 +105,30 @@ impl FakeApi {
         self
     }
 
+    /// For the first `times` requests whose verb and path begin with `request`.
+    pub(crate) fn with_fault(self, request: &'static str, fault: Fault, times: usize) -> Self {
+        self.lock().faults.push((request, fault, times));
+        self
+    }
+
+    /// Takes the first token until the first watch starts, and then only the second one.
+    pub(crate) fn with_tokens(
+        self,
+        first: &'static str,
+        second: &'static str,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let mut state = self.lock();
+        state.token = Some(first);
+        state.next_token = Some((second, Box::new(then)));
+        drop(state);
+        self
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +158,7 @@ impl FakeApi {
 
     /// As [`Self::run`], with stdout and stderr.
     pub(crate) fn printed(&self, line: &str) -> (Result<Exit, Failure>, [String; 2]) {
-        let server = format!("http://{}", self.address);
+        let server = self.address();
         let flags = ["--kubeconfig", "/dev/null", "--server", &server];
         let printer = Printer::capturing();
         let ran = run_with(line.split_whitespace().chain(flags), &printer);
@@ -149,6 +189,20 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(path.to_owned(), object.clone());
         object
+    }
+
+    fn is_logged_in(&self, request: &Request) -> bool {
+        let header = |token| format!("authorization: bearer {token}\r\n");
+        let token = self.token;
+        token.is_none_or(|token| request.headers.contains(&header(token)))
+    }
+
+    fn fault(&mut self, request: &str) -> Option<Fault> {
+        let mut faults = self.faults.iter_mut();
+        let (_, fault, left) =
+            faults.find(|(start, _, left)| request.starts_with(start) && *left > 0)?;
+        *left -= 1;
+        Some(*fault)
     }
 
     fn is_allowed(&self, asked: &Right) -> bool {
@@ -194,6 +248,10 @@ impl Request {
 
     fn is_watch(&self) -> bool {
         self.query.contains("watch=")
+    }
+
+    fn is_table(&self) -> bool {
+        self.headers.contains("as=table")
     }
 
     fn selected(&self) -> &str {
@@ -244,12 +302,33 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) {
     };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let right = request.right();
+    let mut fault = None;
     if let Some(right) = &right {
-        state
-            .requests
-            .push(format!("{} {}", right.verb, request.path));
+        let table = if request.is_table() {
+            " as a table"
+        } else {
+            ""
+        };
+        let text = format!("{} {}{table}", right.verb, request.path);
+        fault = state.fault(&text);
+        state.requests.push(text);
+    }
+    if let Some(Fault::Silence) = fault {
+        drop(state);
+        std::thread::sleep(Duration::from_mins(1));
+        return;
+    }
+    let is_logged_in = state.is_logged_in(&request);
+    if request.is_watch()
+        && is_logged_in
+        && let Some((next, then)) = state.next_token.take()
+    {
+        state.token = Some(next);
+        then();
     }
     let (code, body) = match right {
+        _ if !is_logged_in => (401, failure(401, "Unauthorized", "Unauthorized")),
+        Some(_) if let Some(Fault::Code(code)) = fault => (code, failure(code, "", "broken")),
         Some(right) if !is_review(&request) && !state.is_allowed(&right) => forbidden(&right),
         Some(_) if request.is_watch() => {
             let events = events(&mut state, &request);
@@ -305,13 +384,13 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
             review["status"] = json!({"allowed": state.is_allowed(&asked)});
             (201, review)
         }
-        ("list", _) if request.headers.contains("as=table") => {
+        ("list", _) if request.is_table() => {
             let is_all = !request.query.contains("labelselector");
-            let names = children(&state.objects, path).filter(|_| is_all);
-            let rows = names.map(|(_, node)| json!({"cells": [node["metadata"]["name"], "Ready"]}));
-            let columns = ["Name", "Status"].map(|name| json!({"name": name}));
-            let rows: Vec<Value> = rows.collect();
-            (200, json!({"columnDefinitions": columns, "rows": rows}))
+            let nodes = children(&state.objects, path).filter(|_| is_all);
+            let nodes: Vec<&Value> = nodes.map(|(_, node)| node).collect();
+            let mut table = table(&nodes, true);
+            table["metadata"] = json!({"resourceVersion": state.version.to_string()});
+            (200, table)
         }
         ("list", _) => {
             let selected = request.selected();
@@ -355,6 +434,24 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
     }
 }
 
+/// `has_columns`: whether it is the first event of a watch, or a list.
+fn table(nodes: &[&Value], has_columns: bool) -> Value {
+    let row = |node: &&Value| {
+        let conditions = node["status"]["conditions"].as_array();
+        let ready = conditions.is_none_or(|all| all.iter().all(|it| it["status"] == "True"));
+        let status = if ready { "Ready" } else { "NotReady" };
+        json!({"cells": [node["metadata"]["name"], status], "object": {"metadata": node["metadata"]}})
+    };
+    let columns = ["Name", "Status"].map(|name| json!({"name": name}));
+    let columns = if has_columns {
+        json!(columns)
+    } else {
+        Value::Null
+    };
+    let rows: Vec<Value> = nodes.iter().map(row).collect();
+    json!({"kind": "Table", "columnDefinitions": columns, "rows": rows})
+}
+
 fn children<'a>(
     objects: &'a Objects,
     list: &'a str,
@@ -384,14 +481,23 @@ fn events(state: &mut State, request: &Request) -> Vec<Value> {
     let Some(before) = &state.before else {
         return Vec::new();
     };
-    let event = |kind: &str, object: &Value| json!({"type": kind, "object": object});
+    let event = |kind: &'static str, object: &Value| (kind, object.clone());
     let gone = children(before, &request.path)
         .filter(|(path, _)| !state.objects.contains_key(*path))
         .map(|(_, object)| event("DELETED", object));
     let there = children(&state.objects, &request.path)
         .filter(|(path, object)| before.get(*path) != Some(*object))
         .map(|(_, object)| event("MODIFIED", object));
-    gone.chain(there).collect()
+    let as_asked = |(number, (kind, object)): (usize, (&str, Value))| {
+        let mut object = object;
+        if request.is_table() {
+            let version = object["metadata"]["resourceVersion"].clone();
+            object = table(&[&object], number == 0);
+            object["metadata"] = json!({"resourceVersion": version});
+        }
+        json!({"type": kind, "object": object})
+    };
+    gone.chain(there).enumerate().map(as_asked).collect()
 }
 
 fn forbidden(right: &Right) -> (u16, Value) {

@@ -94,7 +94,7 @@ async fn complete(
     args: &Install,
     cluster: &Cluster<'_>,
 ) -> Result<(), Failure> {
-    let deployment = controller::deployment(cluster).await?;
+    let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     let watched = deployment.as_ref().and_then(controller::watched);
     if let Some(watched) = watched.filter(|watched| *watched != manifests.namespace) {
         return Err(Failure::new(

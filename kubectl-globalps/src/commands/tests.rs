@@ -1,5 +1,7 @@
 //! Whole commands against a fake API server.
 
+mod outages;
+
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -481,7 +483,14 @@ fn a_client_dry_run_needs_no_cluster() {
         let line = format!("{ADD} --dry-run=client {flags}");
         assert_eq!(without_cluster(&line), Ok(Exit::Done), "{flags}");
     }
-    for line in [ADD, "status", "diff"] {
+    let new = "fleet add team-a --registry quay.io -u robot -p p --skip-check";
+    for flags in ["--registered", "--cluster-selector env=prod --source s"] {
+        let line = format!("{new} {flags} --dry-run=client");
+        assert_eq!(without_cluster(&line), Ok(Exit::Done), "{flags}");
+    }
+    let existing = format!("{new} --dry-run=client");
+    let server = format!("{new} --registered --dry-run=server");
+    for line in [ADD, "status", "diff", &existing, &server] {
         let failure = refused(without_cluster(line));
         assert!(
             failure.message.starts_with("no cluster is configured"),

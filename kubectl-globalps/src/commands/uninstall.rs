@@ -110,7 +110,7 @@ pub(super) async fn run(
 }
 
 async fn controller_runs(cluster: &Cluster<'_>) -> Result<bool, Failure> {
-    let available = controller::deployment(cluster)
+    let available = controller::deployment(cluster, controller::Program::Controller)
         .await?
         .and_then(|deployment| deployment.status)
         .and_then(|status| status.available_replicas);

@@ -61,6 +61,14 @@ impl Failure {
         }
     }
 
+    /// No response.
+    pub(crate) fn unreachable(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            is_unreachable: true,
+            ..Self::new(message, hint)
+        }
+    }
+
     /// An object does not exist.
     pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
@@ -83,13 +91,10 @@ impl Failure {
             ),
             other => match auth_cause(other) {
                 Some(cause) => auth(cause),
-                None => Self {
-                    is_unreachable: true,
-                    ..Self::new(
-                        format!("could not {doing}: {}", innermost(other)),
-                        "check the connection with `kubectl cluster-info`; choose another cluster with `--context` or `--server`",
-                    )
-                },
+                None => Self::unreachable(
+                    format!("could not {doing}: {}", innermost(other)),
+                    "check the connection with `kubectl cluster-info`; choose another cluster with `--context` or `--server`",
+                ),
             },
         }
     }
@@ -127,6 +132,12 @@ impl Failure {
             self.message = format!("{} (API server `{server}`)", self.message);
         }
         self
+    }
+
+    /// Whether the same request may succeed later without a person: there was no response, or one of a server with errors.
+    pub(crate) fn may_pass(&self) -> bool {
+        let passes = |code| matches!(code, 408 | 410 | 429 | 500..);
+        self.is_unreachable || self.code.is_some_and(passes)
     }
 
     /// Whether the API server answered with this HTTP status.

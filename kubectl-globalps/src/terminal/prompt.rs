@@ -3,11 +3,22 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use dialoguer::Password;
 use globalps_core::dockerconfig::Secret;
 
 use crate::error::Failure;
 use crate::terminal::escapes::plain;
+
+#[cfg(unix)]
+mod hidden;
+/// Elsewhere a terminal's echo is off only while a key is read.
+#[cfg(not(unix))]
+mod hidden {
+    pub(super) fn line(question: &str) -> std::io::Result<Option<String>> {
+        let prompt = dialoguer::Password::new().with_prompt(question);
+        let line = prompt.allow_empty_password(true).interact();
+        line.map(Some).map_err(std::io::Error::other)
+    }
+}
 
 fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
@@ -39,12 +50,8 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Fa
     if !can_ask() {
         return Err(otherwise.clone());
     }
-    Password::new()
-        .with_prompt(question)
-        .allow_empty_password(true)
-        .interact()
-        .map(Secret::new)
-        .map_err(|_| otherwise.clone())
+    let line = hidden::line(question).map_err(|_| otherwise.clone())?;
+    line.map(Secret::new).ok_or_else(|| otherwise.clone())
 }
 
 /// Fails early if a later confirmation is impossible.

@@ -1,19 +1,16 @@
 //! Following a rollout: watches keep the facts up to date, a table or lines show them.
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::Api;
-use kube::api::PartialObjectMeta;
-use kube::runtime::watcher;
+use jiff::Timestamp;
 
 use crate::cluster::client::Cluster;
-use crate::cluster::controller;
-use crate::cluster::facts::{Facts, NodeFacts, Scope, version_of};
+use crate::cluster::controller::Program;
+use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::error::{Exit, Failure};
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::outage;
+use crate::view::running::Running;
 use crate::view::skipped::Skipped;
 use crate::view::status::{
     FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
@@ -44,7 +41,7 @@ pub(crate) async fn follow_some(
             skip_unreachable: true,
         });
     let mut skipped = Skipped::default();
-    let mut controller = Controller::default();
+    let mut controller = Running::of(Program::Controller);
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -53,9 +50,15 @@ pub(crate) async fn follow_some(
         {
             return Err(Failure::no(message, hint));
         }
+        let outage = pauses.outage(now);
+        view.screen.outage(outage.clone());
         view.show(&facts, &status, now);
-        if skips {
-            skipped.skip(cluster, &facts, &status).await?;
+        if skips && outage.is_none() {
+            match skipped.skip(cluster, &facts, &status).await {
+                // The next look tries it again.
+                Err(failure) if failure.may_pass() => {}
+                skipped => skipped?,
+            }
         }
         if view.screen.is_closed() {
             return Ok(Exit::Done);
@@ -70,13 +73,13 @@ pub(crate) async fn follow_some(
                 view.end(&status);
                 return Err(Failure::no(reason, hint));
             }
-            Some(Verdict::Going) => {
-                if let Some(reason) = controller.not_running(cluster, &facts, now).await {
+            Some(Verdict::Going) if outage.is_none() => {
+                if let Err(stopped) = controller.check(cluster, is_stale(&facts), now).await {
                     view.end(&status);
-                    return Err(Failure::no(reason, CONTROLLER));
+                    return Err(stopped);
                 }
             }
-            None => {}
+            Some(Verdict::Going) | None => {}
         }
         match pauses.next(&mut facts).await? {
             Woken::Again => {}
@@ -86,44 +89,12 @@ pub(crate) async fn follow_some(
             Woken::Interrupted => return Ok(Exit::Interrupted),
             Woken::TimedOut => {
                 view.end(&status);
+                if let Some(outage) = outage {
+                    return Err(outage::timed_out(&how.within(), &outage));
+                }
                 return Err(timed_out(cluster, &facts, &status, &how.within()).await?);
             }
         }
-    }
-}
-
-/// Where the controller does not run.
-const CONTROLLER: &str =
-    "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
-
-/// Looks at the controller now and then.
-#[derive(Default)]
-struct Controller {
-    looked_at: Option<Timestamp>,
-}
-
-impl Controller {
-    const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
-
-    /// `None`: it runs, or nobody knows.
-    async fn not_running(
-        &mut self,
-        cluster: &Cluster<'_>,
-        facts: &Facts,
-        now: Timestamp,
-    ) -> Option<String> {
-        let before = self.looked_at.replace(now);
-        if before.is_some_and(|before| now.duration_since(before) < Self::LOOK_AGAIN) {
-            self.looked_at = before;
-            return None;
-        }
-        let deployment = match controller::deployment(cluster).await {
-            // Another look comes soon, and the watches report what stays.
-            Err(_) => return None,
-            Ok(None) if !is_stale(facts) => return None,
-            Ok(found) => found,
-        };
-        controller::not_running(deployment.as_ref(), now)
     }
 }
 
@@ -151,66 +122,38 @@ async fn timed_out(
 }
 
 /// Watches what this user may see.
-fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> Vec<Changes<Facts>> {
-    let named = |name: &str| watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let secrets = || cluster.api::<PartialObjectMeta<Secret>>();
-    let mut streams: Vec<Changes<Facts>> = vec![
-        changes(
-            cluster.api::<GlobalPullSecret>(),
-            named(names::GLOBAL_SECRET),
-            |facts, event| facts.global.apply(event, |object| object),
-            "watch the GlobalPullSecret",
-        ),
-        changes(
-            cluster.api::<NodePullSecret>(),
-            watcher::Config::default(),
-            |facts, event| {
-                facts.node_secrets.apply(event, |mut object| {
-                    object.metadata.managed_fields = None;
-                    object
-                });
-            },
-            "watch the NodePullSecrets",
-        ),
+fn watch_all<'a>(cluster: &'a Cluster<'a>, facts: &Facts) -> Vec<Changes<'a, Facts>> {
+    let mut all: Vec<Changes<'a, Facts>> = vec![
+        changes(watch_global(cluster), |facts, update| {
+            facts.global.update(update);
+        }),
+        changes(facts.watch_node_secrets(cluster), |facts, update| {
+            facts.node_secrets.update(update);
+        }),
     ];
-    if facts.nodes.is_some() {
-        let selected = watcher::Config {
-            label_selector: facts.scope.selector.clone(),
-            ..watcher::Config::default()
-        };
-        streams.push(changes(
-            Api::<Node>::all(cluster.client.clone()),
-            selected,
-            |facts, event| {
-                let nodes = facts.nodes.get_or_insert_default();
-                nodes.apply(event, |node| NodeFacts::of(&node));
-            },
-            "watch the Nodes",
-        ));
+    if let Some(nodes) = facts.watch_nodes(cluster) {
+        all.push(changes(nodes, |facts, update| {
+            facts.nodes.get_or_insert_default().update(update);
+        }));
     }
     if facts.additional_secret.is_some() {
-        streams.push(changes(
-            secrets(),
-            named(names::ADDITIONAL_SECRET),
-            |facts, event| {
-                let secret = facts.additional_secret.get_or_insert_default();
-                secret.apply(event, version_of);
-            },
-            "watch Secret `additional-pull-secret`",
-        ));
+        let doing = "watch Secret `additional-pull-secret`";
+        let secret = watch_secret(cluster, names::ADDITIONAL_SECRET, doing);
+        all.push(changes(secret, |facts, update| {
+            facts
+                .additional_secret
+                .get_or_insert_default()
+                .update(update);
+        }));
     }
     if facts.global_secret.is_some() {
-        streams.push(changes(
-            secrets(),
-            named(names::GLOBAL_SECRET),
-            |facts, event| {
-                let secret = facts.global_secret.get_or_insert_default();
-                secret.apply(event, version_of);
-            },
-            "watch Secret `global-pull-secret`",
-        ));
+        let doing = "watch Secret `global-pull-secret`";
+        let secret = watch_secret(cluster, names::GLOBAL_SECRET, doing);
+        all.push(changes(secret, |facts, update| {
+            facts.global_secret.get_or_insert_default().update(update);
+        }));
     }
-    streams
+    all
 }
 
 /// Whether the view shows this advice. A wait reports it at the end, or at once if it has no time limit.

@@ -1,23 +1,25 @@
 //! What following a rollout has in common, of nodes and of clusters: watches change the facts, and a view shows them.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FutureExt as _};
-use futures::stream::{BoxStream, SelectAll, StreamExt as _, select_all};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher as watch};
-use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
+use futures::stream::{LocalBoxStream, SelectAll, StreamExt as _, select_all};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::Span;
+use crate::cluster::facts::{Signal, Signals, Update};
 use crate::error::Failure;
+use crate::terminal::columns::wrap;
+use crate::terminal::escapes::line;
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Frame, Printer, Stream, is_terminal, terminal_size};
+use crate::view::outage::Outage;
 
 /// Changes that arrive together are shown together.
 const REDRAW_AFTER: Duration = Duration::from_millis(80);
+/// After an outage that was reported.
+const BACK: &str = "the cluster can be reached again";
 /// Ages grow by themselves.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -56,40 +58,23 @@ impl<G> Follow<G> {
 }
 
 /// What one event of a watch does to the facts.
-type Change<F> = Box<dyn FnOnce(&mut F) + Send>;
-pub(crate) type Changes<F> = BoxStream<'static, Result<Change<F>, Failure>>;
+type Change<F> = Box<dyn FnOnce(&mut F)>;
+pub(crate) type Changes<'a, F> = LocalBoxStream<'a, Signal<Change<F>>>;
 
-/// The changes that a watch brings. One that breaks comes back by itself, so only errors that stay are reported.
-pub(crate) fn changes<F: 'static, K>(
-    api: Api<K>,
-    config: watcher::Config,
-    apply: fn(&mut F, Event<K>),
-    doing: &'static str,
-) -> Changes<F>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    watch(api, config)
-        .default_backoff()
-        .filter_map(move |event| async move {
-            match event {
-                Ok(event) => {
-                    let change: Change<F> = Box::new(move |facts| apply(facts, event));
-                    Some(Ok(change))
-                }
-                Err(
-                    watcher::Error::InitialListFailed(error)
-                    | watcher::Error::WatchStartFailed(error)
-                    | watcher::Error::WatchFailed(error),
-                ) => {
-                    let failure = Failure::from_kube(doing, &error);
-                    let stays = [401, 403, 404].iter().any(|code| failure.is(*code));
-                    stays.then_some(Err(failure))
-                }
-                Err(watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion) => None,
-            }
-        })
-        .boxed()
+/// The changes that a watch brings.
+pub(crate) fn changes<F: 'static, V: 'static>(
+    signals: Signals<'_, V>,
+    apply: fn(&mut F, Update<V>),
+) -> Changes<'_, F> {
+    let change = move |signal| match signal {
+        Signal::Changed(update) => {
+            let change: Change<F> = Box::new(move |facts| apply(facts, update));
+            Signal::Changed(change)
+        }
+        Signal::Reached => Signal::Reached,
+        Signal::Lost(failure) => Signal::Lost(failure),
+    };
+    signals.map(change).boxed_local()
 }
 
 /// Ctrl-C, which no longer just ends the program.
@@ -122,34 +107,41 @@ pub(crate) enum Woken {
 }
 
 /// The pauses between two looks at the facts.
-pub(crate) struct Pauses<F> {
-    changes: SelectAll<Changes<F>>,
+pub(crate) struct Pauses<'a, F> {
+    /// Each with a number.
+    changes: SelectAll<LocalBoxStream<'a, (usize, Signal<Change<F>>)>>,
     interrupt: Interrupt,
     deadline: Option<Instant>,
+    outage: Outage,
 }
 
-impl<F> Pauses<F> {
+impl<'a, F: 'static> Pauses<'a, F> {
     pub(crate) fn new(
-        changes: impl IntoIterator<Item = Changes<F>>,
+        changes: impl IntoIterator<Item = Changes<'a, F>>,
         interrupt: Interrupt,
         timeout: Option<Span>,
     ) -> Self {
+        let numbered = changes.into_iter().enumerate();
+        let numbered =
+            numbered.map(|(number, it)| it.map(move |signal| (number, signal)).boxed_local());
         Self {
-            changes: select_all(changes),
+            changes: select_all(numbered),
             interrupt,
             deadline: timeout.map(|timeout| Instant::now() + timeout.0),
+            outage: Outage::default(),
         }
     }
 
+    /// `Err`: a watch can't go on without a person.
     pub(crate) async fn next(&mut self, facts: &mut F) -> Result<Woken, Failure> {
         tokio::select! {
-            change = self.changes.next() => {
-                if let Some(change) = change {
-                    change?(facts);
+            signal = self.changes.next() => {
+                if let Some(signal) = signal {
+                    self.take(signal, facts)?;
                 }
                 tokio::time::sleep(REDRAW_AFTER).await;
-                while let Some(Some(change)) = self.changes.next().now_or_never() {
-                    change?(facts);
+                while let Some(Some(signal)) = self.changes.next().now_or_never() {
+                    self.take(signal, facts)?;
                 }
                 Ok(Woken::Again)
             }
@@ -157,6 +149,30 @@ impl<F> Pauses<F> {
             () = &mut self.interrupt.0 => Ok(Woken::Interrupted),
             () = until(self.deadline) => Ok(Woken::TimedOut),
         }
+    }
+
+    fn take(
+        &mut self,
+        (number, signal): (usize, Signal<Change<F>>),
+        facts: &mut F,
+    ) -> Result<(), Failure> {
+        match signal {
+            Signal::Lost(failure) if failure.may_pass() => {
+                self.outage.lost(number, failure, Timestamp::now());
+            }
+            Signal::Lost(failure) => return Err(failure),
+            Signal::Reached => self.outage.reached(number),
+            Signal::Changed(change) => {
+                self.outage.reached(number);
+                change(facts);
+            }
+        }
+        Ok(())
+    }
+
+    /// Since when the cluster can't be reached, and why; `None`: it can.
+    pub(crate) fn outage(&self, now: Timestamp) -> Option<String> {
+        self.outage.notice(now)
     }
 }
 
@@ -173,6 +189,8 @@ pub(crate) struct Screen<'a> {
     frame: Option<Frame<'a>>,
     printer: &'a Printer,
     stream: Stream,
+    /// The cluster can't be reached.
+    outage: Option<String>,
 }
 
 impl<'a> Screen<'a> {
@@ -181,7 +199,20 @@ impl<'a> Screen<'a> {
             frame: is_terminal(stream).then(|| Frame::new(printer, stream)),
             printer,
             stream,
+            outage: None,
         }
+    }
+
+    /// The table shows it as long as it lasts; elsewhere its beginning and its end are a line each.
+    pub(crate) fn outage(&mut self, outage: Option<String>) {
+        if !self.is_terminal() {
+            match (&self.outage, &outage) {
+                (None, Some(outage)) => self.printer.note(outage),
+                (Some(_), None) => self.printer.note(BACK),
+                _ => {}
+            }
+        }
+        self.outage = outage;
     }
 
     pub(crate) fn is_terminal(&self) -> bool {
@@ -194,13 +225,21 @@ impl<'a> Screen<'a> {
             return;
         };
         let (height, width) = terminal_size(self.stream).unzip();
-        frame.draw(&render(Layout {
+        let notice = self.outage.as_deref().unwrap_or_default();
+        let notice = match width {
+            Some(width) => wrap(&line(notice), width.into()),
+            None => vec![line(notice).into_owned()],
+        };
+        let notice: Vec<String> = notice.into_iter().filter(|it| !it.is_empty()).collect();
+        let taken = u16::try_from(notice.len()).unwrap_or(u16::MAX);
+        let text = render(Layout {
             width,
-            height,
+            height: height.map(|height| height.saturating_sub(taken)),
             color: self.printer.has_color(self.stream),
             live: true,
             ..Layout::default()
-        }));
+        });
+        frame.draw(&(text.trim_end_matches('\n').to_owned() + "\n" + &notice.join("\n")));
     }
 
     pub(crate) fn line(&self, line: &str) {

@@ -13,6 +13,8 @@ const FIRST_REQUEST: u64 = 30;
 const STATUS: u64 = 500;
 const STATUS_MEMORY: f64 = 60.0;
 const ADD: u64 = 300;
+const CHANGE: u64 = 200;
+const LIVE_MEMORY: f64 = 30.0;
 
 /// Measure the plugin's response times on a simulated fleet
 #[derive(Parser)]
@@ -36,6 +38,11 @@ fn bench(cli: &Cli) -> Result<()> {
 }
 
 #[allow(clippy::cast_precision_loss)]
+fn memory_line(kibibytes: u64, goal: f64) {
+    let memory = kibibytes as f64 * 1024.0 / 1e6;
+    println!("  memory at most           {memory:.1} MB (goal {goal} MB)");
+}
+
 fn print(figures: &PluginFigures) -> Result<()> {
     println!("size of the program        {} bytes", figures.size);
     line("--help", &figures.help, Some(HELP))?;
@@ -47,8 +54,13 @@ fn print(figures: &PluginFigures) -> Result<()> {
     for (format, times, memory) in &figures.status {
         let what = format!("status -o {format}");
         line(&what, times, Some(STATUS))?;
-        let memory = *memory as f64 * 1024.0 / 1e6;
-        println!("  memory at most           {memory:.1} MB (goal {STATUS_MEMORY} MB)");
+        memory_line(*memory, STATUS_MEMORY);
+    }
+    for live in &figures.live {
+        println!("{}", live.line);
+        line("  first picture", &live.first, Some(STATUS))?;
+        line("  a change is shown", &live.change, Some(CHANGE))?;
+        memory_line(live.memory, LIVE_MEMORY);
     }
     line("add, without live check", &figures.add, Some(ADD))?;
     line("completion of nodes", &figures.complete, None)

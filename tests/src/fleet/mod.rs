@@ -5,6 +5,7 @@
 mod capacity;
 mod hub_capacity;
 mod hub_steps;
+mod live;
 mod member;
 mod member_api;
 mod meter;

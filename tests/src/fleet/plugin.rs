@@ -7,12 +7,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use globalps_core::api::NodePullSecret;
 use jiff::Timestamp;
-use serde_json::Value;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
-use super::rotation;
+use super::live::Program;
 use super::stage::Stage;
-use crate::product::{Product, Ran, run};
+use super::{nodes as fleet_nodes, rotation};
+use crate::product::{NAMESPACE, Product, Ran, run};
 use crate::until;
 
 /// The name under which kubectl runs the plugin for completions.
@@ -32,6 +36,20 @@ pub struct PluginFigures {
     pub add: Vec<Duration>,
     /// Completion of node names in a shell.
     pub complete: Vec<Duration>,
+    /// `status --watch` and `status --wait`, with the heartbeats of all nodes.
+    pub live: Vec<Live>,
+}
+
+/// A command that runs until the end of a rollout, or longer.
+#[derive(Clone, Debug)]
+pub struct Live {
+    pub line: &'static str,
+    /// From the start until every node was shown.
+    pub first: Vec<Duration>,
+    /// From the write of a change until it was shown, after the first second.
+    pub change: Vec<Duration>,
+    /// Peak memory in KiB.
+    pub memory: u64,
 }
 
 /// Starts a control plane with this many nodes, and takes the measurements.
@@ -55,6 +73,7 @@ pub fn measure(nodes: usize, runs: usize) -> Result<PluginFigures> {
         status: Vec::new(),
         add: Vec::new(),
         complete: repeat(runs, || desk.complete(nodes))?,
+        live: Vec::new(),
     };
     for format in ["table", "wide", "json", "yaml", "name"] {
         let line = format!("status -o {format}");
@@ -66,6 +85,20 @@ pub fn measure(nodes: usize, runs: usize) -> Result<PluginFigures> {
     for number in 0..runs {
         figures.add.push(desk.add(number)?);
     }
+    let client = runtime.block_on(stage.admin_client())?;
+    let beats = runtime.spawn(fleet_nodes::beat(client.clone(), nodes));
+    let objects: Api<NodePullSecret> = Api::namespaced(client, NAMESPACE);
+    let write = |patch: &Value| {
+        let (name, params) = (fleet_nodes::name(0), PatchParams::default());
+        let patch = Patch::Merge(patch);
+        let written = objects.patch_status(&name, &params, &patch);
+        runtime.block_on(written).map(drop)
+    };
+    // No controller runs any more, so the last `add` stays unreported, and nothing ends the wait.
+    for line in ["status --watch", "status --wait --timeout 5m"] {
+        figures.live.push(desk.live(line, nodes, runs, &write)?);
+    }
+    beats.abort();
     Ok(figures)
 }
 
@@ -100,16 +133,42 @@ impl Desk<'_> {
         Ok(begun.elapsed())
     }
 
+    /// `write` changes the status of one node.
+    fn live(
+        &self,
+        line: &'static str,
+        nodes: usize,
+        runs: usize,
+        write: &impl Fn(&Value) -> kube::Result<()>,
+    ) -> Result<Live> {
+        let mut live = Live {
+            line,
+            first: Vec::new(),
+            change: Vec::new(),
+            memory: 0,
+        };
+        for number in 0..runs {
+            let begun = Instant::now();
+            let mut program = Program::start(self.command(line))?;
+            program.wait_for(" revision ", nodes)?;
+            live.first.push(begun.elapsed());
+            std::thread::sleep(Duration::from_secs(1));
+            let reason = format!("Bench{number}of{}", line.len());
+            let begun = Instant::now();
+            write(&json!({"status": {"reason": reason}}))?;
+            program.wait_for(&reason, 1)?;
+            live.change.push(begun.elapsed());
+            live.memory = live.memory.max(most_memory(program.id())?);
+        }
+        Ok(live)
+    }
+
     /// Peak memory, which the kernel reports just before the process exits.
     fn most_memory(&self, line: &str) -> Result<u64> {
         let mut child = self.command(line).stdout(Stdio::null()).spawn()?;
-        let file = format!("/proc/{}/status", child.id());
         let mut most = 0;
         while child.try_wait()?.is_none() {
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let number = line.and_then(|line| line.split_whitespace().next());
-            most = most.max(number.map_or(Ok(0), str::parse)?);
+            most = most.max(most_memory(child.id())?);
             std::thread::sleep(Duration::from_micros(200));
         }
         ensure!(most > 0, "`{line}` exited before its memory was read");
@@ -147,6 +206,14 @@ impl Desk<'_> {
         )?;
         Ok(received.duration_since(begun).unsigned_abs())
     }
+}
+
+/// Peak memory in KiB; 0: the process has exited.
+fn most_memory(process: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.map_or(Ok(0), str::parse)?)
 }
 
 /// When the API server received the admin's first request since then, in microseconds.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::FutureExt as _;
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
@@ -9,8 +10,9 @@ use kube::api::ListParams;
 use kube::core::Request;
 use serde::Deserialize;
 
-use super::pages::pages;
+use super::pages::{Format, pages};
 use super::store::Store;
+use super::watch::{self, PARAMS, Signals, Watched};
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
@@ -50,17 +52,33 @@ pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>,
     let list = Request::new(path);
     let mut store = Store::default();
     let doing = "list the NodePullSecrets";
-    pages(
-        cluster,
-        doing,
-        &list,
-        ListParams::default(),
-        |slim: Slim| {
-            store.insert(slim.metadata.name.clone(), slim.into());
-        },
-    )
-    .await?;
+    let params = ListParams::default();
+    let listed = pages(cluster, doing, &list, params, |slim: Slim| {
+        store.insert(slim.metadata.name.clone(), slim.into());
+    });
+    store.version = listed.await?;
     Ok(store)
+}
+
+/// Goes on from the list.
+pub(super) fn watch<'a>(
+    cluster: &'a Cluster<'a>,
+    listed: &Store<NodePullSecret>,
+) -> Signals<'a, NodePullSecret> {
+    let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
+    let watched = Watched {
+        doing: "watch the NodePullSecrets",
+        request: Request::new(path),
+        params: PARAMS,
+        format: Format::Objects,
+        version: listed.version(),
+        list: Box::new(|| list(cluster).boxed_local()),
+        read: Box::new(|object| {
+            let slim: Slim = serde_json::from_str(object.get())?;
+            Ok(vec![(slim.metadata.name.clone(), slim.into())])
+        }),
+    };
+    watch::watch(cluster, watched)
 }
 
 #[cfg(test)]

@@ -1,22 +1,23 @@
 //! The cluster's Nodes. A Node has about ten kilobytes, but only a few bytes matter. So the plugin requests the table of
-//! `kubectl get nodes`, and then details of the few nodes that are excluded or not ready.
+//! `kubectl get nodes`, and then details of the few nodes that are excluded or not ready. A watch brings lines of that table too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::TryStreamExt as _;
 use futures::stream::{self, StreamExt as _};
+use futures::{FutureExt as _, TryFutureExt as _, TryStreamExt as _};
 use globalps_core::names;
 use hyper::header::{ACCEPT, HeaderValue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
-use kube::api::ListParams;
+use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::pages::{PageMeta, pages, unsendable};
-use super::store::{NodeFacts, Store};
+use super::pages::{Format, PageMeta, pages, unsendable};
+use super::store::{Lost, NodeFacts, Store};
+use super::watch::{self, PARAMS, Signal, Signals, Update, Watched};
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
@@ -27,6 +28,8 @@ const LINES: u32 = 5000;
 const FEW: usize = 32;
 /// Requests at the same time.
 const AT_ONCE: usize = 8;
+/// Changes whose details are asked for together.
+const AT_A_TIME: usize = 500;
 
 /// What the API server shows to people.
 #[derive(Deserialize)]
@@ -34,7 +37,8 @@ const AT_ONCE: usize = 8;
 struct Table {
     #[serde(default)]
     metadata: PageMeta,
-    column_definitions: Vec<Column>,
+    /// `None`: those of an earlier event.
+    column_definitions: Option<Vec<Column>>,
     rows: Vec<Row>,
 }
 
@@ -46,23 +50,60 @@ struct Column {
 #[derive(Deserialize)]
 struct Row {
     cells: Vec<Value>,
+    /// With metadata only, where that was asked for.
+    object: Option<RowObject>,
+}
+
+#[derive(Deserialize)]
+struct RowObject {
+    metadata: SlimMeta,
+}
+
+impl Row {
+    fn text(&self, column: usize) -> Option<&str> {
+        self.cells.get(column)?.as_str()
+    }
+
+    /// `Ready`, `NotReady`, `Unknown`, each perhaps with `,SchedulingDisabled`.
+    fn is_ready(&self, status: usize) -> Option<bool> {
+        let first = self.text(status)?.split(',').next()?;
+        Some(first == "Ready")
+    }
 }
 
 impl Table {
+    fn column(&self, name: &str) -> Option<usize> {
+        let mut columns = self.column_definitions.iter().flatten();
+        columns.position(|column| column.name == name)
+    }
+
     /// Each node with whether it is ready; `None` where the table does not tell.
     fn nodes(&self) -> Option<Vec<(String, bool)>> {
-        let column = |name: &str| {
-            let mut columns = self.column_definitions.iter();
-            columns.position(|column| column.name == name)
-        };
-        let (name, status) = (column("Name")?, column("Status")?);
-        let node = |row: &Row| {
-            let text = |at: usize| row.cells.get(at)?.as_str();
-            // `Ready`, `NotReady`, `Unknown`, each perhaps with `,SchedulingDisabled`.
-            let first = text(status)?.split(',').next()?;
-            Some((text(name)?.to_owned(), first == "Ready"))
-        };
+        let (name, status) = (self.column("Name")?, self.column("Status")?);
+        let node = |row: &Row| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
         self.rows.iter().map(node).collect()
+    }
+}
+
+/// A line of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Known(NodeFacts),
+    /// Not ready, or the line does not tell: only the whole object says more.
+    Open {
+        excluded: bool,
+    },
+}
+
+impl Line {
+    fn of(meta: &SlimMeta, is_ready: Option<bool>) -> Self {
+        let facts = NodeFacts::new(meta.exclude(), None);
+        match is_ready {
+            Some(true) => Self::Known(facts),
+            _ => Self::Open {
+                excluded: facts.excluded,
+            },
+        }
     }
 }
 
@@ -75,9 +116,17 @@ struct Slim {
 
 #[derive(Deserialize)]
 struct SlimMeta {
+    /// A bookmark has none.
+    #[serde(default)]
     name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+impl SlimMeta {
+    fn exclude(&self) -> Option<&str> {
+        self.labels.get(names::EXCLUDE_LABEL).map(String::as_str)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -99,10 +148,7 @@ impl Slim {
     fn facts(&self) -> NodeFacts {
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         NodeFacts::new(
-            self.metadata
-                .labels
-                .get(names::EXCLUDE_LABEL)
-                .map(String::as_str),
+            self.metadata.exclude(),
             ready.map(|c| (c.status.as_str(), c.last_transition_time)),
         )
     }
@@ -121,23 +167,12 @@ pub(super) async fn list(
         lines(cluster, selector.as_deref()),
         lines(cluster, Some(&exclusions)),
     )?;
-    let (Some(all), Some(exclusions)) = (all, exclusions) else {
+    let (Some((all, version)), Some((exclusions, _))) = (all, exclusions) else {
         return in_full(cluster, ListParams::default(), selector).await;
     };
-    let open: Vec<&str> = all
-        .iter()
-        .filter(|(_, is_ready)| !is_ready)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if open.len() > FEW {
-        return in_full(cluster, ListParams::default(), selector).await;
-    }
-    // By a list too, since who may list nodes may perhaps not get one.
-    let asked = stream::iter(open).map(|name| {
-        let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        in_full(cluster, params, None)
-    });
-    let open: Vec<Store<NodeFacts>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let open = all.iter().filter(|(_, is_ready)| !is_ready);
+    let open = open.map(|(name, _)| name.clone()).collect();
+    let open = details(cluster, open, selector).await?;
     let exclusions: BTreeSet<String> = exclusions.into_iter().map(|(name, _)| name).collect();
     let mut store = Store::default();
     for (name, _) in all {
@@ -150,17 +185,126 @@ pub(super) async fn list(
             },
         );
     }
-    for (name, facts) in open.iter().flat_map(Store::iter) {
+    for (name, facts) in open.iter() {
+        store.insert(name, *facts);
+    }
+    store.version = version;
+    Ok(store)
+}
+
+/// Of these nodes, and perhaps of others that the selector matches.
+async fn details(
+    cluster: &Cluster<'_>,
+    names: BTreeSet<String>,
+    selector: Option<String>,
+) -> Result<Store<NodeFacts>, Failure> {
+    if names.len() > FEW {
+        return in_full(cluster, ListParams::default(), selector).await;
+    }
+    // By a list too, since who may list nodes may perhaps not get one.
+    let asked = stream::iter(names).map(|name| {
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        in_full(cluster, params, None)
+    });
+    let found: Vec<Store<NodeFacts>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let mut store = Store::default();
+    for (name, facts) in found.iter().flat_map(Store::iter) {
         store.insert(name, *facts);
     }
     Ok(store)
+}
+
+/// Goes on from the list. It brings no whole Node but those that are not ready.
+pub(super) fn watch<'a>(
+    cluster: &'a Cluster<'a>,
+    listed: &Store<NodeFacts>,
+    selector: Option<String>,
+) -> Signals<'a, NodeFacts> {
+    let of_list = selector.clone();
+    let mut status = None;
+    let watched = Watched {
+        doing: "watch the Nodes",
+        request: all_nodes(),
+        params: WatchParams {
+            label_selector: selector.clone(),
+            ..PARAMS
+        },
+        format: Format::Table,
+        version: listed.version(),
+        list: Box::new(move || {
+            let listing = list(cluster, of_list.clone());
+            listing
+                .map_ok(|store| store.map(|_, facts| Line::Known(facts)))
+                .boxed_local()
+        }),
+        read: Box::new(move |object| {
+            let table: Table = serde_json::from_str(object.get())?;
+            status = table.column("Status").or(status);
+            let line = |row: Row| {
+                let is_ready = status.and_then(|status| row.is_ready(status));
+                let meta = row.object?.metadata;
+                Some((meta.name.clone(), Line::of(&meta, is_ready)))
+            };
+            Ok(table.rows.into_iter().filter_map(line).collect())
+        }),
+    };
+    let together = watch::watch(cluster, watched).ready_chunks(AT_A_TIME);
+    let settled = together.then(move |signals| settled(cluster, signals, selector.clone()));
+    settled.flat_map(stream::iter).boxed_local()
+}
+
+/// Changes with the details of the nodes that are not ready. Where there are no details, such a node has its status since now.
+async fn settled(
+    cluster: &Cluster<'_>,
+    signals: Vec<Signal<Update<Line>>>,
+    selector: Option<String>,
+) -> Vec<Signal<Update<NodeFacts>>> {
+    let open: BTreeSet<String> = signals.iter().flat_map(open).collect();
+    let found = if open.is_empty() {
+        Store::default()
+    } else {
+        let found = details(cluster, open, selector).await;
+        found.unwrap_or_default()
+    };
+    let now = Timestamp::now();
+    let fact = |name: &str, line: Line| match line {
+        Line::Known(facts) => facts,
+        Line::Open { excluded } => found.get(name).copied().unwrap_or(NodeFacts {
+            excluded,
+            not_ready: Some((now, Lost::No)),
+        }),
+    };
+    let settle = |signal| match signal {
+        Signal::Changed(Update::All(store)) => Signal::Changed(Update::All(store.map(fact))),
+        Signal::Changed(Update::Some(lines)) => {
+            let facts = lines.into_iter().map(|(name, line)| {
+                let facts = line.map(|line| fact(&name, line));
+                (name, facts)
+            });
+            Signal::Changed(Update::Some(facts.collect()))
+        }
+        Signal::Reached => Signal::Reached,
+        Signal::Lost(failure) => Signal::Lost(failure),
+    };
+    signals.into_iter().map(settle).collect()
+}
+
+/// Names of those nodes.
+fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
+    let lines = match signal {
+        Signal::Changed(Update::Some(lines)) => lines.as_slice(),
+        _ => &[],
+    };
+    let is_open = |line: &Option<Line>| matches!(line, Some(Line::Open { .. }));
+    let open = lines.iter().filter(move |(_, line)| is_open(line));
+    open.map(|(name, _)| name.clone())
 }
 
 /// Nodes as the API server shows them to people.
 async fn lines(
     cluster: &Cluster<'_>,
     selector: Option<&str>,
-) -> Result<Option<Vec<(String, bool)>>, Failure> {
+) -> Result<Option<(Vec<(String, bool)>, String)>, Failure> {
     let mut params = ListParams {
         label_selector: selector.map(str::to_owned),
         ..ListParams::default().limit(LINES)
@@ -186,7 +330,7 @@ async fn lines(
         };
         nodes.extend(page);
         if table.metadata.next.is_empty() {
-            return Ok(Some(nodes));
+            return Ok(Some((nodes, table.metadata.version)));
         }
         params = params.continue_token(&table.metadata.next);
     }
@@ -203,10 +347,11 @@ async fn in_full(
         ..params
     };
     let mut store = Store::default();
-    pages(cluster, DOING, &all_nodes(), params, |node: Slim| {
+    let list = all_nodes();
+    let listed = pages(cluster, DOING, &list, params, |node: Slim| {
         store.insert(node.metadata.name.clone(), node.facts());
-    })
-    .await?;
+    });
+    store.version = listed.await?;
     Ok(store)
 }
 
@@ -216,45 +361,52 @@ fn all_nodes() -> Request {
 
 #[cfg(test)]
 mod tests {
-    use super::super::store::Lost;
     use super::*;
     use serde_json::json;
 
     #[test]
-    fn what_is_skipped_changes_nothing() {
-        for (labels, conditions) in [
-            (json!({}), json!([])),
+    fn of_a_node_its_label_and_its_readiness_matter() {
+        let since = "2026-01-01T00:00:00Z";
+        let time = since.parse().expect("a time");
+        let ready =
+            |status| json!([{"type": "Ready", "status": status, "lastTransitionTime": since}]);
+        for (labels, conditions, excluded, not_ready) in [
+            (json!({}), json!([]), false, None),
             (
                 json!({names::EXCLUDE_LABEL: "true"}),
-                json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
+                ready("True"),
+                true,
+                None,
             ),
             (
                 json!({names::EXCLUDE_LABEL: "false"}),
                 json!([
                     {"type": "DiskPressure", "status": "True"},
-                    {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "Ready", "status": "Unknown", "lastTransitionTime": since},
                 ]),
+                false,
+                Some((time, Lost::Yes)),
             ),
-            (json!({}), json!([{"type": "Ready", "status": "False"}])),
+            (json!({}), ready("False"), false, Some((time, Lost::No))),
+            (
+                json!({}),
+                json!([{"type": "Ready", "status": "Unknown"}]),
+                false,
+                Some((Timestamp::UNIX_EPOCH, Lost::Yes)),
+            ),
         ] {
-            let text = json!({
+            let node = json!({
                 "metadata": {"name": "n", "labels": labels, "managedFields": [{"manager": "m"}]},
                 "spec": {"podCIDR": "10.0.0.0/24"},
                 "status": {"conditions": conditions, "images": [{"names": ["i"]}]},
-            })
-            .to_string();
-            let slim: Slim = serde_json::from_str(&text).expect("a Node");
-            let full: Node = serde_json::from_str(&text).expect("a Node");
-            assert_eq!(slim.facts(), NodeFacts::of(&full), "{text}");
+            });
+            let slim: Slim = serde_json::from_value(node).expect("a Node");
+            let expected = NodeFacts {
+                excluded,
+                not_ready,
+            };
+            assert_eq!(slim.facts(), expected, "{labels} {conditions}");
         }
-        let lost: Slim = serde_json::from_str(
-            r#"{"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}"#,
-        )
-        .expect("a Node");
-        assert_eq!(
-            lost.facts().not_ready,
-            Some((Timestamp::UNIX_EPOCH, Lost::Yes))
-        );
     }
 
     #[test]

@@ -17,6 +17,17 @@ pub(super) struct PageMeta {
     /// Token of the next page; empty: there is none.
     #[serde(default, rename = "continue")]
     pub next: String,
+    #[serde(default, rename = "resourceVersion")]
+    pub version: String,
+}
+
+/// How the API server writes objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Objects,
+    Metadata,
+    /// The columns of `kubectl get`.
+    Table,
 }
 
 #[derive(Deserialize)]
@@ -26,24 +37,37 @@ struct Page<T> {
     items: Vec<T>,
 }
 
-/// Hands every object of the list to `keep`. `doing`: part of the error where it fails.
+/// Hands every object of the list to `keep`. `doing`: part of the error where it fails. Returns the list's `resourceVersion`.
 pub(crate) async fn pages<T: DeserializeOwned>(
     cluster: &Cluster<'_>,
     doing: &str,
     list: &Request,
     params: ListParams,
+    keep: impl FnMut(T),
+) -> Result<String, Failure> {
+    pages_as(cluster, doing, list, params, Format::Objects, keep).await
+}
+
+pub(super) async fn pages_as<T: DeserializeOwned>(
+    cluster: &Cluster<'_>,
+    doing: &str,
+    list: &Request,
+    params: ListParams,
+    format: Format,
     mut keep: impl FnMut(T),
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let mut params = params.limit(PAGE);
     loop {
-        let request = list
-            .list(&params)
-            .map_err(|error| unsendable(doing, &error.to_string()))?;
+        let request = match format {
+            Format::Metadata => list.list_metadata(&params),
+            Format::Objects | Format::Table => list.list(&params),
+        };
+        let request = request.map_err(|error| unsendable(doing, &error.to_string()))?;
         let answer = cluster.client.request::<Page<T>>(request);
         let page = cluster.call(doing, answer).await?;
         page.items.into_iter().for_each(&mut keep);
         if page.metadata.next.is_empty() {
-            return Ok(());
+            return Ok(page.metadata.version);
         }
         params = params.continue_token(&page.metadata.next);
     }

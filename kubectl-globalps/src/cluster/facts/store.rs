@@ -2,24 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::names;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
 
-/// Objects by name. A new listing takes the old one's place only when it is complete.
+/// Objects by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {
     current: BTreeMap<String, V>,
-    listing: Option<BTreeMap<String, V>>,
+    /// `resourceVersion` of the list, from which a watch goes on; empty: unknown.
+    pub(super) version: String,
 }
 
 impl<V> Default for Store<V> {
     fn default() -> Self {
         Self {
             current: BTreeMap::new(),
-            listing: None,
+            version: String::new(),
         }
     }
 }
@@ -45,37 +42,28 @@ impl<V> Store<V> {
         self.current.len()
     }
 
-    pub(crate) fn apply<K: Resource>(&mut self, event: Event<K>, keep: impl Fn(K) -> V) {
-        self.apply_by(event, ResourceExt::name_any, keep);
+    /// `None`: it is gone.
+    pub(super) fn set(&mut self, name: String, value: Option<V>) {
+        match value {
+            Some(value) => drop(self.current.insert(name, value)),
+            None => drop(self.current.remove(&name)),
+        }
     }
 
-    /// As [`Store::apply`], of objects in several namespaces.
-    pub(crate) fn apply_by<K>(
-        &mut self,
-        event: Event<K>,
-        key: impl Fn(&K) -> String,
-        keep: impl Fn(K) -> V,
-    ) {
-        match event {
-            Event::Apply(object) => {
-                self.current.insert(key(&object), keep(object));
-            }
-            Event::Delete(object) => {
-                self.current.remove(&key(&object));
-            }
-            Event::Init => self.listing = Some(BTreeMap::new()),
-            Event::InitApply(object) => {
-                let name = key(&object);
-                self.listing
-                    .get_or_insert_default()
-                    .insert(name, keep(object));
-            }
-            Event::InitDone => {
-                if let Some(complete) = self.listing.take() {
-                    self.current = complete;
-                }
-            }
+    pub(super) fn map<W>(self, change: impl Fn(&str, V) -> W) -> Store<W> {
+        let change = |(name, value): (String, V)| {
+            let value = change(&name, value);
+            (name, value)
+        };
+        Store {
+            current: self.current.into_iter().map(change).collect(),
+            version: self.version,
         }
+    }
+
+    /// From where a watch goes on; `None`: it begins with a list.
+    pub(super) fn version(&self) -> Option<String> {
+        Some(self.version.clone()).filter(|version| !version.is_empty())
     }
 }
 
@@ -104,23 +92,6 @@ pub(crate) enum Lost {
 }
 
 impl NodeFacts {
-    pub(crate) fn of(node: &Node) -> Self {
-        let ready = node
-            .status
-            .as_ref()
-            .and_then(|status| status.conditions.as_ref())
-            .and_then(|conditions| conditions.iter().find(|c| c.type_ == "Ready"));
-        Self::new(
-            node.labels().get(names::EXCLUDE_LABEL).map(String::as_str),
-            ready.map(|c| {
-                (
-                    c.status.as_str(),
-                    c.last_transition_time.as_ref().map(|t| t.0),
-                )
-            }),
-        )
-    }
-
     /// `ready`: status of the condition, and since when.
     pub(super) fn new(exclude: Option<&str>, ready: Option<(&str, Option<Timestamp>)>) -> Self {
         let not_ready = ready
@@ -137,36 +108,5 @@ impl NodeFacts {
             excluded: exclude == Some("true"),
             not_ready,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    fn object(name: &str) -> ConfigMap {
-        let mut object = ConfigMap::default();
-        object.metadata.name = Some(name.to_owned());
-        object
-    }
-
-    fn names(store: &Store<ConfigMap>) -> Vec<&str> {
-        store.iter().map(|(name, _)| name.as_str()).collect()
-    }
-
-    #[test]
-    fn a_new_listing_counts_only_when_it_is_complete() {
-        let mut store = Store::default();
-        store.insert("old", object("old"));
-        store.apply(Event::Init, |o: ConfigMap| o);
-        store.apply(Event::InitApply(object("new")), |o| o);
-        assert_eq!(names(&store), ["old"]);
-        store.apply(Event::InitDone, |o: ConfigMap| o);
-        assert_eq!(names(&store), ["new"]);
-        store.apply(Event::Apply(object("more")), |o| o);
-        store.apply(Event::Delete(object("new")), |o| o);
-        assert_eq!(names(&store), ["more"]);
-        assert_eq!(store.len(), 1);
     }
 }

@@ -32,8 +32,15 @@ pub(super) async fn run(
     may_wait(args.wait.wait, args.dry_run)?;
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let cluster = match cluster {
-        Some(cluster) => cluster,
-        None => Cluster::connect(flags, printer)?,
+        // Whether a FleetPullSecret exists is known only there.
+        None if args.dry_run == DryRun::Client && args.to.selects() => {
+            Cluster::find(flags, printer)?
+        }
+        None => Some(Cluster::connect(flags, printer)?),
+        found => found,
+    };
+    let Some(cluster) = cluster else {
+        return without_cluster(args, &logins, &flags.namespace, printer);
     };
     let doing = format!("get FleetPullSecret `{}/{}`", cluster.namespace, args.fleet);
     let api = cluster.api::<FleetPullSecret>();
@@ -57,18 +64,39 @@ pub(super) async fn run(
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
 
+/// A client dry run of a new `FleetPullSecret` with a new source.
+fn without_cluster(
+    args: &FleetAdd,
+    logins: &[Login],
+    namespace: &str,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let source = source_of(None, namespace, args)?;
+    let (planned, outcome) = with_logins(None, namespace, &source, logins)?;
+    announcement(None, &planned)?.show(printer);
+    announce_new(args, namespace, printer);
+    printer.note("no cluster is configured, so the Secret contains only these registries");
+    let (name, how) = (&args.fleet, args.dry_run.suffix());
+    printer.data(&format!("secret/{source} {}{how}", outcome.word()));
+    printer.data(&format!("fleetpullsecret.globalps.io/{name} created{how}"));
+    Ok(Exit::Done)
+}
+
+fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {
+    let (name, who) = (&args.fleet, selected(&args.to));
+    printer.note(format_args!(
+        "+FleetPullSecret `{namespace}/{name}`: {who} of namespace `{namespace}`"
+    ));
+}
+
 /// Name of the source Secret.
 fn source_of(
     fleet: Option<&FleetPullSecret>,
     namespace: &str,
     args: &FleetAdd,
 ) -> Result<String, Failure> {
-    let NewFleet {
-        cluster_selector,
-        registered,
-        source,
-    } = &args.to;
-    let selects = !cluster_selector.is_empty() || *registered;
+    let source = &args.to.source;
+    let selects = args.to.selects();
     let Some(fleet) = fleet else {
         if !selects {
             return Err(Failure::new(
@@ -149,11 +177,7 @@ async fn change(
             }
         }
         if is_new && attempt == 1 {
-            let (namespace, name) = (&cluster.namespace, &args.fleet);
-            let who = selected(&args.to);
-            cluster.printer().note(format_args!(
-                "+FleetPullSecret `{namespace}/{name}`: {who} of namespace `{namespace}`"
-            ));
+            announce_new(args, &cluster.namespace, cluster.printer());
         }
         match send(cluster, planned, outcome, args.dry_run).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,

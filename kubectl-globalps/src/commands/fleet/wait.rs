@@ -51,8 +51,13 @@ pub(super) async fn taken_up(
     before: i64,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + TAKE_UP;
-    while reported_revision(&find(cluster, name).await?) <= before && Instant::now() < deadline {
-        tokio::time::sleep(LOOK_AGAIN).await;
+    while Instant::now() < deadline {
+        match find(cluster, name).await {
+            Ok(fleet) if reported_revision(&fleet) > before => break,
+            // The wait names an outage that lasts.
+            Err(failure) if !failure.may_pass() => return Err(failure),
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
     Ok(())
 }

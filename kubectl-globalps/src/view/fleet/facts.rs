@@ -7,7 +7,7 @@ use kube::{Api, Resource, ResourceExt as _};
 
 use super::FleetStatus;
 use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Store, pages};
+use crate::cluster::facts::{Format, Kind, Signals, Store, pages, watch_kind};
 use crate::error::Failure;
 
 /// Which of them are of interest.
@@ -71,13 +71,13 @@ impl Facts {
     }
 }
 
-pub(crate) fn key(object: &impl Resource<DynamicType = ()>) -> String {
+pub(crate) fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
     let namespace = object.namespace().unwrap_or_default();
     format!("{namespace}/{}", object.name_any())
 }
 
 /// Of this namespace, or of all.
-pub(crate) fn api<K>(cluster: &Cluster<'_>, all_namespaces: bool) -> Api<K>
+fn api<K>(cluster: &Cluster<'_>, all_namespaces: bool) -> Api<K>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
 {
@@ -108,12 +108,40 @@ where
     };
     let doing = format!("list the {kinds}{place}");
     let params = ListParams::default();
-    let listed = pages(cluster, &doing, &request, params, |mut object: K| {
-        object.meta_mut().managed_fields = None;
-        store.insert(key(&object), object);
+    let listed = pages(cluster, &doing, &request, params, |object: K| {
+        store.insert(key(&object), slim(object));
     });
     listed.await.map_err(of_hub)?;
     Ok(store)
+}
+
+/// `name`: of the only one.
+pub(super) fn watch<'a, K>(
+    cluster: &'a Cluster<'a>,
+    doing: &'static str,
+    all_namespaces: bool,
+    name: Option<String>,
+) -> Signals<'a, K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + 'static,
+{
+    let api: Api<K> = api(cluster, all_namespaces);
+    let kind = Kind {
+        doing,
+        path: api.resource_url().to_owned(),
+        name,
+        format: Format::Objects,
+        key: key::<K>,
+        keep: slim::<K>,
+    };
+    watch_kind(cluster, kind)
+}
+
+fn slim<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
 }
 
 /// The `FleetPullSecret`; where it is in another namespace, the error says so.

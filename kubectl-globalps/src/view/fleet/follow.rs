@@ -2,16 +2,17 @@
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
-use kube::Resource;
-use kube::runtime::watcher;
 
-use super::facts::{Facts, Scope, api, key};
-use super::verdict::{Advice, Goal, Verdict, advice, command, verdict};
+use super::facts::{Facts, Scope, watch};
+use super::verdict::{Advice, Goal, Verdict, advice, command, is_stale, verdict};
 use super::{FleetStatus, is_ready, table};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::Program;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::outage;
+use crate::view::running::Running;
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
@@ -32,15 +33,19 @@ pub(crate) async fn follow(
     };
     let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
     let mut view = View::new(cluster, how, facts.scope.clone());
+    let mut hub = Running::of(Program::Hub);
     loop {
         let all = facts.statuses();
+        let now = Timestamp::now();
+        let outage = pauses.outage(now);
+        view.screen.outage(outage.clone());
         view.show(&all);
         if view.screen.is_closed() {
             return Ok(Exit::Done);
         }
         if let Some(goal) = how.goal {
             gone(&facts, goal, cluster)?;
-            match verdict(&all, goal, Timestamp::now()) {
+            match verdict(&all, goal, now) {
                 Verdict::Done => {
                     view.end(&all);
                     return Ok(Exit::Done);
@@ -48,6 +53,12 @@ pub(crate) async fn follow(
                 Verdict::Stuck((message, hint)) => {
                     view.end(&all);
                     return Err(Failure::no(message, hint));
+                }
+                Verdict::Going if outage.is_none() => {
+                    if let Err(stopped) = hub.check(cluster, is_stale(&all, goal), now).await {
+                        view.end(&all);
+                        return Err(stopped);
+                    }
                 }
                 Verdict::Going => {}
             }
@@ -62,7 +73,10 @@ pub(crate) async fn follow(
             }
             Woken::TimedOut => {
                 view.end(&all);
-                return Err(timed_out(&all, &how.within()));
+                return Err(match outage {
+                    Some(outage) => outage::timed_out(&how.within(), &outage),
+                    None => timed_out(&all, &how.within()),
+                });
             }
         }
     }
@@ -92,31 +106,20 @@ fn timed_out(all: &[FleetStatus], within: &str) -> Failure {
     Failure::no(format!("not done{within}: {state}"), hint)
 }
 
-fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> [Changes<Facts>; 2] {
+fn watch_all<'a>(cluster: &'a Cluster<'a>, facts: &Facts) -> [Changes<'a, Facts>; 2] {
     let scope = &facts.scope;
-    let named = match &scope.fleet {
-        Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
-        None => watcher::Config::default(),
-    };
+    let fleets = watch::<FleetPullSecret>(
+        cluster,
+        "watch the FleetPullSecrets",
+        scope.all_namespaces,
+        scope.fleet.clone(),
+    );
+    let objects =
+        watch::<ClusterPullSecret>(cluster, "watch the ClusterPullSecrets", facts.is_wide, None);
     [
-        changes(
-            api::<FleetPullSecret>(cluster, scope.all_namespaces),
-            named,
-            |facts, event| facts.fleets.apply_by(event, key, slim),
-            "watch the FleetPullSecrets",
-        ),
-        changes(
-            api::<ClusterPullSecret>(cluster, facts.is_wide),
-            watcher::Config::default(),
-            |facts, event| facts.objects.apply_by(event, key, slim),
-            "watch the ClusterPullSecrets",
-        ),
+        changes(fleets, |facts, update| facts.fleets.update(update)),
+        changes(objects, |facts, update| facts.objects.update(update)),
     ]
-}
-
-fn slim<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
 }
 
 /// A table that redraws itself on a terminal, and lines for what changed elsewhere.

@@ -17,7 +17,13 @@ pub(crate) fn fleet(reason: &str, revision: i64) -> FleetPullSecret {
     };
     let progressing = match reason {
         "RollingOut" => condition("Progressing", "True", "RollingOut"),
+        "Paused" | "Halted" => condition("Progressing", "False", reason),
         _ => condition("Progressing", "False", "Complete"),
+    };
+    // The hub reports these two in another condition.
+    let ready = match reason {
+        "Paused" | "Halted" => "RollingOut",
+        reason => reason,
     };
     let object = json!({
         "apiVersion": "globalps.io/v1alpha1",
@@ -31,7 +37,7 @@ pub(crate) fn fleet(reason: &str, revision: i64) -> FleetPullSecret {
             "observedGeneration": 2,
             "revision": revision,
             "counts": {"total": 4, "synced": 1, "failed": 1, "unreachable": 0},
-            "conditions": [condition("Ready", is_ready, reason), progressing],
+            "conditions": [condition("Ready", is_ready, ready), progressing],
         },
     });
     serde_json::from_value(object).expect("a FleetPullSecret")
@@ -345,7 +351,7 @@ fn without_a_terminal_only_changes_are_printed() {
 
 #[test]
 fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
-    use ClusterPhase::{Blocked, Failed, Synced, Syncing, Unreachable};
+    use ClusterPhase::{Blocked, Failed, Pending, Synced, Syncing, Unreachable};
     for (sentence, reason, phase, expected) in [
         ("all have it", "Synced", Synced, "done"),
         ("under way", "RollingOut", Syncing, "going"),
@@ -363,6 +369,20 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
             "1 cluster blocked: `clusters/m1`: why m1",
         ),
         ("one is away", "RollingOut", Unreachable, "going"),
+        ("paused, but one is in flight", "Paused", Syncing, "going"),
+        (
+            "paused, and none is in flight",
+            "Paused",
+            Pending,
+            "the rollout is paused: a sentence",
+        ),
+        ("halted, but one is in flight", "Halted", Syncing, "going"),
+        (
+            "halted, and none is in flight",
+            "Halted",
+            Pending,
+            "a sentence",
+        ),
         ("it was rolled back", "TakenBack", Synced, "a sentence"),
         ("the source is not valid", "Held", Synced, "a sentence"),
     ] {

@@ -89,11 +89,27 @@ fn is_at_rest(status: &FleetStatus) -> bool {
 /// It may end well without a person, or with one who is at it.
 fn waits(status: &FleetStatus, now: Timestamp) -> bool {
     match status.fleet.reason.as_str() {
-        "RollingOut" | "Paused" | "ClustersUnreachable" | "Removing" => true,
+        "RollingOut" | "Paused" => !stands_still(status),
+        "ClustersUnreachable" | "Removing" => true,
         // The hub reports a new revision before it looks at the clusters.
         "NoClusters" => !has_no_cluster(status) || is_new(status, now),
         _ => false,
     }
+}
+
+/// Clusters in flight go on, but no further one begins.
+fn stands_still(status: &FleetStatus) -> bool {
+    let progressing = status.condition(condition::PROGRESSING);
+    let is_stopped = progressing.is_some_and(|it| {
+        it.status == "False" && ["Paused", "Halted"].contains(&it.reason.as_str())
+    });
+    is_stopped && status.in_phase(ClusterPhase::Syncing).next().is_none()
+}
+
+/// The hub has something to do that it has not reported on.
+pub(crate) fn is_stale(all: &[FleetStatus], goal: Goal) -> bool {
+    let is_unreported = |status: &FleetStatus| status.fleet.reason == "NotReported";
+    goal == Goal::Removed || all.iter().any(is_unreported)
 }
 
 fn has_no_cluster(status: &FleetStatus) -> bool {

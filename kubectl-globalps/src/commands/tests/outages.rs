@@ -1,0 +1,205 @@
+//! `--watch` and `--wait` while the login or the connection changes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Parser as _;
+use futures::StreamExt as _;
+use globalps_core::names;
+use serde_json::{Value, json};
+
+use super::{act, refused, rolled_out};
+use crate::cli::Cli;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::{Facts, Lost, NodeFacts, Signal};
+use crate::commands::fake_api::{FakeApi, Fault, Objects, path, run};
+use crate::commands::runtime::block_on;
+use crate::error::{Exit, Failure};
+use crate::terminal::printer::Printer;
+
+/// Runs the plugin with a login program that prints the file `credential`, and fails where there is none.
+fn with_program(api: &FakeApi, directory: &Path, line: &str) -> Result<Exit, Failure> {
+    let script = "#!/bin/sh\nexec cat \"$(dirname \"$0\")/credential\" 2> /dev/null\n";
+    let program = directory.join("login");
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("executable");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": api.address()}}],
+        "users": [{"name": "u", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never",
+        }}}],
+    });
+    let kubeconfig = directory.join("config");
+    fs::write(&kubeconfig, config.to_string()).expect("written");
+    let kubeconfig = kubeconfig.display().to_string();
+    run(line.split_whitespace().chain(["--kubeconfig", &kubeconfig]))
+}
+
+fn credential(token: &str) -> String {
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": {"token": token},
+    });
+    credential.to_string()
+}
+
+#[test]
+fn a_login_that_expires_during_a_wait_is_renewed_or_named_within_seconds() {
+    let line = "status --wait --timeout 30s";
+    for (next, expected) in [
+        (Some("two"), None),
+        (Some("one"), Some("the API server rejected your login")),
+        (
+            None,
+            Some("the login program of the kubeconfig failed (exit status: 1)"),
+        ),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("credential");
+        fs::write(&file, credential("one")).expect("written");
+        let renew = move || match next {
+            Some(token) => fs::write(&file, credential(token)),
+            None => fs::remove_file(&file),
+        };
+        let api = rolled_out().with_controller(act);
+        let api = api.with_tokens("one", "two", move || renew().expect("a new credential"));
+        let start = Instant::now();
+        let ran = with_program(&api, directory.path(), line);
+        match expected {
+            None => assert_eq!(ran, Ok(Exit::Done)),
+            Some(expected) => {
+                let failure = refused(ran);
+                assert!(failure.message.ends_with(expected), "{failure:?}");
+                assert_eq!(failure.exit, Exit::Failed);
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(15), "{next:?}");
+    }
+}
+
+#[test]
+fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
+    let line = "status --wait --timeout 30s";
+    for fault in [Fault::Code(500), Fault::Silence] {
+        let api = rolled_out()
+            .with_controller(act)
+            .with_fault("watch ", fault, 7);
+        let ran = api.run(&format!("{line} --request-timeout 1s"));
+        assert_eq!(ran, Ok(Exit::Done), "{fault:?}");
+    }
+    for (fault, expected) in [(Fault::Code(500), "broken"), (Fault::Silence, "within 1 s")] {
+        let api = rolled_out().with_fault("watch ", fault, usize::MAX);
+        let failure = refused(api.run("status --wait --timeout 5s --request-timeout 1s"));
+        let begin = "not done within 5 s: the cluster can't be reached since ";
+        assert!(failure.message.starts_with(begin), "{failure:?}");
+        assert!(failure.message.contains(expected), "{failure:?}");
+        assert_eq!(failure.exit, Exit::Failed);
+    }
+    for code in [401, 403] {
+        let start = Instant::now();
+        let api = rolled_out().with_fault("watch ", Fault::Code(code), usize::MAX);
+        let failure = refused(api.run(line));
+        assert!(failure.is(code), "{failure:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{code}");
+    }
+}
+
+const SINCE: &str = "2026-01-01T00:00:00Z";
+
+fn lose(objects: &mut Objects) {
+    let node = |name: &str, status: Value, version: &str| {
+        json!({
+            "metadata": {"name": name, "resourceVersion": version, "labels": {names::EXCLUDE_LABEL: "true"}},
+            "status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": SINCE}]},
+        })
+    };
+    objects.insert(path("nodes", "new"), node("new", json!("True"), "201"));
+    objects.insert(
+        path("nodes", "node-1"),
+        node("node-1", json!("Unknown"), "202"),
+    );
+    objects.remove(&path("nodes", "gone"));
+}
+
+#[test]
+fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready() {
+    let api = FakeApi::new(&[
+        (&path("nodes", "node-1"), json!({"metadata": {}})),
+        (&path("nodes", "node-2"), json!({"metadata": {}})),
+        (&path("nodes", "gone"), json!({"metadata": {}})),
+    ]);
+    let api = api.with_controller(lose);
+    let server = api.address();
+    let words = [
+        "kubectl-globalps",
+        "version",
+        "--kubeconfig",
+        "/dev/null",
+        "-s",
+        &server,
+    ];
+    let flags = Cli::try_parse_from(words).expect("flags").connection;
+    let printer = Printer::silent();
+    let facts = block_on(async {
+        let cluster = Cluster::connect(&flags, &printer)?;
+        let mut facts = Facts::observe(&cluster).await?;
+        let mut nodes = facts.nodes.clone().unwrap_or_default();
+        let mut signals = facts.watch_nodes(&cluster).expect("visible nodes");
+        let is_lost = |node: &NodeFacts| node.not_ready.is_some();
+        while !nodes.get("node-1").is_some_and(is_lost) {
+            match signals.next().await {
+                Some(Signal::Changed(update)) => nodes.update(update),
+                Some(Signal::Lost(failure)) => return Err(failure),
+                Some(Signal::Reached) => {}
+                None => break,
+            }
+        }
+        drop(signals);
+        facts.nodes = Some(nodes);
+        Ok(facts)
+    });
+    let nodes = facts.ok().and_then(|facts| facts.nodes).unwrap_or_default();
+    let lost = Some((SINCE.parse().expect("a time"), Lost::Yes));
+    let found: Vec<_> = nodes
+        .iter()
+        .map(|(name, facts)| (name.as_str(), facts.excluded, facts.not_ready))
+        .collect();
+    let expected = [
+        ("new", true, None),
+        ("node-1", true, lost),
+        ("node-2", false, None),
+    ];
+    assert_eq!(found, expected);
+    let requests = api.requests();
+    let of_nodes: Vec<&str> = requests
+        .iter()
+        .map(String::as_str)
+        .filter(|request| request.contains("/nodes"))
+        .collect();
+    let listed = "list /api/v1/nodes as a table";
+    let watched = "watch /api/v1/nodes as a table";
+    assert_eq!(of_nodes, [listed, listed, watched, "list /api/v1/nodes"]);
+}
+
+#[test]
+fn a_wait_for_clusters_ends_with_a_reason_where_no_hub_runs() {
+    let fleets = format!("/apis/{}/{}/namespaces", names::GROUP, names::VERSION);
+    let fleet = format!("{fleets}/kube-system/fleetpullsecrets/team-a");
+    let object = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret",
+        "metadata": {"namespace": "kube-system", "generation": 1},
+        "spec": {"secretRef": {"name": "team-a"}},
+    });
+    let api = FakeApi::new(&[(&fleet, object)]);
+    let start = Instant::now();
+    let failure = refused(api.run("fleet status team-a --wait --timeout 30s"));
+    let expected =
+        "the hub is not running: Deployment `globalps-system/globalps-hub` does not exist";
+    assert_eq!(failure.message, expected);
+    assert_eq!(failure.exit, Exit::No);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
