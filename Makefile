@@ -85,7 +85,7 @@ bench-clusters: kubernetes ## measure the hub with CLUSTERS (100,1000) simulated
 race: image kubernetes ## create a namespace and a pod together, COUNT (200) times, with pull secrets in namespaces: how many pods run, and when
 	cargo run -q -p globalps-tests --bin race -- --count $(or $(COUNT),200)
 
-bench-plugin: kubernetes ## measure the plugin's response times with NODES (5000) simulated nodes; about three minutes
+bench-plugin: kubernetes ## measure the plugin's response times with NODES (5000) simulated nodes; about six minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin waiting

@@ -84,7 +84,7 @@ fn a_login_that_expires_during_a_wait_is_renewed_or_named_within_seconds() {
 #[test]
 fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
     let line = "status --wait --timeout 30s";
-    for fault in [Fault::Code(500), Fault::Silence] {
+    for fault in [Fault::Code(500), Fault::Code(410), Fault::Silence] {
         let api = rolled_out()
             .with_controller(act)
             .with_fault("watch ", fault, 7);
