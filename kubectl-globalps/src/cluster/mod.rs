@@ -7,5 +7,6 @@ pub(crate) mod facts;
 pub(crate) mod hypershift;
 pub(crate) mod kubeconfig;
 pub(crate) mod namespaces;
+pub(crate) mod params;
 pub(crate) mod proxy;
 pub(crate) mod syncers;

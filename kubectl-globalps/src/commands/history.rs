@@ -1,11 +1,10 @@
 //! `history`: the additional pull secrets that were rolled out.
 
 use futures::future::try_join_all;
-use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 
+use super::pull_secret;
 use crate::cli::{Connection, History as Args, ListFormat};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -51,33 +50,16 @@ fn not_kept(number: i64) -> Failure {
 
 /// What was rolled out, the newest first, and what is in force.
 pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InForce), Failure> {
-    let gps = cluster
-        .call(
-            "get the GlobalPullSecret",
-            cluster
-                .api::<GlobalPullSecret>()
-                .get_opt(names::GLOBAL_SECRET),
-        )
-        .await?;
+    let gps = pull_secret::configuration(cluster).await?;
     let spec = gps.map(|gps| gps.spec).unwrap_or_default();
     let slots = (0..spec.history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
     let (slots, global) = tokio::try_join!(
-        try_join_all(slots.map(|name| secret(cluster, name))),
-        secret(cluster, names::GLOBAL_SECRET.to_owned()),
+        try_join_all(slots.map(async |name| pull_secret::get(cluster, &name).await)),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
     )?;
     let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
     Ok((
         revisions,
         InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
     ))
-}
-
-async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {
-    let api = cluster.api::<Secret>();
-    cluster
-        .call(
-            &format!("get Secret `{}/{name}`", cluster.namespace),
-            api.get_opt(&name),
-        )
-        .await
 }

@@ -28,7 +28,7 @@ pub(super) fn config(trust: &Trust) -> Result<ClientConfig, Error> {
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Authorities(extra) => Arc::new(Named {
             by_authority: Verifier::new_with_extra_roots(extra.iter().cloned(), provider.clone())?,
-            by_named: by_named(extra, &provider),
+            webpki: by_named(extra, &provider),
             extra: extra.clone(),
         }),
         Trust::Anybody => Arc::new(Anybody(provider.clone())),
@@ -58,7 +58,7 @@ fn by_named(
 struct Named {
     by_authority: Verifier,
     /// The same on each platform. Those of macOS and Windows reject a server's own certificate in ways of their own.
-    by_named: Option<Arc<WebPkiServerVerifier>>,
+    webpki: Option<Arc<WebPkiServerVerifier>>,
     extra: Vec<CertificateDer<'static>>,
 }
 
@@ -81,10 +81,10 @@ impl ServerCertVerifier for Named {
         if verified.is_ok() || !self.extra.iter().any(|named| named == end_entity) {
             return verified;
         }
-        let Some(by_named) = &self.by_named else {
+        let Some(webpki) = &self.webpki else {
             return verified;
         };
-        match by_named.verify_server_cert(end_entity, &[], server_name, ocsp_response, now) {
+        match webpki.verify_server_cert(end_entity, &[], server_name, ocsp_response, now) {
             // It says that it is an authority's. webpki checks its period of validity first.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
@@ -185,7 +185,7 @@ mod tests {
             // The platform trusts none of them, as those of macOS and Windows.
             let verifier = Named {
                 by_authority: Verifier::new(provider.clone()).expect("a trust store"),
-                by_named: by_named(std::slice::from_ref(&leaf), &provider),
+                webpki: by_named(std::slice::from_ref(&leaf), &provider),
                 extra: vec![leaf.clone()],
             };
             for (certificate, host, year, expected) in [
