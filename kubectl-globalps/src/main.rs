@@ -5,6 +5,7 @@ mod cluster;
 mod commands;
 mod credentials;
 mod error;
+mod platform;
 mod registry;
 mod secret;
 mod terminal;

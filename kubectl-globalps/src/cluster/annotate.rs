@@ -4,14 +4,14 @@ use std::fmt::Debug;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use globalps_core::api::NodePullSecret;
-use globalps_core::names;
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::cluster::client::Cluster;
+use crate::cluster::params;
 use crate::error::Failure;
 
 /// Requests at the same time.
@@ -45,10 +45,7 @@ where
         + DeserializeOwned,
 {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = params::patch(false);
     stream::iter(objects)
         .map(|(namespace, name)| {
             let api: Api<K> = Api::namespaced(cluster.client.clone(), namespace);

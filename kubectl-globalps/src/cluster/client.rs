@@ -16,6 +16,7 @@ use crate::cluster::kubeconfig;
 use crate::cluster::proxy::Proxies;
 use crate::cluster::renewal;
 use crate::error::{Failure, without_user};
+use crate::platform;
 use crate::terminal::printer::Printer;
 
 pub(crate) struct Cluster<'a> {
@@ -200,6 +201,10 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failur
 
 /// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
 fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
+    if let Some(exec) = &mut config.auth_info.exec {
+        let program = exec.command.as_deref().map(platform::program);
+        exec.command = program.and_then(|program| program.into_string().ok());
+    }
     if config.proxy_url.is_none() {
         config.proxy_url = Proxies::from_env().of(&config.cluster_url)?;
     }

@@ -8,6 +8,7 @@ pub(crate) mod hypershift;
 pub(crate) mod installed;
 pub(crate) mod kubeconfig;
 pub(crate) mod namespaces;
+pub(crate) mod params;
 pub(crate) mod proxy;
 mod renewal;
 pub(crate) mod syncers;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, SourceRef};
+use globalps_core::api::{NodePullSecret, SourceRef};
 use globalps_core::dockerconfig::{parse, shown_key};
 use globalps_core::names;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
 use super::history;
-use super::pull_secret::additional;
+use super::pull_secret::{self, additional};
 use super::runtime::block_on;
 use crate::cli::completion::{Choice, Live, Wanted, wanted};
 use crate::cli::{Cli, Completion, Connection};
@@ -128,9 +128,7 @@ async fn of_cluster(
             Ok(keys.into_iter().map(|key| (key, about())).collect())
         }
         Live::Sources => {
-            let api = cluster.api::<GlobalPullSecret>();
-            let call = api.get_opt(names::GLOBAL_SECRET);
-            let gps = cluster.call("get the GlobalPullSecret", call).await?;
+            let gps = pull_secret::configuration(&cluster).await?;
             let sources = gps.map(|gps| gps.spec.sources).unwrap_or_default();
             let who = |source: &SourceRef| shown(source.scope.as_ref());
             Ok(sources.iter().map(|s| (s.name.clone(), who(s))).collect())

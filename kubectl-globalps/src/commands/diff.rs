@@ -5,10 +5,9 @@ use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use globalps_core::provider::Scope;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 
 use super::external_diff::show;
-use super::pull_secret::additional;
+use super::pull_secret::{self, additional};
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
@@ -36,17 +35,7 @@ pub(super) async fn run(
         Some(config) => config,
         None => in_cluster(&cluster).await?,
     };
-    let api = cluster.api::<Secret>();
-    let global = cluster
-        .call(
-            &format!(
-                "get Secret `{}/{}`",
-                cluster.namespace,
-                names::GLOBAL_SECRET
-            ),
-            api.get_opt(names::GLOBAL_SECRET),
-        )
-        .await?;
+    let global = pull_secret::get(&cluster, names::GLOBAL_SECRET).await?;
     let spec = facts.gps().map(|gps| &gps.spec);
     let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
     let status = Status::of(&facts, Timestamp::now());

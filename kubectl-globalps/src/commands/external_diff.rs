@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cli::{Form, TextFormat};
 use crate::error::Failure;
+use crate::platform;
 use crate::terminal::escapes::plain;
 use crate::terminal::printer::Printer;
 
@@ -57,7 +58,7 @@ fn compare(
     let Some((program, args)) = words.split_first() else {
         return Ok(());
     };
-    let status = Command::new(program)
+    let status = Command::new(platform::program(program))
         .args(args)
         .args([live.path(), merged.path()])
         .status()

@@ -1,11 +1,11 @@
 //! `history`: the additional pull secrets that were rolled out.
 
 use futures::future::try_join_all;
-use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::pull_secret;
 use crate::cli::{Connection, History as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -53,18 +53,11 @@ fn not_kept(number: i64) -> Failure {
 
 /// What was rolled out, the newest first, and what is in force.
 pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InForce), Failure> {
-    let gps = cluster
-        .call(
-            "get the GlobalPullSecret",
-            cluster
-                .api::<GlobalPullSecret>()
-                .get_opt(names::GLOBAL_SECRET),
-        )
-        .await?;
+    let gps = pull_secret::configuration(cluster).await?;
     let spec = gps.map(|gps| gps.spec).unwrap_or_default();
     let (slots, global) = tokio::try_join!(
         slots(cluster, spec.history_limit),
-        secret(cluster, names::GLOBAL_SECRET.to_owned()),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
     )?;
     let revisions = sorted(slots, global.as_ref());
     Ok((
@@ -76,16 +69,7 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InF
 /// The Secrets of the history.
 pub(super) async fn slots(cluster: &Cluster<'_>, limit: u32) -> Result<Vec<Secret>, Failure> {
     let names = (0..limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
-    let found = try_join_all(names.map(|name| secret(cluster, name))).await?;
+    let found =
+        try_join_all(names.map(async |name| pull_secret::get(cluster, &name).await)).await?;
     Ok(found.into_iter().flatten().collect())
-}
-
-async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {
-    let api = cluster.api::<Secret>();
-    cluster
-        .call(
-            &format!("get Secret `{}/{name}`", cluster.namespace),
-            api.get_opt(&name),
-        )
-        .await
 }

@@ -7,13 +7,15 @@ use globalps_core::names;
 use globalps_core::references::References;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{ListParams, PartialObjectMeta, Patch};
 use kube::{Api, ResourceExt as _};
 use tokio::time::Instant;
 
+use super::pull_secret;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::all_metadata;
+use crate::cluster::params;
 use crate::error::Failure;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -106,10 +108,8 @@ pub(super) async fn until_reported(
     cluster: &Cluster<'_>,
     deadline: Instant,
 ) -> Result<(), Failure> {
-    let api = cluster.api::<GlobalPullSecret>();
     loop {
-        let call = api.get_opt(names::GLOBAL_SECRET);
-        let Some(gps) = cluster.call("get the GlobalPullSecret", call).await? else {
+        let Some(gps) = pull_secret::configuration(cluster).await? else {
             return Ok(());
         };
         let Some(left) = open(&gps) else {
@@ -195,10 +195,7 @@ async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failu
         let Some(change) = references.change(&[]) else {
             continue;
         };
-        let params = PatchParams {
-            field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = params::patch(false);
         let patch: Patch<()> = Patch::Json(references.patch(&change, annotation));
         let doing = format!("remove the reference from {title}");
         match cluster
@@ -226,13 +223,7 @@ async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Fa
     for secret in all_metadata(cluster, &everywhere, params, doing).await? {
         let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
         let api: Api<Secret> = Api::namespaced(cluster.client.clone(), &namespace);
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                resource_version: secret.resource_version(),
-                uid: secret.uid(),
-            }),
-            ..DeleteParams::default()
-        };
+        let params = params::delete(false, &secret.metadata);
         let doing = format!("delete Secret `{namespace}/{name}`");
         match cluster.call(&doing, api.delete(&name, &params)).await {
             Err(failure) if failure.is(404) => {}

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globalps_core::api::Attach;
-use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, Preconditions};
 use kube::core::Selector;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -18,6 +17,7 @@ use super::migrate_facts::{Found, observe};
 use crate::cli::{Connection, Migrate, Tool};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::is_ours;
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::secret::migration::{
     Old, PATCHER, Step, account, list, number, refusal, step, table, without_reference,
@@ -151,10 +151,7 @@ async fn stop(
         deployment.name_any(),
     );
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &namespace);
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = params::patch(false);
     let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let doing = format!("scale Deployment `{title}` to 0");
     cluster
@@ -246,10 +243,7 @@ async fn detach(
 ) -> Result<bool, Failure> {
     let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let title = format!("ServiceAccount `{namespace}/{name}`");
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = params::patch(false);
     let mut has_changed = false;
     let mut attempt = 1;
     loop {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
+use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::dockerconfig::parse;
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
@@ -107,9 +107,7 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>, Failure> 
 
 /// Refuses where globalps has nothing in force.
 async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered, Failure> {
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let gps = match cluster.call("get the GlobalPullSecret", call).await {
+    let gps = match pull_secret::configuration(cluster).await {
         Err(failure) if failure.is(404) => None,
         found => found?,
     };

@@ -2,7 +2,7 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::wait::follow_if;
 use crate::cli::{Connection, Resume};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
@@ -42,10 +43,7 @@ async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
             let resource = ApiResource::erase::<GlobalPullSecret>(&());
             let mut object = DynamicObject::new(name, &resource);
             object.data = spec(paused);
-            let params = PostParams {
-                field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
+            let params = params::post(false);
             let doing = format!("create GlobalPullSecret `{name}`");
             cluster.call(&doing, api.create(&params, &object)).await?;
         }
@@ -78,10 +76,7 @@ pub(super) async fn set_paused<K>(
 where
     K: Resource<DynamicType = ()>,
 {
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = params::patch(false);
     let doing = format!("patch {} `{name}`", K::kind(&()));
     let (api, patch) = (untyped::<K>(cluster), Patch::Merge(spec(paused)));
     let patched = api.patch(name, &params, &patch);

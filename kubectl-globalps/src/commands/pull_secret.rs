@@ -1,15 +1,16 @@
 //! The Secrets with credentials that the commands read and write.
 
+use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::parse;
 use globalps_core::names;
 use globalps_core::provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
+use crate::cluster::params;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 
@@ -38,6 +39,15 @@ pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secr
     cluster.call(&doing, api.get_opt(name)).await
 }
 
+/// The configuration of this cluster.
+pub(super) async fn configuration(
+    cluster: &Cluster<'_>,
+) -> Result<Option<GlobalPullSecret>, Failure> {
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    cluster.call("get the GlobalPullSecret", call).await
+}
+
 /// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its
 /// content that `kubectl apply` keeps in an annotation goes, or passwords would stay in it that are rotated out.
 pub(super) async fn put(
@@ -48,10 +58,7 @@ pub(super) async fn put(
     let annotations = secret.metadata.annotations.as_mut();
     let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED).is_some());
     let api = cluster.api::<Secret>();
-    let params = PostParams {
-        dry_run: dry_run == DryRun::Server,
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-    };
+    let params = params::post(dry_run == DryRun::Server);
     let name = secret.name_any();
     let shown = format!("{}/{name}", cluster.namespace);
     // One that was read has a version.

@@ -5,7 +5,6 @@ use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Preconditions};
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
@@ -15,6 +14,7 @@ use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::registry::name::{registry_key, registry_name};
 use crate::secret::additional::{Rest, config_of, may_change, without_registries};
@@ -291,14 +291,7 @@ async fn carry_out(
             return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
         }
         Plan::Delete(secret) => {
-            let params = DeleteParams {
-                dry_run: args.dry_run == DryRun::Server,
-                ..DeleteParams::default()
-            };
-            let params = params.preconditions(Preconditions {
-                resource_version: secret.metadata.resource_version,
-                uid: secret.metadata.uid,
-            });
+            let params = params::delete(args.dry_run == DryRun::Server, &secret.metadata);
             let doing = format!("delete Secret `{shown}`");
             if args.dry_run != DryRun::Client {
                 match cluster.call(&doing, api.delete(name, &params)).await {

@@ -6,7 +6,7 @@ use globalps_core::api::{GlobalPullSecret, SourceScope};
 use globalps_core::manifests::sources_access;
 use globalps_core::names;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::is_installed;
 use crate::cluster::namespaces::Who;
+use crate::cluster::params;
 use crate::error::Failure;
 use crate::secret::additional::may_change_of;
 use crate::secret::scope::{ScopeChange, shown, with_source, without_source};
@@ -91,15 +92,11 @@ impl Sources {
         dry_run: DryRun,
     ) -> Result<(), Failure> {
         let name = names::GLOBAL_SECRET;
-        let field_manager = Some(names::PLUGIN_MANAGER.to_owned());
         let spec = json!({"sources": list});
         let Some(object) = &self.object else {
             let mut object = DynamicObject::new(name, &resource());
             object.data = json!({"spec": spec});
-            let params = PostParams {
-                dry_run: dry_run == DryRun::Server,
-                field_manager,
-            };
+            let params = params::post(dry_run == DryRun::Server);
             let doing = format!("create GlobalPullSecret `{name}`");
             let api = api(cluster);
             return cluster
@@ -111,11 +108,7 @@ impl Sources {
             "metadata": {"resourceVersion": object.metadata.resource_version},
             "spec": spec,
         }));
-        let params = PatchParams {
-            dry_run: dry_run == DryRun::Server,
-            field_manager,
-            ..PatchParams::default()
-        };
+        let params = params::patch(dry_run == DryRun::Server);
         let doing = format!("patch GlobalPullSecret `{name}`");
         let api = api(cluster);
         cluster

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
 use globalps_core::namespaces::Selection;
 use jiff::Timestamp;
@@ -10,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+use super::pull_secret;
 use crate::cli::{Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{
@@ -31,9 +31,7 @@ struct Listing<'a> {
 }
 
 pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let gps = cluster.call("get the GlobalPullSecret", call).await?;
+    let gps = pull_secret::configuration(cluster).await?;
     let settings = gps.as_ref().map(|gps| gps.spec.image_pull_secrets.clone());
     let settings = settings.unwrap_or_default();
     let status = gps.as_ref().and_then(|gps| gps.status.as_ref());

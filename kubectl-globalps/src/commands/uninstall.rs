@@ -11,7 +11,7 @@ use globalps_core::manifests::{
 };
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use crate::cli::{Connection, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch};
 use crate::cluster::facts::{Facts, Seen};
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::nodes;
 use crate::terminal::printer::{Printer, Stream};
@@ -153,10 +154,7 @@ async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure>
     }
     let api = cluster.api::<GlobalPullSecret>();
     let patch = Patch::Merge(json!({"spec": spec}));
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = params::patch(false);
     let name = names::GLOBAL_SECRET;
     cluster
         .call(

@@ -14,6 +14,7 @@ use tokio::process::Command;
 use crate::cli::Span;
 use crate::credentials::auth_file::identity_token;
 use crate::error::Failure;
+use crate::platform;
 
 /// Long enough for a user who types the password of a keychain.
 const TIME: Duration = Duration::from_mins(1);
@@ -64,7 +65,7 @@ pub(crate) async fn get(
 }
 
 async fn run(program: &str, server: &str) -> std::io::Result<(ExitStatus, Vec<u8>)> {
-    let mut child = Command::new(program)
+    let mut child = Command::new(platform::program(program))
         .arg("get")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -11,6 +11,7 @@ use crate::cli::Credentials;
 use crate::credentials::auth_file::{AuthFile, Place};
 use crate::credentials::helper;
 use crate::error::Failure;
+use crate::platform;
 use crate::registry::name::registry_key;
 use crate::secret::additional::Login;
 
@@ -85,7 +86,7 @@ pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>, Failure> {
         let bytes = std::fs::read(path).map_err(|error| {
             Failure::new(
                 format!("{name} could not be read: {error}"),
-                "name docker's `~/.docker/config.json` or podman's `$XDG_RUNTIME_DIR/containers/auth.json`",
+                format!("name {}", platform::HERE.auth_files()),
             )
         })?;
         AuthFile::new(name, &bytes)

@@ -6,12 +6,12 @@ use rustls_platform_verifier::Verifier;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
-use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
 /// Whom to believe.
@@ -28,6 +28,7 @@ pub(super) fn config(trust: &Trust) -> Result<ClientConfig, Error> {
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Authorities(extra) => Arc::new(Named {
             by_authority: Verifier::new_with_extra_roots(extra.iter().cloned(), provider.clone())?,
+            webpki: by_named(extra, &provider),
             extra: extra.clone(),
         }),
         Trust::Anybody => Arc::new(Anybody(provider.clone())),
@@ -39,11 +40,25 @@ pub(super) fn config(trust: &Trust) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
+/// `None`: no certificate of these can be an authority.
+fn by_named(
+    extra: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Option<Arc<WebPkiServerVerifier>> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(extra.iter().cloned());
+    WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
+        .build()
+        .ok()
+}
+
 /// By an authority; or the server's own certificate, where the user named that very one. Programs written in Go take
 /// such a certificate even where it says that it is an authority's, and `openssl req -x509` makes it so.
 #[derive(Debug)]
 struct Named {
     by_authority: Verifier,
+    /// The same on each platform. Those of macOS and Windows reject a server's own certificate in ways of their own.
+    webpki: Option<Arc<WebPkiServerVerifier>>,
     extra: Vec<CertificateDer<'static>>,
 }
 
@@ -63,10 +78,15 @@ impl ServerCertVerifier for Named {
             ocsp_response,
             now,
         );
-        match verified {
-            Err(Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.extra.iter().any(|named| named == end_entity) =>
-            {
+        if verified.is_ok() || !self.extra.iter().any(|named| named == end_entity) {
+            return verified;
+        }
+        let Some(webpki) = &self.webpki else {
+            return verified;
+        };
+        match webpki.verify_server_cert(end_entity, &[], server_name, ocsp_response, now) {
+            // It says that it is an authority's. webpki checks its period of validity first.
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -133,5 +153,58 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// Valid from 2020 to 2030.
+    fn self_signed(is_authority: bool) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(vec!["r.example.com".to_owned()]).expect("a name");
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2030, 1, 1);
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").into()
+    }
+
+    #[test]
+    fn a_named_certificate_of_a_server_is_accepted_without_the_platforms_verifier() {
+        let provider = Arc::new(ring::default_provider());
+        for is_authority in [false, true] {
+            let leaf = self_signed(is_authority);
+            let other = self_signed(is_authority);
+            // The platform trusts none of them, as those of macOS and Windows.
+            let verifier = Named {
+                by_authority: Verifier::new(provider.clone()).expect("a trust store"),
+                webpki: by_named(std::slice::from_ref(&leaf), &provider),
+                extra: vec![leaf.clone()],
+            };
+            for (certificate, host, year, expected) in [
+                (&leaf, "r.example.com", 2026, true),
+                (&leaf, "other.example.com", 2026, false),
+                (&leaf, "r.example.com", 2031, false),
+                (&leaf, "r.example.com", 2019, false),
+                (&other, "r.example.com", 2026, false),
+            ] {
+                let seconds = (year - 1970) * 31_557_600 + 86_400;
+                let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+                let name = ServerName::try_from(host).expect("a name");
+                let found = verifier.verify_server_cert(certificate, &[], &name, &[], now);
+                assert_eq!(
+                    found.is_ok(),
+                    expected,
+                    "{is_authority} {host} {year}: {found:?}"
+                );
+            }
+        }
     }
 }

@@ -181,7 +181,10 @@ impl Printer {
 
     pub(crate) fn has_color(&self, stream: Stream) -> bool {
         match self.color {
-            Color::Always => true,
+            Color::Always => {
+                let _ = has_escapes(stream);
+                true
+            }
             Color::Never => false,
             Color::Auto => {
                 is_terminal(stream)
@@ -201,21 +204,32 @@ impl Printer {
     }
 }
 
+/// Whether it is a terminal that takes escape sequences. Any other gets plain lines.
 pub(crate) fn is_terminal(stream: Stream) -> bool {
-    match stream {
+    let is_terminal = match stream {
         Stream::Out => io::stdout().is_terminal(),
         Stream::Err => io::stderr().is_terminal(),
+    };
+    is_terminal && has_escapes(stream)
+}
+
+/// A console of Windows takes escape sequences once a program asks for it. `console` does so when asked
+/// for the support of colors, which `NO_COLOR` denies; a console older than Windows 10 has none.
+fn has_escapes(stream: Stream) -> bool {
+    !cfg!(windows) || term(stream).features().colors_supported()
+}
+
+fn term(stream: Stream) -> Term {
+    match stream {
+        Stream::Out => Term::stdout(),
+        Stream::Err => Term::stderr(),
     }
 }
 
 /// Rows and columns of the terminal; `None` where there is none.
 pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
-    let term = match stream {
-        Stream::Out => Term::stdout(),
-        Stream::Err => Term::stderr(),
-    };
     if is_terminal(stream) {
-        term.size_checked()
+        term(stream).size_checked()
     } else {
         None
     }

@@ -4,7 +4,7 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig::validate;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use super::super::wait::may_wait;
 use super::wait::{follow_if, reported_revision, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
 use crate::cluster::client::Cluster;
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
@@ -265,10 +266,7 @@ async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<
     let resource = ApiResource::erase::<FleetPullSecret>(&());
     let mut object = DynamicObject::new(&args.fleet, &resource);
     object.data = json!({"spec": spec(&args.to, source)});
-    let params = PostParams {
-        dry_run: args.dry_run == DryRun::Server,
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-    };
+    let params = params::post(args.dry_run == DryRun::Server);
     let doing = format!(
         "create FleetPullSecret `{}/{}`",
         cluster.namespace, args.fleet

@@ -1,12 +1,12 @@
 //! `fleet remove`: deletes a `FleetPullSecret`, and with it the Secret in its clusters.
 
 use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
-use kube::api::{DeleteParams, Preconditions};
 
 use super::super::attempts::{ATTEMPTS, pause};
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRemove};
 use crate::cluster::client::Cluster;
+use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_confirm, confirm};
@@ -99,10 +99,7 @@ async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<(), Fa
     let mut fleet = shown.clone();
     let mut attempt = 1;
     loop {
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: fleet.metadata.uid.clone(),
-            resource_version: fleet.metadata.resource_version.clone(),
-        });
+        let params = params::delete(false, &fleet.metadata);
         let doing = format!("delete FleetPullSecret `{title}`");
         match cluster.call(&doing, api.delete(&name, &params)).await {
             Err(failure) if failure.is(404) => return Ok(()),
