@@ -9,7 +9,8 @@ use globalps_core::dockerconfig::Secret;
 use crate::error::Failure;
 use crate::terminal::escapes::plain;
 
-fn can_ask() -> bool {
+/// Whether there is a terminal for questions.
+pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Permission {
     /// Empty: all of them.
     pub name: String,
     pub place: Place,
-    /// Commands and flags that fail without it.
+    /// Commands and flags that fail without it. `bundle` never fails: its manifest lists what it may not read.
     pub commands: &'static [&'static str],
     /// Empty if the commands fail without it; otherwise what they don't show.
     pub otherwise: &'static str,
@@ -60,11 +60,11 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     };
     let mut all = vec![
         gps("get", &["status", "diff", "history", "undo", "--wait"]),
-        nodes("list", &["status", "diff", "retry", "--wait"]),
+        nodes("list", &["status", "diff", "retry", "bundle", "--wait"]),
         secret(
             "get",
             names::ADDITIONAL_SECRET,
-            &["add", "diff", "remove", "remove --all", "undo"],
+            &["add", "diff", "remove", "remove --all", "undo", "bundle"],
         ),
         // RBAC can't restrict `create` by name.
         secret("create", "", &["the first add"]),
@@ -77,19 +77,23 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         secret(
             "get",
             names::GLOBAL_SECRET,
-            &["diff", "history", "undo", "explain"],
+            &["diff", "history", "undo", "explain", "bundle"],
         ),
         gps("patch", &["pause", "resume", "add --source"]),
         nodes("patch", &["retry", "--skip-unreachable"]),
     ];
     let slots = (0..history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
-    all.extend(slots.map(|slot| secret("get", &slot, &["history", "undo"])));
+    all.extend(slots.map(|slot| secret("get", &slot, &["history", "undo", "bundle"])));
     for verb in ["list", "watch"] {
-        all.push(gps(verb, &["--wait"]));
+        let (of_gps, of_nodes): (&[_], &[_]) = match verb {
+            "list" => (&["bundle", "--wait"], &["status", "bundle", "--wait"]),
+            _ => (&["--wait"], &["status", "--wait"]),
+        };
+        all.push(gps(verb, of_gps));
         for name in [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET] {
             all.push(secret(verb, name, &["--wait"]));
         }
-        let node = needed(verb, "", "nodes", "", &["status", "--wait"]);
+        let node = needed(verb, "", "nodes", "", of_nodes);
         all.push(optional(node, Place::Cluster, "unreachable nodes"));
     }
     all.push(nodes("watch", &["--wait"]));
@@ -102,7 +106,36 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     );
     let otherwise = "the namespace that the controller watches, and whether it runs";
     all.push(optional(controller, Place::Controller, otherwise));
+    all.extend(permissions_of_bundle());
     all
+}
+
+/// What only `bundle` reads.
+fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
+    use Place::{Cluster, Controller, Secrets};
+    [
+        ("get", "", "secrets", names::ROLLED_OUT_SECRET, Secrets),
+        ("list", "apps", "deployments", "", Controller),
+        ("list", "apps", "daemonsets", "", Secrets),
+        ("list", "", "pods", "", Controller),
+        ("list", "", "pods", "", Secrets),
+        ("get", "", "pods/log", "", Controller),
+        ("get", "", "pods/log", "", Secrets),
+        ("list", "", "events", "", Controller),
+        ("list", "", "events", "", Secrets),
+        ("list", names::GROUP, "fleetpullsecrets", "", Cluster),
+        ("list", names::GROUP, "clusterpullsecrets", "", Cluster),
+    ]
+    .into_iter()
+    .map(|(verb, group, resource, name, place)| Permission {
+        verb,
+        group,
+        resource,
+        name: name.to_owned(),
+        place,
+        commands: &["bundle"],
+        otherwise: "these objects",
+    })
 }
 
 /// `allowed`: the API server's answer to each permission.

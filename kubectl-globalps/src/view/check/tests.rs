@@ -182,11 +182,11 @@ fn a_missing_permission_says_for_what_it_is() {
     let checks = permissions(&answers(false));
     for (expected, result) in [
         (
-            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`",
+            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`",
             Verdict::Failure,
         ),
         (
-            "may not list nodes, for `status`, `--wait`: they do not show unreachable nodes",
+            "may not list nodes, for `status`, `bundle`, `--wait`: they do not show unreachable nodes",
             Verdict::Warning,
         ),
     ] {
