@@ -5,8 +5,8 @@ use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names;
 
 use super::{
-    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, Original, Provider, SecretName, Span,
-    TEMPLATE,
+    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, Original, Provider, SecretName,
+    Span, TEMPLATE,
 };
 
 /// Print or apply the manifests of globalps

@@ -79,11 +79,7 @@ pub(super) async fn look(
         .collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
     let (installed, facts, owners) = Box::pin(async {
-        tokio::join!(
-            installed(cluster),
-            Facts::observe(cluster),
-            owners(cluster),
-        )
+        tokio::join!(installed(cluster), Facts::observe(cluster), owners(cluster),)
     })
     .await;
     let gps = facts.as_ref().ok().and_then(Facts::gps);
@@ -148,7 +144,10 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         Place::Controller => names::CONTROLLER_NAMESPACE,
         Place::Cluster => "",
     };
-    let (resource, subresource) = permission.resource.split_once('/').unwrap_or((permission.resource, ""));
+    let (resource, subresource) = permission
+        .resource
+        .split_once('/')
+        .unwrap_or((permission.resource, ""));
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {

@@ -46,10 +46,7 @@ fn external() -> Option<Vec<String>> {
 }
 
 /// Hands two directories to the program, as kubectl does, with the files in each.
-fn compare(
-    words: &[String],
-    files: &[(String, String, String)],
-) -> Result<(), Failure> {
+fn compare(words: &[String], files: &[(String, String, String)]) -> Result<(), Failure> {
     const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
     let failed = |error: std::io::Error| {
         Failure::new(

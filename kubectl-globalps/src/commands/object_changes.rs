@@ -62,17 +62,35 @@ pub(super) fn overlay(live: &Value, manifest: &Value) -> Value {
     match (live, manifest) {
         (Value::Object(live), Value::Object(manifest)) => {
             let mut merged = live.clone();
-            for (name, value) in manifest {
-                let below = live.get(name).map_or_else(|| value.clone(), |live| overlay(live, value));
+            // The API server drops empty fields.
+            let is_kept =
+                |(name, value): &(&String, &Value)| live.contains_key(*name) || !is_empty(value);
+            for (name, value) in manifest.iter().filter(is_kept) {
+                let below = live
+                    .get(name)
+                    .map_or_else(|| value.clone(), |live| overlay(live, value));
                 merged.insert(name.clone(), below);
             }
             merged.into()
         }
         (Value::Array(live), Value::Array(manifest)) if live.len() == manifest.len() => {
             let pairs = live.iter().zip(manifest);
-            pairs.map(|(live, manifest)| overlay(live, manifest)).collect()
+            pairs
+                .map(|(live, manifest)| overlay(live, manifest))
+                .collect()
         }
         _ => manifest.clone(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }
 
@@ -122,7 +140,9 @@ fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
         lines.push(format!("{path}: {} -> {}", shown(before), shown(after)));
         return;
     };
-    let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
+    let names = old
+        .keys()
+        .chain(new.keys().filter(|name| !old.contains_key(*name)));
     for name in names {
         let below = match (path, before.is_array()) {
             (path, true) => format!("{path}[{name}]"),
@@ -130,7 +150,10 @@ fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
             (path, false) => format!("{path}.{name}"),
         };
         let none = Value::Null;
-        let (old, new) = (old.get(name).unwrap_or(&none), new.get(name).unwrap_or(&none));
+        let (old, new) = (
+            old.get(name).unwrap_or(&none),
+            new.get(name).unwrap_or(&none),
+        );
         differences(&below, old, new, lines);
     }
 }
@@ -142,7 +165,10 @@ fn fields(value: &Value) -> Option<Map<String, Value>> {
         Value::Array(items) => {
             let named = items.iter().enumerate().map(|(at, item)| {
                 let name = item.get("name").and_then(Value::as_str);
-                (name.map_or_else(|| at.to_string(), str::to_owned), item.clone())
+                (
+                    name.map_or_else(|| at.to_string(), str::to_owned),
+                    item.clone(),
+                )
             });
             Some(named.collect())
         }
@@ -192,17 +218,17 @@ mod tests {
             "metadata": {"name": "d", "resourceVersion": "2", "generation": 2},
             "spec": {"replicas": 2, "containers": [{"name": "c", "image": "r/c:2", "args": ["a", "b"]}]},
         });
-        let changed = Change::between(live.clone(), after);
-        assert!(changed.affects_existing());
+        let other_spec = Change::between(live.clone(), after);
+        assert!(other_spec.affects_existing());
         let mut other = live.clone();
         other["status"]["replicas"] = json!(2);
         other["metadata"]["resourceVersion"] = json!("3");
-        let unchanged = Change::between(live, other);
-        assert_eq!(unchanged, Change::Unchanged);
+        let other_status = Change::between(live, other);
+        assert_eq!(other_status, Change::Unchanged);
         let changes = [
-            ("deployment.apps/d".to_owned(), changed),
+            ("deployment.apps/d".to_owned(), other_spec),
             ("role/r".to_owned(), Change::Created),
-            ("role/s".to_owned(), unchanged),
+            ("role/s".to_owned(), other_status),
             ("role/t".to_owned(), Change::Unknown("no".to_owned())),
         ];
         let expected = "\
@@ -230,14 +256,17 @@ role/t unknown: no
         };
         let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
         let text = text(&changes);
-        assert!(text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"), "{text}");
+        assert!(
+            text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),
+            "{text}"
+        );
         assert!(shown(&json!("x".repeat(200))).len() < 100);
     }
 
     #[test]
     fn without_the_server_only_named_fields_count() {
         let live = json!({"spec": {"a": 1, "default": true, "list": [{"b": 1, "default": true}]}});
-        let same = json!({"spec": {"a": 1, "list": [{"b": 1}]}});
+        let same = json!({"spec": {"a": 1, "list": [{"b": 1, "none": null}], "empty": {}}});
         assert_eq!(overlay(&live, &same), live);
         let other = json!({"spec": {"a": 2, "list": [{"b": 1}, {"b": 2}]}});
         let expected = json!({"spec": {"a": 2, "default": true, "list": [{"b": 1}, {"b": 2}]}});

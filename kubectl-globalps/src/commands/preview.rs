@@ -35,7 +35,9 @@ pub(super) async fn preview(
         .map(|object| async move { (object.title(), compare(cluster, &object, how).await) })
         .buffered(PARALLEL)
         .collect::<Vec<_>>();
-    let gone = deleted.iter().map(|object| (object.title(), Change::Deleted));
+    let gone = deleted
+        .iter()
+        .map(|object| (object.title(), Change::Deleted));
     let mut changes: Vec<(String, Change)> = gone.collect();
     for (title, change) in compared.await {
         let change = match change {
@@ -65,11 +67,7 @@ pub(super) async fn preview(
     Ok(None)
 }
 
-async fn compare(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    how: DryRun,
-) -> Result<Change, Failure> {
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change, Failure> {
     let (title, api) = (object.title(), object.api(&cluster.client));
     let name = object.name();
     let doing = format!("get `{title}`");

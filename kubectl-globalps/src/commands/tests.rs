@@ -1,5 +1,8 @@
 //! Whole commands against a fake API server.
 
+mod bundle;
+mod dry_run;
+
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

@@ -153,11 +153,15 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         for (restart, expected) in [
             (Restart::Always, "node/a restored, with a kubelet restart\n"),
-            (Restart::Never, "node/a restored, without a kubelet restart\n"),
+            (
+                Restart::Never,
+                "node/a restored, without a kubelet restart\n",
+            ),
         ] {
             assert_eq!(nodes(&facts(restart), false, now), expected);
         }
-        let expected = "pull secrets of 7 namespaces deleted, and references of 2 service accounts removed\n";
+        let expected =
+            "pull secrets of 7 namespaces deleted, and references of 2 service accounts removed\n";
         assert_eq!(deliveries(&facts(Restart::Always)), expected);
     }
 }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// Containers whose arguments and logs are included. Those of others, such as a sidecar, may contain anything.
-pub(super) const CONTAINERS: [&str; 4] = ["controller", "hub", "run", "syncer"];
+pub(super) const CONTAINERS: [&str; 3] = ["controller", "hub", "syncer"];
 /// First words of the names of objects of globalps.
 const NAMES: [&str; 3] = ["globalps-", names::GLOBAL_SECRET, names::ADDITIONAL_SECRET];
 
@@ -185,7 +185,11 @@ pub(super) fn object(value: &Value, paths: &[&str]) -> Value {
     let mut kept = keep(value, paths).unwrap_or_else(|| json!({}));
     for spec in ["/spec", "/spec/template/spec"] {
         let containers = kept.pointer_mut(spec).map(|spec| &mut spec["containers"]);
-        for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
+        for container in containers
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             let is_ours = CONTAINERS.contains(&container["name"].as_str().unwrap_or_default());
             if let Some(fields) = container.as_object_mut().filter(|_| !is_ours) {
                 fields.remove("args");
@@ -245,15 +249,18 @@ fn keep(value: &Value, paths: &[&str]) -> Option<Value> {
         Value::Array(items) => Some(items.iter().filter_map(|item| keep(item, paths)).collect()),
         Value::Object(fields) => {
             let kept = fields.iter().filter_map(|(name, value)| {
-                let below = |path: &&'_ str| {
+                let rest_of = |path: &&str| {
                     let rest = path.strip_prefix(name.as_str())?.to_owned();
                     (rest.is_empty() || rest.starts_with('.')).then_some(rest)
                 };
-                let below: Vec<String> = paths.iter().filter_map(|path| below(path)).collect();
+                let below: Vec<String> = paths.iter().filter_map(rest_of).collect();
                 if below.iter().any(String::is_empty) {
                     return Some((name.clone(), value.clone()));
                 }
-                let below: Vec<&str> = below.iter().map(|rest| rest.trim_start_matches('.')).collect();
+                let below: Vec<&str> = below
+                    .iter()
+                    .map(|rest| rest.trim_start_matches('.'))
+                    .collect();
                 let value = keep(value, &below).filter(|_| !below.is_empty())?;
                 Some((name.clone(), value))
             });
@@ -344,18 +351,31 @@ mod tests {
         assert_eq!(kept["spec"]["revision"], 2);
         assert_eq!(kept["status"]["phase"], "Synced");
         assert!(!kept.to_string().contains("s3cret"), "{kept}");
-        assert_eq!(custom::<globalps_core::api::NodePullSecret>(&json!({"spec": 1})), None);
+        assert_eq!(
+            custom::<globalps_core::api::NodePullSecret>(&json!({"spec": 1})),
+            None
+        );
     }
 
     #[test]
     fn an_event_counts_only_if_it_is_about_globalps() {
         for (involved, expected) in [
-            (json!({"apiVersion": "globalps.io/v1alpha1", "name": "node-1"}), true),
-            (json!({"kind": "Pod", "name": "global-pull-secret-syncer-x"}), true),
+            (
+                json!({"apiVersion": "globalps.io/v1alpha1", "name": "node-1"}),
+                true,
+            ),
+            (
+                json!({"kind": "Pod", "name": "global-pull-secret-syncer-x"}),
+                true,
+            ),
             (json!({"kind": "Pod", "name": "coredns-x"}), false),
             (json!({}), false),
         ] {
-            assert_eq!(is_about_us(&json!({"involvedObject": involved})), expected, "{involved}");
+            assert_eq!(
+                is_about_us(&json!({"involvedObject": involved})),
+                expected,
+                "{involved}"
+            );
         }
     }
 }

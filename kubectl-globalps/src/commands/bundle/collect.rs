@@ -132,7 +132,10 @@ async fn workloads(cluster: &Cluster<'_>, contents: &mut Contents) {
     let daemon_sets = list::<DaemonSet>(cluster, Some(own), all()).await;
     for (name, found) in [("deployments", deployments), ("daemonsets", daemon_sets)] {
         if let Some(found) = contents.read(name, found) {
-            contents.json(&format!("objects/{name}.json"), &kept(&ours(found), &WORKLOAD));
+            contents.json(
+                &format!("objects/{name}.json"),
+                &kept(&ours(found), &WORKLOAD),
+            );
         }
     }
     let agents = format!("name in ({},{})", names::SYNCER, names::RESTORER);
@@ -156,7 +159,9 @@ fn ours(mut found: Vec<Value>) -> Vec<Value> {
 
 /// Events about objects of globalps: in its namespaces, and where a `FleetPullSecret` is.
 async fn events(cluster: &Cluster<'_>, contents: &mut Contents, fleets: &[FleetPullSecret]) {
-    let of_fleets = fleets.iter().filter_map(|fleet| fleet.metadata.namespace.as_deref());
+    let of_fleets = fleets
+        .iter()
+        .filter_map(|fleet| fleet.metadata.namespace.as_deref());
     let mut namespaces: Vec<&str> = of_fleets.collect();
     namespaces.extend([cluster.namespace.as_str(), names::CONTROLLER_NAMESPACE]);
     namespaces.sort_unstable();

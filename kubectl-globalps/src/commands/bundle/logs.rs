@@ -127,7 +127,8 @@ fn newest(text: &str) -> &str {
     }
     let cut = text.as_bytes().get(start..).unwrap_or_default();
     let line = cut.iter().position(|byte| *byte == b'\n');
-    line.and_then(|line| text.get(start + line + 1..)).unwrap_or_default()
+    line.and_then(|line| text.get(start + line + 1..))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -145,7 +146,9 @@ mod tests {
 
     #[test]
     fn pods_with_problems_come_first_and_sidecars_never() {
-        let mut pods: Vec<Value> = (0..60).map(|number| pod(&format!("well-{number}"), 0)).collect();
+        let mut pods: Vec<Value> = (0..60)
+            .map(|number| pod(&format!("well-{number}"), 0))
+            .collect();
         pods.push(pod("restarted", 2));
         let (logs, others) = chosen(&pods);
         assert_eq!(others, 11);

@@ -46,7 +46,10 @@ pub(super) async fn run(
     let archive = contents.pack(&root, &cluster.namespace, now, &search)?;
     write(&file, &archive, args.force)?;
     for missing in &contents.missing {
-        printer.note(format_args!("missing: {}: {}", missing.what, missing.reason));
+        printer.note(format_args!(
+            "missing: {}: {}",
+            missing.what, missing.reason
+        ));
     }
     printer.note(format_args!(
         "{} files; `manifest.json` lists them, and what is missing",
@@ -83,7 +86,9 @@ fn write(file: &Path, archive: &[u8], force: bool) -> Result<(), Failure> {
     // The permissions of a temporary file are 0600.
     let made = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")));
     let mut made = made.map_err(|error| failed(&error))?;
-    let written = made.write_all(archive).and_then(|()| made.as_file().sync_all());
+    let written = made
+        .write_all(archive)
+        .and_then(|()| made.as_file().sync_all());
     written.map_err(|error| failed(&error))?;
     let kept = if force {
         made.persist(file)

@@ -36,7 +36,8 @@ impl Known {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.walk(item)),
             Value::Object(fields) => {
-                let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+                let text =
+                    |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
                 if !text("password").is_empty() {
                     self.add_login(text("username"), text("password"));
                 }
@@ -57,7 +58,10 @@ impl Known {
 
     /// The user and password in an `auth`, padded or not. Other texts decode to nothing that matters.
     fn add_decoded(&mut self, auth: &str) {
-        let auth: String = auth.chars().filter(|c| !c.is_whitespace() && *c != '=').collect();
+        let auth: String = auth
+            .chars()
+            .filter(|c| !c.is_whitespace() && *c != '=')
+            .collect();
         let decoded = BASE64_STANDARD_NO_PAD.decode(auth).unwrap_or_default();
         let decoded = String::from_utf8_lossy(&decoded);
         if let Some((user, password)) = decoded.trim_end_matches('\0').split_once(':') {
@@ -162,10 +166,19 @@ mod tests {
     #[test]
     fn tokens_and_texts_that_are_no_credentials_file_are_found() {
         for (content, shown) in [
-            (r#"{"auths":{"r":{"identitytoken":"t0ken-s3cret"}}}"#, "Bearer t0ken-s3cret"),
-            (r#"{"auths":{"r":{"auth":"no base64 s3cret"}}}"#, "no base64 s3cret"),
+            (
+                r#"{"auths":{"r":{"identitytoken":"t0ken-s3cret"}}}"#,
+                "Bearer t0ken-s3cret",
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"no base64 s3cret"}}}"#,
+                "no base64 s3cret",
+            ),
             ("damaged s3cret\n", "content damaged s3cret"),
-            (r#"{"r":{"password":"quo\"te-s3cret"}}"#, r#"{"message":"quo\"te-s3cret"}"#),
+            (
+                r#"{"r":{"password":"quo\"te-s3cret"}}"#,
+                r#"{"message":"quo\"te-s3cret"}"#,
+            ),
         ] {
             assert!(finds(content, shown), "{content}");
         }

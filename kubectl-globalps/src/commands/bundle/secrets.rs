@@ -38,7 +38,9 @@ pub(super) async fn all(
         found.extend(list.into_iter().flatten());
     }
     let kept: Vec<_> = found.iter().map(allowed::secret).collect();
-    found.iter().for_each(|secret| known.remember(secret));
+    for secret in &found {
+        known.remember(secret);
+    }
     contents.json("objects/secrets.json", &kept);
 }
 
