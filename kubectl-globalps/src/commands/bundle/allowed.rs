@@ -266,7 +266,7 @@ fn keep(value: &Value, paths: &[&str]) -> Option<Value> {
             });
             Some(Value::Object(kept.collect()))
         }
-        // The path goes on, and the value does not.
+        // The path names a field, and the value has none.
         _ => None,
     }
 }

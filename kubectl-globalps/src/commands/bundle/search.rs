@@ -16,6 +16,17 @@ const SHORTEST: usize = 6;
 /// Fields of a credentials file with a secret.
 const FIELDS: [&str; 4] = ["auth", "password", "identitytoken", "registrytoken"];
 
+/// Parts of keys of a Secret's data whose values are secret.
+const KEYS: [&str; 7] = [
+    "auth",
+    "password",
+    "token",
+    "secret",
+    "docker",
+    "last-good",
+    "refused",
+];
+
 /// Every form in which the credentials could be shown. It has no `Debug`.
 #[derive(Default)]
 pub(super) struct Known(BTreeSet<Vec<u8>>);
@@ -23,11 +34,27 @@ pub(super) struct Known(BTreeSet<Vec<u8>>);
 impl Known {
     /// The credentials in each value of its data.
     pub(super) fn remember(&mut self, secret: &Secret) {
-        for value in secret.data.iter().flat_map(|data| data.values()) {
+        for (key, value) in secret.data.iter().flatten() {
             match serde_json::from_slice::<Value>(&value.0) {
-                Ok(value) => self.walk(&value),
-                // Not a credentials file: all of it is secret.
-                Err(_) => self.add(&String::from_utf8_lossy(&value.0)),
+                Ok(value) if value.is_object() || value.is_array() => self.walk(&value),
+                _ => self.remember_text(key, &String::from_utf8_lossy(&value.0)),
+            }
+        }
+    }
+
+    /// A damaged credentials file, or a text whose key says that it is secret. Others, such as a registry's name, are not.
+    fn remember_text(&mut self, key: &str, text: &str) {
+        let key = key.to_lowercase();
+        if KEYS.iter().any(|part| key.contains(part)) {
+            self.add(text);
+            self.add_decoded(text);
+        }
+        let quoted: Vec<&str> = text.split('"').collect();
+        // `"`, the field, `":"`, its value, `"`.
+        for field in quoted.windows(3) {
+            if FIELDS.contains(&field[0].to_lowercase().as_str()) {
+                self.add(field[2]);
+                self.add_decoded(field[2]);
             }
         }
     }
@@ -125,8 +152,8 @@ mod tests {
     use base64::prelude::BASE64_STANDARD;
     use k8s_openapi::ByteString;
 
-    fn known(content: &str) -> Known {
-        let data = [("key".to_owned(), ByteString(content.as_bytes().to_vec()))];
+    fn known(key: &str, content: &str) -> Known {
+        let data = [(key.to_owned(), ByteString(content.as_bytes().to_vec()))];
         let mut known = Known::default();
         known.remember(&Secret {
             data: Some(data.into()),
@@ -136,7 +163,7 @@ mod tests {
     }
 
     fn finds(content: &str, text: &str) -> bool {
-        let search = known(content).search();
+        let search = known(".dockerconfigjson", content).search();
         search.is_ok_and(|search| search.finds(text.as_bytes()))
     }
 
@@ -183,6 +210,14 @@ mod tests {
             assert!(finds(content, shown), "{content}");
         }
         assert!(!finds("", "anything"));
+        let damaged = r#"{"auths":{"r":{"password":"hunter2-s3cret"}"#;
+        assert!(finds(damaged, "wrong password hunter2-s3cret"));
+        for (key, expected) in [("registry-password", true), ("server", false)] {
+            let search = known(key, "registry.example.com").search();
+            let found =
+                search.is_ok_and(|search| search.finds(b"https://registry.example.com/v2/"));
+            assert_eq!(found, expected, "{key}");
+        }
         // A short password, with its user only.
         let short = r#"{"r":{"username":"robot","password":"pw"}}"#;
         assert!(!finds(short, "pw"));

@@ -39,7 +39,7 @@ pub(super) async fn run(
     let before = known.as_ref().map_or(1, |known| known.shards);
     complete(&mut hub, known, args.all_namespaces)?;
     let objects = hub.objects();
-    let ended: Vec<Object> = (hub.shards..before).map(shard).collect();
+    let ended: Vec<Object> = (hub.shards..before).flat_map(shard).collect();
     if let Some(exit) = preview(&cluster, &objects, &ended, args.dry_run, args.yes).await? {
         return Ok(exit);
     }
@@ -53,13 +53,19 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-/// The Deployment of a shard, to be named.
-fn shard(index: u32) -> Object {
-    Object::of(json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
-    }))
+/// What only this shard has, by kind and name.
+fn shard(index: u32) -> [Object; 2] {
+    let kinds = [
+        ("apps/v1", "Deployment"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+    ];
+    kinds.map(|(version, kind)| {
+        Object::of(json!({
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
+        }))
+    })
 }
 
 /// Deletes what only this shard has.
