@@ -21,7 +21,7 @@ fn a_dry_run_of_install_changes_nothing() {
         for how in ["client", "server"] {
             let api = installed();
             let before = api.object(&path("deployments", names::CONTROLLER));
-            let ran = api.run(&format!("{line} --dry-run={how}"));
+            let ran = api.run(&format!("{line} --dry-run={how} --timeout 1s"));
             assert_eq!(ran, Ok(Exit::Done), "{line} {how}");
             assert_eq!(
                 api.object(&path("deployments", names::CONTROLLER)),
@@ -100,7 +100,7 @@ fn what_can_t_be_compared_does_not_stop_an_install() {
 fn a_dry_run_of_uninstall_changes_nothing() {
     for how in ["client", "server"] {
         let api = rolled_out();
-        let ran = api.run(&format!("uninstall --dry-run={how}"));
+        let ran = api.run(&format!("uninstall --dry-run={how} --yes --timeout 1s"));
         assert_eq!(ran, Ok(Exit::Done), "{how}");
         for (resource, name) in [
             ("secrets", names::ADDITIONAL_SECRET),
