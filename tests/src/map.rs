@@ -240,7 +240,7 @@ pub const FILES: &[TestFile] = &[
         "plugin",
         On::Nodes(2),
         60,
-        "the plugin's whole job, from `install` to `uninstall`",
+        "the plugin's whole job, from `install` to `uninstall`, with `bundle` and dry runs",
     ),
     file(
         "plugin_connection",

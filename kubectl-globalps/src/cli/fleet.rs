@@ -81,6 +81,16 @@ pub(crate) struct FleetInstall {
     /// Apply the manifests instead of printing them
     #[arg(long)]
     pub apply: bool,
+    /// Apply without a confirmation prompt. Without a terminal there is no prompt
+    #[arg(short, long, requires = "apply")]
+    pub yes: bool,
+    /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
+    /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client", requires = "apply"
+    )]
+    pub dry_run: DryRun,
     /// Maximum time to wait
     #[arg(
         long,

@@ -5,11 +5,14 @@ use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names;
 
 use super::{
-    CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Original, Provider, SecretName, Span,
-    TEMPLATE,
+    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, Original, Provider, SecretName,
+    Span, TEMPLATE,
 };
 
 /// Print or apply the manifests of globalps
+///
+/// With --apply, the command shows what it creates and changes before it writes. On a terminal it asks for confirmation if it
+/// changes existing objects.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -20,6 +23,9 @@ Examples:
 
   # Apply them and wait until the controller runs
   kubectl globalps install --controller-image ... --syncer-image ... --apply
+
+  # Show what an upgrade changes
+  kubectl globalps install --controller-image ... --syncer-image ... --apply --dry-run=server
 
   # Add the Secret of another team as a source
   kubectl globalps install --source team-a-pull-secret --apply
@@ -91,9 +97,19 @@ pub(crate) struct Install {
     /// --apply: the installed one
     #[arg(long, value_name = "SECRET_NAME")]
     pub images_pull_secret: Option<SecretName>,
-    /// Apply the manifests and wait until the controller runs
+    /// Show the changes, apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,
+    /// Apply without a confirmation prompt. Without a terminal there is no prompt
+    #[arg(short, long, requires = "apply")]
+    pub yes: bool,
+    /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
+    /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client", requires = "apply"
+    )]
+    pub dry_run: DryRun,
     /// Maximum time to wait
     #[arg(
         long,

@@ -1,6 +1,7 @@
 //! The command line: types only.
 
 mod add;
+mod bundle;
 mod check;
 pub(crate) mod completion;
 mod connection;
@@ -25,6 +26,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
+pub(crate) use bundle::Bundle;
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
@@ -138,6 +140,7 @@ pub(crate) enum Command {
     Diff(Diff),
     Remove(Remove),
     Check(Check),
+    Bundle(Bundle),
     Retry(Retry),
     Pause(Pause),
     Resume(Resume),
@@ -238,6 +241,9 @@ pub(crate) struct Diff {
 Examples:
   kubectl globalps uninstall
 
+  # Show what it would restore and delete
+  kubectl globalps uninstall --dry-run
+
   # Without a confirmation prompt
   kubectl globalps uninstall --yes
 
@@ -251,6 +257,13 @@ pub(crate) struct Uninstall {
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
+    /// Show which nodes would be restored, which kubelets would restart, and which objects would be deleted, without changing
+    /// the cluster
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
     /// Maximum time to wait for the nodes
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub timeout: Span,

@@ -39,7 +39,11 @@ pub(super) async fn run(
     } else {
         None
     };
-    let (checks, reached) = match look(asking, flags, printer).await {
+    let found = match Cluster::connect(flags, printer) {
+        Ok(cluster) => look(asking, &cluster).await,
+        Err(failure) => Err(failure),
+    };
+    let (checks, reached) = match found {
         Ok(checks) => (checks, true),
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
@@ -56,12 +60,10 @@ pub(super) async fn run(
 }
 
 /// `asking`: how to ask the registries, where that is wanted.
-async fn look(
+pub(super) async fn look(
     asking: Option<(&Asking, Trust)>,
-    flags: &Connection,
-    printer: &Printer,
+    cluster: &Cluster<'_>,
 ) -> Result<Vec<Check>, Failure> {
-    let cluster = Cluster::connect(flags, printer)?;
     let version = cluster
         .call("ask the API server", cluster.client.apiserver_version())
         .await?;
@@ -72,11 +74,7 @@ async fn look(
         .collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
     let (installed, facts, owners) = Box::pin(async {
-        tokio::join!(
-            installed(&cluster),
-            Facts::observe(&cluster),
-            owners(&cluster),
-        )
+        tokio::join!(installed(cluster), Facts::observe(cluster), owners(cluster),)
     })
     .await;
     let gps = facts.as_ref().ok().and_then(Facts::gps);
@@ -84,7 +82,7 @@ async fn look(
         .map_or_else(Default::default, |gps| gps.spec.clone())
         .history_limit;
     let reviews = permissions_of_commands(limit).into_iter();
-    let answers = join_all(reviews.map(|permission| may(&cluster, permission))).await;
+    let answers = join_all(reviews.map(|permission| may(cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers));
     // The line about the permission reports objects that this user may not read.
@@ -103,16 +101,16 @@ async fn look(
         checks.extend(credentials(facts.gps(), facts.is_in_force()));
         if let Some(gps) = facts.gps() {
             let audience = if has_scopes(gps) {
-                bound(&cluster, names::AUDIENCE_ROLE).await?
+                bound(cluster, names::AUDIENCE_ROLE).await?
             } else {
                 Sight::Absent
             };
             let objects = facts.node_secrets.iter();
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
             checks.extend(provider(gps, versions, &audience));
-            checks.extend(of_namespaces(&cluster, gps).await?);
+            checks.extend(of_namespaces(cluster, gps).await?);
             let role = if gps.spec.operators.enabled {
-                bound(&cluster, names::OPERATORS).await?
+                bound(cluster, names::OPERATORS).await?
             } else {
                 Sight::Absent
             };
@@ -129,7 +127,7 @@ async fn look(
     }
     if let Some((how, trust)) = asking {
         let gps = facts.as_ref().and_then(Facts::gps);
-        checks.extend(registries(&cluster, gps, how, trust).await?);
+        checks.extend(registries(cluster, gps, how, trust).await?);
     }
     Ok(checks)
 }
@@ -141,12 +139,17 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         Place::Controller => names::CONTROLLER_NAMESPACE,
         Place::Cluster => "",
     };
+    let (resource, subresource) = permission
+        .resource
+        .split_once('/')
+        .unwrap_or((permission.resource, ""));
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: some(permission.verb),
                 group: some(permission.group),
-                resource: some(permission.resource),
+                resource: some(resource),
+                subresource: some(subresource),
                 name: some(&permission.name),
                 namespace: some(namespace),
                 ..ResourceAttributes::default()

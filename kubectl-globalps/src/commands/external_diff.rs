@@ -19,13 +19,25 @@ pub(super) fn show(
     (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
 ) -> Result<(), Failure> {
     match external() {
-        Some(words) if Form::from(format) == Form::Text => compare(&words, file, &sides()),
+        Some(words) if Form::from(format) == Form::Text => {
+            let (before, after) = sides();
+            compare(&words, &[(file.to_owned(), before, after)])
+        }
         _ => printer.print(format, ("the difference", difference), [], || {
             if !text.is_empty() {
                 printer.data(text);
             }
         }),
     }
+}
+
+/// Shows files in the program, if one is named: their names and both sides. `false`: none is named.
+pub(super) fn show_files(files: &[(String, String, String)]) -> Result<bool, Failure> {
+    let Some(words) = external() else {
+        return Ok(false);
+    };
+    compare(&words, files)?;
+    Ok(true)
 }
 
 /// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.
@@ -35,12 +47,8 @@ fn external() -> Option<Vec<String>> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Hands two directories to the program, as kubectl does, with one file each.
-fn compare(
-    words: &[String],
-    file: &str,
-    (before, after): &(String, String),
-) -> Result<(), Failure> {
+/// Hands two directories to the program, as kubectl does, with the files in each.
+fn compare(words: &[String], files: &[(String, String, String)]) -> Result<(), Failure> {
     const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
     let failed = |error: std::io::Error| {
         Failure::new(
@@ -48,13 +56,15 @@ fn compare(
             "is there room in `$TMPDIR`?",
         )
     };
-    let directory = |prefix: &str, content: &str| {
-        let directory = tempfile::Builder::new().prefix(prefix).tempdir()?;
-        std::fs::write(directory.path().join(file), plain(content).as_bytes())?;
-        Ok(directory)
-    };
-    let live = directory("LIVE-", before).map_err(failed)?;
-    let merged = directory("MERGED-", after).map_err(failed)?;
+    let directory = |prefix: &str| tempfile::Builder::new().prefix(prefix).tempdir();
+    let live = directory("LIVE-").map_err(failed)?;
+    let merged = directory("MERGED-").map_err(failed)?;
+    for (file, before, after) in files {
+        for (directory, content) in [(&live, before), (&merged, after)] {
+            std::fs::write(directory.path().join(file), plain(content).as_bytes())
+                .map_err(failed)?;
+        }
+    }
     let Some((program, args)) = words.split_first() else {
         return Ok(());
     };

@@ -273,8 +273,12 @@ impl Request {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
             rest => ("", rest),
         };
-        let resource = parts.first()?;
         let name = parts.get(1).copied();
+        // A subresource such as `pods/log`.
+        let resource = match parts.get(2) {
+            Some(subresource) => format!("{}/{subresource}", parts.first()?),
+            None => (*parts.first()?).to_owned(),
+        };
         let verb = match (self.method.as_str(), name) {
             ("get", Some(_)) => "get",
             ("get", None) if self.is_watch() => "watch",
@@ -376,7 +380,10 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
             };
             let asked = Right {
                 verb: text("verb"),
-                resource: text("resource") + &group,
+                resource: match text("subresource").as_str() {
+                    "" => text("resource") + &group,
+                    subresource => format!("{}/{subresource}", text("resource")),
+                },
                 namespace: text("namespace"),
                 name: text("name"),
             };
@@ -417,6 +424,9 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
         ("patch", known) if request.headers.contains("apply-patch") => {
             let mut object = known.unwrap_or_default();
             json_patch::merge(&mut object, &request.body);
+            if request.query.contains("dryrun") {
+                return (200, object);
+            }
             (200, state.store(path, object))
         }
         (_, None) => (404, failure(404, "NotFound", &format!("{path} not found"))),
@@ -427,7 +437,9 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
         ("update", Some(_)) if request.query.contains("dryrun") => (200, request.body.clone()),
         ("update", Some(_)) => (200, state.store(path, request.body.clone())),
         ("delete", Some(_)) => {
-            state.objects.remove(path);
+            if request.body["dryRun"].is_null() {
+                state.objects.remove(path);
+            }
             (200, json!({"kind": "Status", "status": "Success"}))
         }
         (_, Some(object)) => (200, object),

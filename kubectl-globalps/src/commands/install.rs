@@ -11,6 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use super::namespace_access;
 use super::objects::put_all;
 use super::operator_access;
+use super::preview::preview;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller;
@@ -37,6 +38,9 @@ pub(super) async fn run(
         );
     }
     let objects = manifests.objects();
+    if let Some(exit) = preview(&cluster, &objects, &[], args.dry_run, args.yes).await? {
+        return Ok(exit);
+    }
     put_all(&cluster, objects, names::CONTROLLER, args.timeout).await?;
     printer.note("globalps is installed; add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`");
     Ok(Exit::Done)

@@ -2,6 +2,7 @@
 
 mod add;
 mod attempts;
+mod bundle;
 mod check;
 mod check_namespaces;
 mod check_registries;
@@ -24,9 +25,11 @@ mod live_check;
 mod migrate;
 mod migrate_facts;
 mod namespace_access;
+mod object_changes;
 mod objects;
 mod operator_access;
 mod pause;
+mod preview;
 mod pull_secret;
 #[cfg(test)]
 mod reference;
@@ -40,6 +43,7 @@ mod status_namespaces;
 mod tests;
 mod undo;
 mod uninstall;
+mod uninstall_preview;
 mod validate;
 mod version;
 mod wait;
@@ -72,6 +76,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
             Command::Version(args) => version::run(args, flags, printer).await,
+            Command::Bundle(args) => bundle::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,
             Command::Completion(args) => Ok(completion::run(args, printer)),
         }

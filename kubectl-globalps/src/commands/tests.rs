@@ -1,5 +1,7 @@
 //! Whole commands against a fake API server.
 
+mod bundle;
+mod dry_run;
 mod outages;
 
 use globalps_core::names;

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
-use crate::cli::{Connection, Uninstall};
+use super::uninstall_preview;
+use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch};
 use crate::cluster::facts::{Facts, Seen};
@@ -40,7 +41,8 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    can_confirm(args.yes)?;
+    let is_dry_run = args.dry_run != DryRun::None;
+    can_confirm(args.yes || is_dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
@@ -68,6 +70,14 @@ pub(super) async fn run(
     if args.skip_unreachable {
         Skipped::announce(&facts, printer)?;
     }
+    let has_operators = serves_operators || !operators.is_empty();
+    let objects = objects(&cluster.namespace, &facts, operators);
+    if is_dry_run {
+        let agents = syncer_objects(&cluster.namespace);
+        let all = agents.into_iter().chain(objects).collect();
+        let skips = args.skip_unreachable;
+        return uninstall_preview::show(&cluster, &facts, all, args.dry_run, skips).await;
+    }
     confirm(
         &cluster.title(),
         "Restore every node and remove globalps from the cluster?",
@@ -92,14 +102,13 @@ pub(super) async fn run(
     if let Some(name) = &of_namespaces {
         leftovers::sweep(&cluster, &Marks::of_namespaces(name)).await?;
     }
-    if serves_operators || !operators.is_empty() {
+    if has_operators {
         leftovers::sweep(&cluster, &Marks::OF_OPERATORS).await?;
     }
     // The controller cleans up last, so it must run until then.
     for object in syncer_objects(&cluster.namespace) {
         until_gone(&cluster, &object, deadline).await?;
     }
-    let objects = objects(&cluster.namespace, &facts, operators);
     for object in &objects {
         delete(&cluster, object).await?;
     }

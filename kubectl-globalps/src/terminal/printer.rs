@@ -235,7 +235,8 @@ pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     }
 }
 
-fn json(value: &impl Serialize) -> Option<String> {
+/// Indented, and safe on a terminal; `None`: it can't be serialized.
+pub(crate) fn json(value: &impl Serialize) -> Option<String> {
     let text = serde_json::to_string_pretty(value).ok()?;
     Some(escapes::json(&text))
 }

@@ -20,7 +20,8 @@ mod hidden {
     }
 }
 
-fn can_ask() -> bool {
+/// Whether there is a terminal for questions.
+pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 

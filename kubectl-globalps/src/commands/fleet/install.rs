@@ -6,8 +6,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::DeleteParams;
+use serde_json::json;
 
-use super::super::objects::put_all;
+use super::super::objects::{Object, put_all};
+use super::super::preview::preview;
 use crate::cli::{Connection, FleetInstall};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -36,14 +38,34 @@ pub(super) async fn run(
     }
     let before = known.as_ref().map_or(1, |known| known.shards);
     complete(&mut hub, known, args.all_namespaces)?;
+    let objects = hub.objects();
+    let ended: Vec<Object> = (hub.shards..before).flat_map(shard).collect();
+    if let Some(exit) = preview(&cluster, &objects, &ended, args.dry_run, args.yes).await? {
+        return Ok(exit);
+    }
     // Two processes with other parts would be connected to the same clusters.
     for index in hub.shards..before {
         end_shard(&cluster, &names::hub_shard(index)).await?;
     }
-    put_all(&cluster, hub.objects(), names::HUB, args.timeout).await?;
+    put_all(&cluster, objects, names::HUB, args.timeout).await?;
     printer
         .note("the hub is installed; `kubectl globalps fleet add` rolls the first pull secret out");
     Ok(Exit::Done)
+}
+
+/// What only this shard has, by kind and name.
+fn shard(index: u32) -> [Object; 2] {
+    let kinds = [
+        ("apps/v1", "Deployment"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+    ];
+    kinds.map(|(version, kind)| {
+        Object::of(json!({
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
+        }))
+    })
 }
 
 /// Deletes what only this shard has.

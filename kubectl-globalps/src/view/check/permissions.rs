@@ -25,7 +25,7 @@ pub(crate) struct Permission {
     /// Empty: all of them.
     pub name: String,
     pub place: Place,
-    /// Commands and flags that fail without it.
+    /// Commands and flags that fail without it. `bundle` never fails: its manifest lists what it may not read.
     pub commands: &'static [&'static str],
     /// Commands and flags that work without it, and what they don't show then.
     pub shorter: &'static [(&'static [&'static str], &'static str)],
@@ -63,13 +63,13 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             &["status", "list", "diff", "history", "undo", "--wait"],
         ),
         without(
-            nodes("list", &["status", "diff", "retry", "--wait"]),
+            nodes("list", &["status", "diff", "retry", "bundle", "--wait"]),
             &[(&["list"], "the number of nodes")],
         ),
         secret(
             "get",
             names::ADDITIONAL_SECRET,
-            &["add", "diff", "remove", "remove --all", "undo"],
+            &["add", "diff", "remove", "remove --all", "undo", "bundle"],
         ),
         // RBAC can't restrict `create` by name.
         secret("create", "", &["the first add"]),
@@ -83,7 +83,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             secret(
                 "get",
                 names::GLOBAL_SECRET,
-                &["diff", "history", "undo", "explain"],
+                &["diff", "history", "undo", "explain", "bundle"],
             ),
             &[(&["list"], "most registries, users and revisions")],
         ),
@@ -93,25 +93,30 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     let slots = (0..history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
     all.extend(slots.map(|slot| {
         without(
-            secret("get", &slot, &["history", "undo"]),
+            secret("get", &slot, &["history", "undo", "bundle"]),
             &[(&["list"], "ages")],
         )
     }));
     for verb in ["list", "watch"] {
-        all.push(gps(verb, &["--wait"]));
+        let (of_gps, of_nodes): (&[_], &'static [(&'static [_], _)]) = match verb {
+            "list" => (
+                &["bundle", "--wait"],
+                &[(&["status", "bundle", "--wait"], "unreachable nodes")],
+            ),
+            _ => (&["--wait"], &[(&["status", "--wait"], "unreachable nodes")]),
+        };
+        all.push(gps(verb, of_gps));
         for name in [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET] {
             all.push(secret(verb, name, &["--wait"]));
         }
         all.push(Permission {
             place: Place::Cluster,
-            ..without(
-                needed(verb, "", "nodes", "", &[]),
-                &[(&["status", "--wait"], "unreachable nodes")],
-            )
+            ..without(needed(verb, "", "nodes", "", &[]), of_nodes)
         });
     }
     all.push(nodes("watch", &["--wait"]));
     all.extend(permissions_to_see_what_runs());
+    all.extend(permissions_of_bundle());
     all
 }
 
@@ -154,6 +159,34 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
             &[(&["status"], "whether the syncers run")],
         ),
     ]
+}
+
+/// What only `bundle` reads.
+fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
+    use Place::{Cluster, Controller, Secrets};
+    [
+        ("get", "", "secrets", names::ROLLED_OUT_SECRET, Secrets),
+        ("list", "apps", "deployments", "", Controller),
+        ("list", "apps", "daemonsets", "", Secrets),
+        ("list", "", "pods", "", Controller),
+        ("list", "", "pods", "", Secrets),
+        ("get", "", "pods/log", "", Controller),
+        ("get", "", "pods/log", "", Secrets),
+        ("list", "", "events", "", Controller),
+        ("list", "", "events", "", Secrets),
+        ("list", names::GROUP, "fleetpullsecrets", "", Cluster),
+        ("list", names::GROUP, "clusterpullsecrets", "", Cluster),
+    ]
+    .into_iter()
+    .map(|(verb, group, resource, name, place)| Permission {
+        verb,
+        group,
+        resource,
+        name: name.to_owned(),
+        place,
+        commands: &[],
+        shorter: &[(&["bundle"], "these objects")],
+    })
 }
 
 /// `allowed`: the API server's answer to each permission.

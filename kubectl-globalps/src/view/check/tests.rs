@@ -186,15 +186,15 @@ fn a_missing_permission_says_for_what_it_is() {
     let checks = permissions(&answers(false));
     for (expected, result) in [
         (
-            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`",
+            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`",
             Verdict::Failure,
         ),
         (
-            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`; `list` does not show most registries, users and revisions",
+            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`, `bundle`; `list` does not show most registries, users and revisions",
             Verdict::Failure,
         ),
         (
-            "may not list nodes: `status`, `--wait` do not show unreachable nodes",
+            "may not list nodes: `status`, `bundle`, `--wait` do not show unreachable nodes",
             Verdict::Warning,
         ),
     ] {

@@ -1,0 +1,149 @@
+//! The files of a bundle, its manifest, and the archive. Pure.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+use serde::Serialize;
+use tar::{Builder, Header};
+
+use super::search::Search;
+use crate::error::Failure;
+use crate::terminal::printer::json;
+
+const MANIFEST: &str = "manifest.json";
+
+/// Something that is not in the bundle.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Missing {
+    pub(super) what: String,
+    pub(super) reason: String,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    path: &'a str,
+    bytes: usize,
+}
+
+/// `manifest.json`: scripts rely on its shape.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    plugin: &'static str,
+    created: String,
+    namespace: &'a str,
+    files: Vec<File<'a>>,
+    missing: &'a [Missing],
+}
+
+#[derive(Default)]
+pub(super) struct Contents {
+    /// By their paths in the archive.
+    files: BTreeMap<String, Vec<u8>>,
+    pub(super) missing: Vec<Missing>,
+}
+
+impl Contents {
+    pub(super) fn text(&mut self, path: impl Into<String>, text: impl Into<Vec<u8>>) {
+        self.files.insert(path.into(), text.into());
+    }
+
+    pub(super) fn json(&mut self, path: &str, value: &impl Serialize) {
+        match json(value) {
+            Some(text) => self.text(path, text + "\n"),
+            None => self.missing(path, "not printable as JSON"),
+        }
+    }
+
+    pub(super) fn missing(&mut self, what: impl Into<String>, reason: impl Into<String>) {
+        self.missing.push(Missing {
+            what: what.into(),
+            reason: reason.into(),
+        });
+    }
+
+    /// The value, unless it could not be read.
+    pub(super) fn read<T>(&mut self, what: &str, answer: Result<T, Failure>) -> Option<T> {
+        answer
+            .map_err(|failure| self.missing(what, failure.message))
+            .ok()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Removes every file in which the search finds a credential. Returns their paths.
+    pub(super) fn omit(&mut self, search: &Search) -> Vec<String> {
+        let is_bad = |(path, content): (&String, &Vec<u8>)| {
+            (search.finds(content) || search.finds(path.as_bytes())).then(|| path.clone())
+        };
+        let bad: Vec<String> = self.files.iter().filter_map(is_bad).collect();
+        for path in &bad {
+            self.files.remove(path);
+            self.missing(path, "it contains a credential of a Secret");
+        }
+        bad
+    }
+
+    /// The archive, with everything in the directory `root`. Files are readable for their owner only.
+    pub(super) fn pack(
+        &self,
+        root: &str,
+        namespace: &str,
+        now: Timestamp,
+        search: &Search,
+    ) -> Result<Vec<u8>, Failure> {
+        let files = self.files.iter();
+        let manifest = Manifest {
+            plugin: env!("CARGO_PKG_VERSION"),
+            created: now.to_string(),
+            namespace,
+            files: files
+                .map(|(path, content)| File {
+                    path,
+                    bytes: content.len(),
+                })
+                .collect(),
+            missing: &self.missing,
+        };
+        let manifest = json(&manifest).ok_or_else(|| {
+            Failure::new(
+                "the manifest could not be written as JSON",
+                "report this as a bug",
+            )
+        })? + "\n";
+        if search.finds(manifest.as_bytes()) {
+            return Err(Failure::new(
+                "the bundle was not written: a name or an error message in it contains a credential of a Secret",
+                "report this with the version of globalps, but without the message",
+            ));
+        }
+        let archive = self.archive(root, &manifest, now);
+        archive.map_err(|error| {
+            Failure::new(
+                format!("the archive could not be built: {error}"),
+                "run the command again",
+            )
+        })
+    }
+
+    fn archive(&self, root: &str, manifest: &str, now: Timestamp) -> std::io::Result<Vec<u8>> {
+        let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+        let manifest = (MANIFEST, manifest.as_bytes());
+        let files = self.files.iter();
+        let files = files.map(|(path, content)| (path.as_str(), content.as_slice()));
+        for (path, content) in std::iter::once(manifest).chain(files) {
+            let mut header = Header::new_gnu();
+            header.set_size(content.len() as u64);
+            header.set_mode(0o600);
+            header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
+            archive.append_data(&mut header, format!("{root}/{path}"), content)?;
+        }
+        let mut packed = archive.into_inner()?;
+        packed.flush()?;
+        packed.finish()
+    }
+}

@@ -1,0 +1,275 @@
+//! What applying an object changes in the cluster. Pure.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::terminal::escapes::line;
+
+/// Fields that the API server sets.
+const SET_BY_SERVER: [&str; 5] = [
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "uid",
+];
+/// Changed fields that are shown of an object.
+const MOST_FIELDS: usize = 12;
+/// Characters of a value that are shown.
+const LONGEST: usize = 80;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    Created,
+    /// The object before and after.
+    Changed(Value, Value),
+    Unchanged,
+    Deleted,
+    /// It can't be known, and why.
+    Unknown(String),
+}
+
+impl Change {
+    /// `after`: of the object that `live` becomes.
+    pub(super) fn between(live: Value, after: Value) -> Self {
+        let (live, after) = (without_server(live), without_server(after));
+        if live == after {
+            Self::Unchanged
+        } else {
+            Self::Changed(live, after)
+        }
+    }
+
+    /// Whether it changes or ends something that exists, or may do so.
+    pub(super) fn affects_existing(&self) -> bool {
+        !matches!(self, Self::Created | Self::Unchanged)
+    }
+}
+
+fn without_server(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, _| !SET_BY_SERVER.contains(&field.as_str()));
+    }
+    object
+}
+
+/// The live object with the fields of the manifest. A list of another length takes the place of the live one.
+pub(super) fn overlay(live: &Value, manifest: &Value) -> Value {
+    match (live, manifest) {
+        (Value::Object(live), Value::Object(manifest)) => {
+            let mut merged = live.clone();
+            // The API server drops empty fields.
+            let is_kept =
+                |(name, value): &(&String, &Value)| live.contains_key(*name) || !is_empty(value);
+            for (name, value) in manifest.iter().filter(is_kept) {
+                let below = live
+                    .get(name)
+                    .map_or_else(|| value.clone(), |live| overlay(live, value));
+                merged.insert(name.clone(), below);
+            }
+            merged.into()
+        }
+        (Value::Array(live), Value::Array(manifest)) if live.len() == manifest.len() => {
+            let pairs = live.iter().zip(manifest);
+            pairs
+                .map(|(live, manifest)| overlay(live, manifest))
+                .collect()
+        }
+        _ => manifest.clone(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// As text: a line per object that changes, with its fields, and the number of the others.
+pub(super) fn text(changes: &[(String, Change)]) -> String {
+    let mut text = String::new();
+    let mut unchanged = 0;
+    for (title, change) in changes {
+        // Writing to a string can't fail.
+        let _ = match change {
+            Change::Created => writeln!(text, "{title} created"),
+            Change::Deleted => writeln!(text, "{title} deleted"),
+            Change::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
+            Change::Changed(before, after) => {
+                let mut fields = Vec::new();
+                differences("", before, after, &mut fields);
+                let rest = fields.len().saturating_sub(MOST_FIELDS);
+                let _ = writeln!(text, "{title} changed");
+                for field in fields.iter().take(MOST_FIELDS) {
+                    let _ = writeln!(text, "    {field}");
+                }
+                if rest > 0 {
+                    let _ = writeln!(text, "    and {rest} more fields");
+                }
+                Ok(())
+            }
+            Change::Unchanged => {
+                unchanged += 1;
+                Ok(())
+            }
+        };
+    }
+    if unchanged > 0 {
+        let plural = if unchanged == 1 { "" } else { "s" };
+        let _ = writeln!(text, "{unchanged} object{plural} unchanged");
+    }
+    text
+}
+
+/// Adds a line for each field that differs: `spec.replicas: 1 -> 2`. Elements of lists go by their name, or by their index.
+fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
+    if before == after {
+        return;
+    }
+    let (before_fields, after_fields) = (fields(before), fields(after));
+    let (Some(old), Some(new)) = (before_fields, after_fields) else {
+        lines.push(format!("{path}: {} -> {}", shown(before), shown(after)));
+        return;
+    };
+    let names = old
+        .keys()
+        .chain(new.keys().filter(|name| !old.contains_key(*name)));
+    for name in names {
+        let below = match (path, before.is_array()) {
+            (path, true) => format!("{path}[{name}]"),
+            ("", false) => name.clone(),
+            (path, false) => format!("{path}.{name}"),
+        };
+        let none = Value::Null;
+        let (old, new) = (
+            old.get(name).unwrap_or(&none),
+            new.get(name).unwrap_or(&none),
+        );
+        differences(&below, old, new, lines);
+    }
+}
+
+/// The fields of an object, or the elements of a list by their names; `None`: a scalar.
+fn fields(value: &Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(fields) => Some(fields.clone()),
+        Value::Array(items) => {
+            let named = items.iter().enumerate().map(|(at, item)| {
+                let name = item.get("name").and_then(Value::as_str);
+                (
+                    name.map_or_else(|| at.to_string(), str::to_owned),
+                    item.clone(),
+                )
+            });
+            Some(named.collect())
+        }
+        _ => None,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    if value.is_null() {
+        return "(none)".to_owned();
+    }
+    let text = value.to_string();
+    let mut short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    line(&short).into_owned()
+}
+
+/// Both sides for a program that compares files: name, before, after.
+pub(super) fn files(changes: &[(String, Change)]) -> Vec<(String, String, String)> {
+    let yaml = |value: &Value| serde_saphyr::to_string(value).unwrap_or_default();
+    let sides = |change: &Change| match change {
+        Change::Changed(before, after) => Some((yaml(before), yaml(after))),
+        _ => None,
+    };
+    let files = changes.iter().filter_map(|(title, change)| {
+        let (before, after) = sides(change)?;
+        Some((title.replace('/', "."), before, after))
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_change_is_shown_by_its_fields() {
+        let live = json!({
+            "metadata": {"name": "d", "resourceVersion": "1", "generation": 1, "managedFields": []},
+            "spec": {"replicas": 1, "old": true, "containers": [{"name": "c", "image": "r/c:1", "args": ["a"]}]},
+            "status": {"replicas": 1},
+        });
+        let after = json!({
+            "metadata": {"name": "d", "resourceVersion": "2", "generation": 2},
+            "spec": {"replicas": 2, "containers": [{"name": "c", "image": "r/c:2", "args": ["a", "b"]}]},
+        });
+        let other_spec = Change::between(live.clone(), after);
+        assert!(other_spec.affects_existing());
+        let mut other = live.clone();
+        other["status"]["replicas"] = json!(2);
+        other["metadata"]["resourceVersion"] = json!("3");
+        let other_status = Change::between(live, other);
+        assert_eq!(other_status, Change::Unchanged);
+        let changes = [
+            ("deployment.apps/d".to_owned(), other_spec),
+            ("role/r".to_owned(), Change::Created),
+            ("role/s".to_owned(), other_status),
+            ("role/t".to_owned(), Change::Unknown("no".to_owned())),
+        ];
+        let expected = "\
+deployment.apps/d changed
+    spec.containers[c].args[1]: (none) -> \"b\"
+    spec.containers[c].image: \"r/c:1\" -> \"r/c:2\"
+    spec.old: true -> (none)
+    spec.replicas: 1 -> 2
+role/r created
+role/t unknown: no
+1 object unchanged
+";
+        assert_eq!(text(&changes), expected);
+        let files = files(&changes);
+        assert_eq!(files.len(), 1);
+        assert_eq!(files[0].0, "deployment.apps.d");
+        assert!(files[0].1.contains("r/c:1") && files[0].2.contains("r/c:2"));
+    }
+
+    #[test]
+    fn long_changes_are_cut() {
+        let object = |number: i32| {
+            let fields = (0..20).map(|at| (format!("f{at:02}"), json!(number)));
+            Value::Object(fields.collect())
+        };
+        let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
+        let text = text(&changes);
+        assert!(
+            text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),
+            "{text}"
+        );
+        assert!(shown(&json!("x".repeat(200))).len() < 100);
+    }
+
+    #[test]
+    fn without_the_server_only_named_fields_count() {
+        let live = json!({"spec": {"a": 1, "default": true, "list": [{"b": 1, "default": true}]}});
+        let same = json!({"spec": {"a": 1, "list": [{"b": 1, "none": null}], "empty": {}}});
+        assert_eq!(overlay(&live, &same), live);
+        let other = json!({"spec": {"a": 2, "list": [{"b": 1}, {"b": 2}]}});
+        let expected = json!({"spec": {"a": 2, "default": true, "list": [{"b": 1}, {"b": 2}]}});
+        assert_eq!(overlay(&live, &other), expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! What `install` changes, shown before it writes, and confirmed on a terminal where it changes what exists.
+
+use futures::StreamExt as _;
+use futures::stream;
+use globalps_core::names;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::Value;
+
+use super::external_diff::show_files;
+use super::object_changes::{Change, files, overlay, text};
+use super::objects::Object;
+use crate::cli::DryRun;
+use crate::cluster::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::terminal::prompt::{can_ask, confirm};
+
+/// Objects that are compared at a time.
+const PARALLEL: usize = 8;
+
+/// Shows the changes. `Some`: it was a dry run, and the command ends. `deleted`: objects that go before these are applied.
+pub(super) async fn preview(
+    cluster: &Cluster<'_>,
+    objects: &[Value],
+    deleted: &[Object],
+    dry_run: DryRun,
+    yes: bool,
+) -> Result<Option<Exit>, Failure> {
+    let printer = cluster.printer();
+    let how = match dry_run {
+        DryRun::None => DryRun::Server,
+        asked => asked,
+    };
+    let objects = objects.iter().cloned().map(Object::of);
+    let compared = stream::iter(objects)
+        .map(|object| async move { (object.title(), compare(cluster, &object, how).await) })
+        .buffered(PARALLEL)
+        .collect::<Vec<_>>();
+    let gone = deleted
+        .iter()
+        .map(|object| (object.title(), Change::Deleted));
+    let mut changes: Vec<(String, Change)> = gone.collect();
+    for (title, change) in compared.await {
+        let change = match change {
+            // To apply it may still succeed: a webhook may not support dry runs.
+            Err(failure) if dry_run == DryRun::None => Change::Unknown(failure.message),
+            change => change?,
+        };
+        changes.push((title, change));
+    }
+    if dry_run != DryRun::None {
+        if show_files(&files(&changes))? {
+            printer.note(text(&changes).trim_end());
+        } else {
+            printer.data(&text(&changes));
+        }
+        printer.note(format_args!("nothing was changed{}", dry_run.suffix()));
+        return Ok(Some(Exit::Done));
+    }
+    let affects = changes.iter().any(|(_, change)| change.affects_existing());
+    let asks = affects && !yes && can_ask();
+    printer.note(text(&changes).trim_end());
+    if asks {
+        show_files(&files(&changes))?;
+    }
+    let question = "Change the objects above?";
+    confirm(&cluster.title(), question, !asks)?;
+    Ok(None)
+}
+
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change, Failure> {
+    let (title, api) = (object.title(), object.api(&cluster.client));
+    let name = object.name();
+    let doing = format!("get `{title}`");
+    let live = cluster.call(&doing, api.get_opt(&name)).await;
+    let live: Option<DynamicObject> = match live {
+        // Its kind or its namespace doesn't exist yet.
+        Err(failure) if failure.is(404) => None,
+        live => live?,
+    };
+    let after = if how == DryRun::Client {
+        None
+    } else {
+        let params = PatchParams {
+            dry_run: true,
+            ..PatchParams::apply(names::PLUGIN_MANAGER).force()
+        };
+        let patch = Patch::Apply(&object.value);
+        let call = api.patch(&name, &params, &patch);
+        let doing = format!("apply `{title}` as a dry run");
+        match cluster.call(&doing, call).await {
+            Err(failure) if failure.is(404) && live.is_none() => None,
+            after => Some(after?),
+        }
+    };
+    let Some(live) = live else {
+        return Ok(Change::Created);
+    };
+    let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
+    let live = value(live);
+    let after = after.map_or_else(|| overlay(&live, &object.value), value);
+    Ok(Change::between(live, after))
+}

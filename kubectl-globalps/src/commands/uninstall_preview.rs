@@ -1,0 +1,167 @@
+//! What `uninstall` would restore and delete.
+
+use std::fmt::Write as _;
+
+use globalps_core::api::{Phase, Restart};
+use globalps_core::names;
+use jiff::Timestamp;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::objects::Object;
+use crate::cli::DryRun;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
+use crate::error::{Exit, Failure};
+use crate::view::status::Status;
+
+/// Lists it. `objects`: those that are deleted if they exist.
+pub(super) async fn show(
+    cluster: &Cluster<'_>,
+    facts: &Facts,
+    objects: Vec<Object>,
+    dry_run: DryRun,
+    skip_unreachable: bool,
+) -> Result<Exit, Failure> {
+    let mut shown = nodes(facts, skip_unreachable, Timestamp::now());
+    shown.push_str(&deliveries(facts));
+    let additional = Object::of(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names::ADDITIONAL_SECRET, "namespace": cluster.namespace},
+    }));
+    for object in std::iter::once(additional).chain(objects) {
+        if is_deleted(cluster, &object, dry_run).await? {
+            // Writing to a string can't fail.
+            let _ = writeln!(shown, "{} deleted", object.title());
+        }
+    }
+    let printer = cluster.printer();
+    if shown.is_empty() {
+        printer.note("globalps is not installed: there is nothing to delete");
+    } else {
+        printer.data(&shown);
+    }
+    printer.note(format_args!("nothing was changed{}", dry_run.suffix()));
+    Ok(Exit::Done)
+}
+
+/// Whether the object exists; the API server validates the deletion if it is asked to.
+async fn is_deleted(
+    cluster: &Cluster<'_>,
+    object: &Object,
+    dry_run: DryRun,
+) -> Result<bool, Failure> {
+    let (api, name, title) = (object.api(&cluster.client), object.name(), object.title());
+    let found = if dry_run == DryRun::Server {
+        let params = DeleteParams::background().dry_run();
+        let doing = format!("delete `{title}` as a dry run");
+        let deleted = cluster.call(&doing, api.delete(&name, &params)).await;
+        deleted.map(|_| true)
+    } else {
+        let doing = format!("see whether `{title}` exists");
+        let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
+        found.map(|found| found.is_some())
+    };
+    match found {
+        // Its kind may be gone too.
+        Err(failure) if failure.is(404) => Ok(false),
+        found => found,
+    }
+}
+
+/// A line for each node with credentials: whether it is restored now, and whether its kubelet restarts.
+fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
+    let restart = facts.gps().map(|gps| gps.spec.kubelet.restart);
+    let mut lines = String::new();
+    for row in Status::of(facts, now).nodes {
+        let status = facts.node_secrets.get(&row.name);
+        let status = status.and_then(|object| object.status.as_ref());
+        let is_untouched = status.is_none_or(|status| status.restored || status.revision == 0);
+        let what = match (is_untouched, &row.phase) {
+            (_, Phase::Unreachable) if skip_unreachable => "skipped, because it is unreachable",
+            (_, Phase::Unreachable) => "unreachable: the command waits for it",
+            (true, _) => continue,
+            _ if restart == Some(Restart::Never) => "restored, without a kubelet restart",
+            _ => "restored, with a kubelet restart",
+        };
+        let _ = writeln!(lines, "node/{} {what}", row.name);
+    }
+    lines
+}
+
+/// Pull secrets that the controller removes from namespaces and operators.
+fn deliveries(facts: &Facts) -> String {
+    let status = facts.gps().and_then(|gps| gps.status.as_ref());
+    let Some(status) = status else {
+        return String::new();
+    };
+    let namespaces = status.image_pull_secrets.as_ref();
+    let namespaces = namespaces.map(|it| ("namespaces", it.total, it.service_accounts));
+    let operators = status.operators.as_ref();
+    let operators = operators.map(|it| ("operators", it.total, it.service_accounts));
+    let mut lines = String::new();
+    for (of, total, accounts) in [namespaces, operators].into_iter().flatten() {
+        let _ = writeln!(
+            lines,
+            "pull secrets of {total} {of} deleted, and references of {accounts} service accounts removed"
+        );
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::api::{
+        GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, ImagePullSecretsStatus,
+        NodePullSecret, NodePullSecretSpec, NodePullSecretStatus,
+    };
+
+    fn facts(restart: Restart) -> Facts {
+        let mut facts = Facts {
+            installed: true,
+            ..Facts::default()
+        };
+        for (name, revision, restored) in [("a", 3, false), ("b", 0, true)] {
+            let mut object = NodePullSecret::new(name, NodePullSecretSpec::default());
+            object.status = Some(NodePullSecretStatus {
+                revision,
+                restored,
+                phase: Phase::Synced,
+                ..NodePullSecretStatus::default()
+            });
+            facts.node_secrets.insert(name, object);
+        }
+        let mut spec = GlobalPullSecretSpec::default();
+        spec.kubelet.restart = restart;
+        let mut gps = GlobalPullSecret::new(names::GLOBAL_SECRET, spec);
+        gps.status = Some(GlobalPullSecretStatus {
+            image_pull_secrets: Some(ImagePullSecretsStatus {
+                total: 7,
+                service_accounts: 2,
+                ..ImagePullSecretsStatus::default()
+            }),
+            ..GlobalPullSecretStatus::default()
+        });
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        facts
+    }
+
+    #[test]
+    fn nodes_with_credentials_are_restored_and_the_others_not() {
+        let now = Timestamp::UNIX_EPOCH;
+        for (restart, expected) in [
+            (Restart::Always, "node/a restored, with a kubelet restart\n"),
+            (
+                Restart::Never,
+                "node/a restored, without a kubelet restart\n",
+            ),
+        ] {
+            assert_eq!(nodes(&facts(restart), false, now), expected);
+        }
+        let expected =
+            "pull secrets of 7 namespaces deleted, and references of 2 service accounts removed\n";
+        assert_eq!(deliveries(&facts(Restart::Always)), expected);
+    }
+}
