@@ -3,6 +3,7 @@
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::dockerconfig::{DockerConfig, validate};
 use globalps_core::names;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
@@ -72,9 +73,9 @@ pub(super) async fn checked<'a>(
 ) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
     let trust = trust(&check.asking)?;
     let (logins, cluster) = logins(from, flags, printer).await?;
-    for (registry, time) in logins::short_lived(&logins) {
+    for sentence in logins::short_lived(&logins, Timestamp::now()).values() {
         printer.warning(format_args!(
-            "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
+            "{sentence}; use a robot account of the registry, or let a generator of External Secrets renew the Secret"
         ));
     }
     if !check.skip_check {

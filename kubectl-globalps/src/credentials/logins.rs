@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use globalps_core::api::SecretRef;
-use globalps_core::dockerconfig::Credential;
+use globalps_core::dockerconfig::{Credential, Lifetime, lifetime, shown_key};
+use jiff::Timestamp;
 
 use crate::cli::Credentials;
 use crate::credentials::auth_file::{AuthFile, Place};
@@ -192,17 +193,21 @@ fn list(registries: &BTreeSet<String>) -> String {
     format!("`{}`", names.join("`, `"))
 }
 
-/// Credentials that will not work for long, by the user that some clouds give to tokens: for how long.
-pub(crate) fn short_lived(logins: &[Login]) -> BTreeMap<&str, &'static str> {
-    let time = |login: &Login| match login.credential.username.expose() {
-        b"AWS" => Some("12 hours"),
-        b"oauth2accesstoken" | b"_dcgcloud_token" => Some("an hour"),
-        b"00000000-0000-0000-0000-000000000000" => Some("3 hours"),
-        _ => None,
+/// Credentials that will expire, or have: registry and sentence.
+pub(crate) fn short_lived(logins: &[Login], now: Timestamp) -> BTreeMap<&str, String> {
+    let sentence = |login: &Login| {
+        let registry = shown_key(&login.registry);
+        let when = match lifetime(&login.registry, &login.credential)? {
+            Lifetime::Until(time) if time <= now => format!("expired at {time}"),
+            Lifetime::Until(time) => format!("expire at {time}"),
+            Lifetime::Hours(1) => "expire an hour after they were issued".to_owned(),
+            Lifetime::Hours(hours) => format!("expire {hours} hours after they were issued"),
+        };
+        Some(format!("the credentials of `{registry}` {when}"))
     };
     logins
         .iter()
-        .filter_map(|login| Some((login.registry.as_str(), time(login)?)))
+        .filter_map(|login| Some((login.registry.as_str(), sentence(login)?)))
         .collect()
 }
 
@@ -366,19 +371,36 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_hours_is_known_by_its_user() {
-        let login = |user: &str| Login {
-            registry: user.to_owned(),
+    fn credentials_that_expire_are_named_with_the_time() {
+        // `{"exp":1800000000}`
+        const TOKEN: &str = "e30.eyJleHAiOjE4MDAwMDAwMDB9.c2ln";
+        let login = |registry: &str, user: &str, password: &str| Login {
+            registry: registry.to_owned(),
             credential: Credential {
                 username: globalps_core::dockerconfig::Secret::new(user),
-                password: globalps_core::dockerconfig::Secret::new("p"),
+                password: globalps_core::dockerconfig::Secret::new(password),
             },
         };
-        let logins = ["AWS", "robot", "oauth2accesstoken", "_json_key"].map(login);
-        let found: Vec<_> = short_lived(&logins).into_iter().collect();
-        assert_eq!(
-            found,
-            [("AWS", "12 hours"), ("oauth2accesstoken", "an hour")]
-        );
+        let logins = [
+            login("1.dkr.ecr.eu-west-1.amazonaws.com", "AWS", "p"),
+            login("gcr.io", "oauth2accesstoken", "p"),
+            login("jwt.example.com", "u", TOKEN),
+            login("quay.io", "team+robot", "p"),
+        ];
+        for (now, jwt) in [
+            (1_799_999_999, "expire at 2027-01-15T08:00:00Z"),
+            (1_800_000_000, "expired at 2027-01-15T08:00:00Z"),
+        ] {
+            let now = Timestamp::from_second(now).expect("a time");
+            let found: Vec<String> = short_lived(&logins, now).into_values().collect();
+            assert_eq!(
+                found,
+                [
+                    "the credentials of `1.dkr.ecr.eu-west-1.amazonaws.com` expire 12 hours after they were issued".to_owned(),
+                    "the credentials of `gcr.io` expire an hour after they were issued".to_owned(),
+                    format!("the credentials of `jwt.example.com` {jwt}"),
+                ]
+            );
+        }
     }
 }

@@ -1,0 +1,178 @@
+//! How long a credential lasts, as far as it says so itself. Nothing is verified: a wrong time only causes a wrong warning.
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::entry::Credential;
+
+/// Maximum length of a token that is read, in bytes.
+const TOKEN_LIMIT: usize = 16 * 1024;
+/// From 2015 to 2100, in seconds since 1970. Other times are errors of the issuer, such as milliseconds.
+const PLAUSIBLE: std::ops::Range<f64> = 1_420_070_400.0..4_102_444_800.0;
+
+/// How long a credential lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until this time, which the token contains.
+    Until(Timestamp),
+    /// This many hours after it was issued; when that was is unknown.
+    Hours(u8),
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    exp: f64,
+}
+
+#[derive(Deserialize)]
+struct EcrToken {
+    expiration: f64,
+}
+
+/// How long the credential of this registry (a key of `auths`) lasts; `None`: it doesn't say, or it lasts until it is revoked.
+pub fn lifetime(registry: &str, credential: &Credential) -> Option<Lifetime> {
+    let password = credential.password.expose();
+    if let Some(time) = jwt_expiry(password) {
+        return Some(Lifetime::Until(time));
+    }
+    match credential.username.expose() {
+        b"AWS" if is_ecr(registry) => {
+            Some(ecr_expiry(password).map_or(Lifetime::Hours(12), Lifetime::Until))
+        }
+        b"oauth2accesstoken" | b"_dcgcloud_token" => Some(Lifetime::Hours(1)),
+        b"00000000-0000-0000-0000-000000000000" => Some(Lifetime::Hours(3)),
+        _ => None,
+    }
+}
+
+/// `exp` of a JSON web token.
+fn jwt_expiry(token: &[u8]) -> Option<Timestamp> {
+    if token.len() > TOKEN_LIMIT {
+        return None;
+    }
+    let mut parts = token.split(|byte| *byte == b'.');
+    let payload = parts.nth(1)?;
+    if parts.count() != 1 {
+        return None;
+    }
+    let payload = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
+    time(serde_json::from_slice::<Claims>(&payload).ok()?.exp)
+}
+
+/// `expiration` of a password of Amazon ECR: base64 of JSON.
+fn ecr_expiry(password: &[u8]) -> Option<Timestamp> {
+    if password.len() > TOKEN_LIMIT {
+        return None;
+    }
+    let token = Zeroizing::new(BASE64_STANDARD.decode(password).ok()?);
+    time(serde_json::from_slice::<EcrToken>(&token).ok()?.expiration)
+}
+
+fn time(seconds: f64) -> Option<Timestamp> {
+    if !PLAUSIBLE.contains(&seconds) {
+        return None;
+    }
+    let duration = SignedDuration::try_from_secs_f64(seconds.trunc()).ok()?;
+    Timestamp::from_duration(duration).ok()
+}
+
+/// Whether the registry is Amazon's: other registries may have an account with the name `AWS`.
+fn is_ecr(registry: &str) -> bool {
+    let host = registry
+        .trim_start_matches("https://")
+        .split(['/', ':'])
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let is_amazon = [".amazonaws.com", ".amazonaws.com.cn"]
+        .iter()
+        .any(|end| host.ends_with(end));
+    host == "public.ecr.aws"
+        || is_amazon && (host.contains(".dkr.ecr.") || host.contains(".dkr.ecr-fips."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dockerconfig::Secret;
+
+    const ECR: &str = "123456789012.dkr.ecr.eu-west-1.amazonaws.com";
+    const AZURE: &str = "00000000-0000-0000-0000-000000000000";
+
+    fn jwt(payload: &str) -> String {
+        format!("e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(payload))
+    }
+
+    fn until(seconds: i64) -> Option<Lifetime> {
+        Timestamp::from_second(seconds).ok().map(Lifetime::Until)
+    }
+
+    #[test]
+    fn a_credential_lasts_as_long_as_it_says() {
+        let hours = |hours| Some(Lifetime::Hours(hours));
+        let ecr = BASE64_STANDARD.encode(r#"{"payload":"p","expiration":1800000000}"#);
+        let absurd = BASE64_STANDARD.encode(r#"{"expiration":1}"#);
+        let good = jwt(r#"{"exp":1800000000}"#);
+        let long = jwt(&format!(
+            r#"{{"exp":1800000000,"a":"{}"}}"#,
+            "a".repeat(TOKEN_LIMIT)
+        ));
+        for (registry, user, password, expected) in [
+            ("r.io", "u", "password".to_owned(), None),
+            ("r.io", "u", good.clone(), until(1_800_000_000)),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1800000000.9}"#),
+                until(1_800_000_000),
+            ),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1420070400}"#),
+                until(1_420_070_400),
+            ),
+            ("r.io", "u", jwt(r#"{"exp":1420070399}"#), None),
+            ("r.io", "u", jwt(r#"{"exp":4102444800}"#), None),
+            ("r.io", "u", jwt(r#"{"exp":1800000000000}"#), None),
+            ("r.io", "u", jwt(r#"{"exp":-1}"#), None),
+            ("r.io", "u", jwt(r#"{"exp":1e400}"#), None),
+            ("r.io", "u", jwt(r#"{"exp":"1800000000"}"#), None),
+            ("r.io", "u", jwt("{}"), None),
+            ("r.io", "u", format!("{good}.more"), None),
+            ("r.io", "u", "a.b.c".to_owned(), None),
+            ("r.io", "u", long, None),
+            (ECR, "AWS", "password".to_owned(), hours(12)),
+            (ECR, "AWS", ecr.clone(), until(1_800_000_000)),
+            (ECR, "AWS", absurd, hours(12)),
+            (ECR, "robot", ecr.clone(), None),
+            (
+                "https://1.dkr.ecr.cn-north-1.amazonaws.com.cn/v1/",
+                "AWS",
+                "p".to_owned(),
+                hours(12),
+            ),
+            ("public.ecr.aws", "AWS", "p".to_owned(), hours(12)),
+            ("harbor.example.com", "AWS", ecr, None),
+            (
+                "1.dkr.ecr.eu.amazonaws.com.example.com",
+                "AWS",
+                "p".to_owned(),
+                None,
+            ),
+            ("gcr.io", "oauth2accesstoken", "p".to_owned(), hours(1)),
+            ("a.azurecr.io", AZURE, "p".to_owned(), hours(3)),
+            ("a.azurecr.io", AZURE, good, until(1_800_000_000)),
+        ] {
+            let credential = Credential {
+                username: Secret::new(user),
+                password: Secret::new(password.as_str()),
+            };
+            let found = lifetime(registry, &credential);
+            assert_eq!(found, expected, "{registry} {user} {password}");
+        }
+    }
+}
