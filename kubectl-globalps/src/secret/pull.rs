@@ -1,7 +1,7 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
-    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
+    Credential, Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
     shown_key, validate_bytes,
 };
 use globalps_core::provider::{Content, PodIdentity, offers};
@@ -31,6 +31,8 @@ pub(crate) struct Asked {
     pub puller: Puller,
     /// The pull secret that globalps keeps in the pod's namespace, where it does.
     pub of_namespace: Option<OfNamespace>,
+    /// Whether a Secret of the pod that this user may not read is a note; else it is an error.
+    pub may_hide: bool,
     /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
     pub notes: Vec<String>,
 }
@@ -91,10 +93,23 @@ struct Scoped {
 
 /// One credential that is tried, and where it comes from.
 #[derive(Clone)]
-struct Tried {
-    source: String,
-    key: String,
-    username: String,
+pub(crate) struct Tried {
+    pub source: String,
+    pub key: String,
+    pub username: String,
+    pub origin: Origin,
+    pub credential: Credential,
+}
+
+/// Who would have to change a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The owner of the pod: a Secret of its namespace.
+    Pod,
+    /// globalps, of its Secrets for every pod.
+    Globalps,
+    /// The source with a scope of this name.
+    Scoped(String),
 }
 
 pub(crate) struct Answer {
@@ -143,7 +158,7 @@ impl Answer {
             // Of two same keys the first one is tried first.
             let at = owners.iter().position(|(key, _)| *key == found.key);
             let source = at.map_or(String::new(), |at| owners.remove(at).1);
-            tries.push(tried(&source, &found));
+            tries.push(tried(&source, &found, Origin::Pod));
         }
         let (of_node, config) = match &asked.of_node {
             Some(node) => (node.name.as_str(), read(node, &mut findings)),
@@ -155,7 +170,7 @@ impl Answer {
             tries: with_node,
             mut crio,
         } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
-        let with_file = with_node.iter().map(|found| tried(of_node, found));
+        let with_file = with_node.iter().map(|found| tried(of_node, found, Origin::Globalps));
         let mut by_file = None;
         let mut scoped = Vec::new();
         if let Some(provided) = &asked.provided {
@@ -165,11 +180,14 @@ impl Answer {
             }
             let pod = asked.puller.identity();
             for offer in offers(&provided.content, &asked.image, pod)? {
-                let source = match offer.source {
-                    Some(source) => format!("source `{source}` by the credential provider"),
-                    None => "the credential provider".to_owned(),
+                let (source, origin) = match offer.source {
+                    Some(source) => (
+                        format!("source `{source}` by the credential provider"),
+                        Origin::Scoped(source),
+                    ),
+                    None => ("the credential provider".to_owned(), Origin::Globalps),
                 };
-                tries.push(tried(&source, &offer.attempt));
+                tries.push(tried(&source, &offer.attempt, origin));
             }
             scoped = scoped_sources(&provided.content, &asked.image, pod)?;
             // Its file has nothing of it there.
@@ -201,6 +219,26 @@ impl Answer {
 
     pub(crate) fn has_some(&self) -> bool {
         !self.tries.is_empty()
+    }
+
+    /// In the kubelet's order.
+    pub(crate) fn tries(&self) -> &[Tried] {
+        &self.tries
+    }
+
+    pub(crate) fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// A source that has a credential for the image, but not for this pod, and who it is for.
+    pub(crate) fn excluding(&self) -> Option<(&str, &str)> {
+        let is_allowed = self.scoped.iter().any(|scoped| scoped.allowed);
+        let first = self.scoped.first().filter(|_| !is_allowed)?;
+        Some((&first.source, &first.who))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -365,8 +403,10 @@ fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<Docke
     parse(&source.bytes).ok()
 }
 
-fn tried(source: &str, found: &Try) -> Tried {
+fn tried(source: &str, found: &Try, origin: Origin) -> Tried {
     Tried {
+        origin,
+        credential: found.credential.clone(),
         source: source.to_owned(),
         key: shown_key(&found.key),
         username: shown(&found.credential.username),
