@@ -17,11 +17,13 @@ mod rollout;
 mod status;
 pub(crate) mod usage;
 mod values;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
@@ -43,6 +45,7 @@ pub(crate) use values::{
     CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SecretName,
     Span,
 };
+pub(crate) use why::Why;
 
 /// Examples come before the flags: most readers look for them.
 const TEMPLATE: &str = "\
@@ -118,8 +121,17 @@ impl Cli {
                 None => word,
             });
         }
-        let mut cli = Self::try_parse_from(joined)?;
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(joined)?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         match &mut cli.command {
+            Command::Why(why) => {
+                let source = matches
+                    .subcommand()
+                    .and_then(|(_, flags)| flags.value_source("namespace"));
+                let is_given = source == Some(ValueSource::CommandLine);
+                why.namespace = is_given.then(|| cli.connection.namespace.clone());
+            }
             Command::Add(add) => add.from.registry.append(&mut add.registries),
             Command::Remove(remove) => remove.registry.append(&mut remove.registries),
             _ => {}
@@ -146,6 +158,7 @@ pub(crate) enum Command {
     Migrate(Migrate),
     Validate(Validate),
     Explain(Explain),
+    Why(Why),
     Version(Version),
     Completion(Completion),
 }
@@ -211,6 +224,13 @@ pub(crate) enum ObjectFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListFormat {
     Table,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerFormat {
+    Text,
     Json,
     Yaml,
 }
@@ -330,7 +350,6 @@ pub(crate) struct Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
     use clap::error::ErrorKind;
 
     pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {

@@ -146,12 +146,17 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         Place::Controller => names::CONTROLLER_NAMESPACE,
         Place::Cluster => "",
     };
+    let (resource, subresource) = permission
+        .resource
+        .split_once('/')
+        .unwrap_or((permission.resource, ""));
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: some(permission.verb),
                 group: some(permission.group),
-                resource: some(permission.resource),
+                resource: some(resource),
+                subresource: some(subresource),
                 name: some(&permission.name),
                 namespace: some(namespace),
                 ..ResourceAttributes::default()

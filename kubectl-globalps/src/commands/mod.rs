@@ -38,6 +38,9 @@ mod uninstall;
 mod validate;
 mod version;
 mod wait;
+mod waiting_pods;
+mod why;
+mod why_all;
 
 use crate::cli::{Cli, Command};
 use crate::error::{Exit, Failure};
@@ -65,6 +68,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
+            Command::Why(args) => why::run(args, flags, printer).await,
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,
             Command::Completion(args) => Ok(completion::run(args, printer)),

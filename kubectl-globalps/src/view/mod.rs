@@ -7,3 +7,4 @@ pub(crate) mod following;
 pub(crate) mod skipped;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod why;

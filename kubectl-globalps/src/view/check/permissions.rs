@@ -59,8 +59,9 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         ..permission
     };
     let mut all = vec![
-        gps("get", &["status", "diff", "history", "undo", "--wait"]),
-        nodes("list", &["status", "diff", "retry", "--wait"]),
+        gps("get", &["status", "diff", "history", "undo", "why", "why -A", "--wait"]),
+        nodes("list", &["status", "diff", "retry", "why -A", "--wait"]),
+        nodes("get", &["why"]),
         secret(
             "get",
             names::ADDITIONAL_SECRET,
@@ -77,7 +78,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         secret(
             "get",
             names::GLOBAL_SECRET,
-            &["diff", "history", "undo", "explain"],
+            &["diff", "history", "undo", "explain", "why", "why -A"],
         ),
         gps("patch", &["pause", "resume", "add --source"]),
         nodes("patch", &["retry", "--skip-unreachable"]),
@@ -102,7 +103,42 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     );
     let otherwise = "the namespace that the controller watches, and whether it runs";
     all.push(optional(controller, Place::Controller, otherwise));
+    all.extend(of_pods().map(|(permission, otherwise)| {
+        let (verb, group, resource, commands) = permission;
+        let permission = needed(verb, group, resource, "", commands);
+        optional(permission, Place::Cluster, otherwise)
+    }));
     all
+}
+
+type OfPods = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+/// Optional, as a user may have them in some namespaces only.
+fn of_pods() -> impl Iterator<Item = (OfPods, &'static str)> {
+    const OTHERS: &str = "pods of namespaces without this permission";
+    [
+        (("get", "", "pods", &["why"][..]), OTHERS),
+        (("list", "", "pods", &["why -A", "--retry-pods"]), OTHERS),
+        (("list", "", "events", &["why"]), "messages of older pulls"),
+        (
+            ("get", "", "serviceaccounts", &["why"]),
+            "which Secrets a pod has from its service account",
+        ),
+        (
+            ("get", "", "secrets", &["why", "why -A"]),
+            "credentials of the pods' own `imagePullSecrets`",
+        ),
+        (
+            ("create", "", "pods/eviction", &["--retry-pods"]),
+            OTHERS,
+        ),
+    ]
+    .into_iter()
 }
 
 /// `allowed`: the API server's answer to each permission.

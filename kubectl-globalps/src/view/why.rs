@@ -1,0 +1,13 @@
+//! Why pods can't pull their images: the facts of each, the likely cause, and the command that mends it. Pure.
+
+mod answer;
+mod cause;
+mod failing;
+mod groups;
+mod waiting;
+
+pub(crate) use answer::{Explained, PodAnswer};
+pub(crate) use cause::{Evidence, Lag, PodSeen, Tested, not_an_image};
+pub(crate) use failing::{Failing, Said, failing};
+pub(crate) use groups::Groups;
+pub(crate) use waiting::{Added, Waiting, summary, untouched};

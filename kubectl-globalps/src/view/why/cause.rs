@@ -1,0 +1,476 @@
+//! The likely cause, and the command that mends it. Pure.
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use super::failing::{Failing, Said};
+use crate::registry::{Pull, Purpose, RegistryError};
+use crate::secret::pull::{Origin, Tried};
+use crate::view::check::workload;
+
+/// Scripts rely on these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Code {
+    NoCredentials,
+    CredentialsRefused,
+    ImageNotFound,
+    RegistryUnreachable,
+    NodeNotSynced,
+    OutsideScope,
+    RateLimited,
+    InvalidImageName,
+    ImageNeverPulled,
+    /// Nothing is in the way any more.
+    WaitsForRetry,
+    NotAnImage,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cause {
+    pub code: Code,
+    /// Empty: none.
+    pub registry: String,
+    /// One sentence in lower case, without a full stop.
+    pub message: String,
+    /// The one command to run; empty: no command of the cluster mends it.
+    pub command: String,
+    /// What else to know, or to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hint: String,
+}
+
+/// What matters of the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodSeen {
+    pub namespace: String,
+    pub name: String,
+    /// Empty: it has none yet.
+    pub node: String,
+    pub service_account: String,
+    /// `deployment/web`, or `pod/NAME`.
+    workload: String,
+}
+
+impl PodSeen {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let text = |found: Option<&String>| found.cloned().unwrap_or_default();
+        let name = pod.name_any();
+        Self {
+            namespace: pod.namespace().unwrap_or_default(),
+            node: text(spec.and_then(|spec| spec.node_name.as_ref())),
+            service_account: text(spec.and_then(|spec| spec.service_account_name.as_ref())),
+            workload: workload(pod).unwrap_or_else(|| format!("pod/{name}")),
+            name,
+        }
+    }
+}
+
+/// A node that does not have what is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lag {
+    pub phase: Phase,
+    pub revision: i64,
+    pub wanted: i64,
+    pub is_paused: bool,
+}
+
+impl Lag {
+    /// `None`: the node has the newest revision.
+    pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
+        let wanted = gps?.status.as_ref()?.revision;
+        let status = object.status.clone().unwrap_or_default();
+        let is_behind = status.phase != Phase::Synced || status.revision < wanted;
+        (wanted > 0 && is_behind).then(|| Self {
+            phase: status.phase,
+            revision: status.revision,
+            wanted,
+            is_paused: gps.is_some_and(|gps| gps.spec.rollout.paused),
+        })
+    }
+}
+
+/// A credential, and what the registry answers to it; `None`: it was not asked.
+pub(crate) struct Tested<'a> {
+    pub tried: &'a Tried,
+    pub answer: Option<Result<Pull, RegistryError>>,
+}
+
+impl Tested<'_> {
+    fn is(&self, pull: Pull) -> bool {
+        matches!(&self.answer, Some(Ok(found)) if *found == pull)
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(&self.answer, Some(Err(error)) if error.is_refusal())
+    }
+}
+
+/// Everything that the cause is judged by.
+pub(crate) struct Evidence<'a> {
+    pub pod: &'a PodSeen,
+    pub failing: &'a Failing,
+    pub registry: &'a str,
+    pub repository: &'a str,
+    /// In the kubelet's order.
+    pub tries: &'a [Tested<'a>],
+    /// What the registry answers without credentials, where there are none.
+    pub anonymous: Option<&'a Result<Pull, RegistryError>>,
+    /// A source that has a credential for other pods only, and who it is for.
+    pub excluding: Option<(&'a str, &'a str)>,
+    pub lag: Option<&'a Lag>,
+    pub gps: Option<&'a GlobalPullSecret>,
+    /// Namespace of the pull secrets.
+    pub secrets: &'a str,
+}
+
+impl Evidence<'_> {
+    pub(crate) fn cause(&self) -> Cause {
+        let answers = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
+        let mut answers = answers.chain(self.anonymous);
+        let is_limited = |answer: &Result<Pull, RegistryError>| {
+            matches!(answer, Err(RegistryError::Answer { status: 429, .. }))
+        };
+        let has = |pull| {
+            let is = |answer: &&Result<Pull, RegistryError>| matches!(answer, Ok(found) if *found == pull);
+            self.tries.iter().any(|tried| tried.is(pull)) || self.anonymous.as_ref().is_some_and(is)
+        };
+        match self.failing.said() {
+            Said::InvalidName => return self.invalid_name(),
+            Said::NeverPulled => return self.never_pulled(),
+            Said::RateLimited => return self.rate_limited(),
+            Said::Unreachable => return self.unreachable(&self.failing.message),
+            _ if answers.any(is_limited) => return self.rate_limited(),
+            Said::Missing if !has(Pull::Available) => return self.not_found(),
+            _ if has(Pull::Missing) && !has(Pull::Available) => return self.not_found(),
+            _ => {}
+        }
+        let has_own = self.tries.iter().any(|it| it.tried.origin != Origin::Pod);
+        if let (Some(lag), true) = (self.lag, has_own)
+            && !self.tries.iter().all(Tested::is_refused)
+        {
+            return self.not_synced(lag);
+        }
+        if has(Pull::Available) {
+            return self.waits();
+        }
+        match (self.tries, self.excluding) {
+            ([], Some((source, who))) => return self.outside_scope(source, who),
+            ([], None) if self.failing.said() == Said::Denied => return self.no_credentials(),
+            ([], None) if self.anonymous.is_some_and(is_refusal) => return self.no_credentials(),
+            (tries, _) => {
+                let refused = tries.iter().find(|tried| tried.is_refused());
+                let said = self.failing.said() == Said::Denied;
+                if let Some(refused) = refused.or(tries.first().filter(|_| said)) {
+                    return self.refused(refused);
+                }
+            }
+        }
+        let errors = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
+        match errors.chain(self.anonymous).find_map(|it| it.as_ref().err()) {
+            Some(error) => {
+                let failure = error.failure(self.registry, Purpose::Look);
+                self.unreachable(&failure.message)
+            }
+            None => self.unknown(),
+        }
+    }
+
+    fn of(&self, code: Code, message: String, command: String, hint: &str) -> Cause {
+        Cause {
+            code,
+            registry: self.registry.to_owned(),
+            message,
+            command,
+            hint: hint.to_owned(),
+        }
+    }
+
+    fn add(&self, key: &str) -> String {
+        format!("kubectl globalps add {key} -u USER --wait --retry-pods")
+    }
+
+    fn no_credentials(&self) -> Cause {
+        let registry = self.registry;
+        self.of(
+            Code::NoCredentials,
+            format!("the node has no credentials for `{registry}`, which needs a login"),
+            self.add(registry),
+            "it asks for the password; every pod of the cluster can then pull with it. For some namespaces only: `--source` and `--only-namespaces`",
+        )
+    }
+
+    fn refused(&self, tested: &Tested<'_>) -> Cause {
+        let Tried {
+            key,
+            username,
+            source,
+            origin,
+            ..
+        } = tested.tried;
+        let from = if source.is_empty() { "the node" } else { source };
+        let message = match &tested.answer {
+            Some(Err(RegistryError::Refused { status, .. })) => format!(
+                "`{}` refuses user `{username}` of `{key}`, from {from} ({status})",
+                self.registry
+            ),
+            _ => format!(
+                "`{}` refuses the credentials that the node has, the first of user `{username}` from {from}",
+                self.registry
+            ),
+        };
+        let (command, hint) = match origin {
+            Origin::Globalps => (self.add(key), "it asks for the password and checks it first"),
+            Origin::Scoped(source) => (
+                format!("kubectl globalps add {key} --source {source} -u USER --wait --retry-pods"),
+                "it asks for the password and checks it first; the scope stays",
+            ),
+            Origin::Pod => {
+                let name = source.strip_prefix("Secret ").unwrap_or(source);
+                let name = name.split([',', ' ']).next().unwrap_or(name);
+                let (namespace, name) = name.split_once('/').unwrap_or((&self.pod.namespace, name));
+                (
+                    format!("kubectl -n {namespace} edit secret {name}"),
+                    "the Secret belongs to the namespace; put the new credentials into `.dockerconfigjson`",
+                )
+            }
+        };
+        self.of(Code::CredentialsRefused, message, command, hint)
+    }
+
+    fn not_found(&self) -> Cause {
+        let PodSeen {
+            namespace,
+            workload,
+            ..
+        } = self.pod;
+        let Failing {
+            container, image, ..
+        } = self.failing;
+        self.of(
+            Code::ImageNotFound,
+            format!("`{}` has no image `{image}` (404)", self.registry),
+            format!("kubectl -n {namespace} set image {workload} {container}={}:TAG", self.repository),
+            "push the image, or name an existing one. Some registries also answer 404 to users who may not see the repository",
+        )
+    }
+
+    fn unreachable(&self, why: &str) -> Cause {
+        let node = match self.pod.node.as_str() {
+            "" => "the node".to_owned(),
+            node => format!("`{node}`"),
+        };
+        self.of(
+            Code::RegistryUnreachable,
+            format!("`{}` can't be reached, or its certificate is not trusted: {why}", self.registry),
+            String::new(),
+            &format!("no credentials mend it: check DNS, firewall, proxy and certificate authorities of {node} for `{}`", self.registry),
+        )
+    }
+
+    fn rate_limited(&self) -> Cause {
+        let registry = self.registry;
+        let (command, hint) = if self.tries.is_empty() {
+            (
+                self.add(registry),
+                "a user with a login has a higher limit; the kubelet also tries again by itself",
+            )
+        } else {
+            (
+                String::new(),
+                "wait: the kubelet tries again by itself; use an account with a higher limit, or a mirror",
+            )
+        };
+        let message = format!("`{registry}` limits the rate of pulls (429)");
+        self.of(Code::RateLimited, message, command, hint)
+    }
+
+    fn invalid_name(&self) -> Cause {
+        let PodSeen {
+            namespace,
+            workload,
+            ..
+        } = self.pod;
+        let Failing {
+            container, image, ..
+        } = self.failing;
+        self.of(
+            Code::InvalidImageName,
+            format!("`{image}` is not an image name"),
+            format!("kubectl -n {namespace} set image {workload} {container}=IMAGE"),
+            "",
+        )
+    }
+
+    fn never_pulled(&self) -> Cause {
+        let image = &self.failing.image;
+        self.of(
+            Code::ImageNeverPulled,
+            format!("`imagePullPolicy` is `Never`, and the node does not have `{image}`"),
+            format!(
+                "kubectl -n {} edit {}",
+                self.pod.namespace, self.pod.workload
+            ),
+            "set `imagePullPolicy: IfNotPresent`",
+        )
+    }
+
+    fn not_synced(&self, lag: &Lag) -> Cause {
+        let node = &self.pod.node;
+        let (command, hint) = match lag.phase {
+            Phase::Failed | Phase::RolledBack => (
+                format!("kubectl globalps retry {node} --wait"),
+                "`kubectl globalps status` has the reason: mend it first",
+            ),
+            _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), ""),
+            _ => (
+                format!("kubectl globalps status --node {node} --wait"),
+                "the rollout reaches it; `kubectl globalps check` shows what is in its way",
+            ),
+        };
+        let message = format!(
+            "node `{node}` is {} with revision {} of {}",
+            lag.phase, lag.revision, lag.wanted
+        );
+        self.of(Code::NodeNotSynced, message, command, hint)
+    }
+
+    fn outside_scope(&self, source: &str, who: &str) -> Cause {
+        let PodSeen {
+            namespace,
+            service_account,
+            ..
+        } = self.pod;
+        let message = format!(
+            "source `{source}` has a credential for `{}`, but only for {who}, not for service account `{service_account}` of `{namespace}`",
+            self.registry
+        );
+        let command = self.widen(source).unwrap_or_default();
+        let hint = "adds the pod to the scope, if it may use these credentials";
+        self.of(Code::OutsideScope, message, command, hint)
+    }
+
+    /// Adds what is missing of the pod to the scope of the source.
+    fn widen(&self, source: &str) -> Option<String> {
+        use globalps_core::provider::Pattern;
+        let sources = &self.gps?.spec.sources;
+        let at = sources.iter().position(|it| it.name == source)?;
+        let scope = sources.get(at)?.scope.as_ref()?;
+        let matches = |patterns: &[String], name: &str| {
+            let mut patterns = patterns.iter().cloned();
+            patterns.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(name)))
+        };
+        let add = |field: &str, all: &[String], name: &str| {
+            let base = format!("/spec/sources/{at}/scope/{field}");
+            if all.is_empty() {
+                serde_json::json!({"op": "add", "path": base, "value": [name]})
+            } else {
+                serde_json::json!({"op": "add", "path": format!("{base}/-"), "value": name})
+            }
+        };
+        // Another change of the list meanwhile fails the patch.
+        let name = format!("/spec/sources/{at}/name");
+        let mut patch = vec![serde_json::json!({"op": "test", "path": name, "value": source})];
+        let PodSeen {
+            namespace,
+            service_account,
+            ..
+        } = self.pod;
+        let accounts = &scope.service_accounts;
+        let has_account = accounts.is_empty() || matches(accounts, service_account);
+        if !has_account {
+            patch.push(add("serviceAccounts", accounts, service_account));
+        }
+        let is_named = matches(&scope.namespaces, namespace);
+        // A selector may select it already, where only the service account is missing.
+        if !is_named && (has_account || scope.namespace_selector.is_none()) {
+            patch.push(add("namespaces", &scope.namespaces, namespace));
+        }
+        let patch = serde_json::Value::from(patch);
+        Some(format!(
+            "kubectl -n {} patch globalpullsecret {} --type=json -p '{patch}'",
+            self.secrets,
+            names::GLOBAL_SECRET
+        ))
+    }
+
+    fn waits(&self) -> Cause {
+        let PodSeen {
+            namespace, name, ..
+        } = self.pod;
+        self.of(
+            Code::WaitsForRetry,
+            format!("`{}` gives out the image by now, asked from this machine", self.registry),
+            format!("kubectl -n {namespace} delete pod {name}"),
+            "only if a controller recreates it; the kubelet also tries again by itself, after 5 min at the latest. If it keeps failing, the node has other credentials or another way to the registry",
+        )
+    }
+
+    fn unknown(&self) -> Cause {
+        let PodSeen {
+            namespace, name, ..
+        } = self.pod;
+        self.of(
+            Code::Unknown,
+            format!("the kubelet says {}: {}", self.failing.reason, self.failing.message),
+            format!("kubectl -n {namespace} describe pod {name}"),
+            "the message is not one that globalps knows",
+        )
+    }
+}
+
+fn is_refusal(answer: &Result<Pull, RegistryError>) -> bool {
+    matches!(answer, Err(error) if error.is_refusal())
+}
+
+/// Why the pod doesn't run where its images are there; `None`: nothing is wrong.
+pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
+    let seen = PodSeen::of(pod);
+    let PodSeen {
+        namespace, name, ..
+    } = &seen;
+    let status = pod.status.clone().unwrap_or_default();
+    let cause = |message: String, command: String| Cause {
+        code: Code::NotAnImage,
+        registry: String::new(),
+        message,
+        command,
+        hint: String::new(),
+    };
+    let describe = format!("kubectl -n {namespace} describe pod {name}");
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    for container in all.into_iter().flatten().flatten() {
+        let waiting = container.state.as_ref().and_then(|it| it.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        let of = &container.name;
+        match reason {
+            None | Some("PodInitializing" | "ContainerCreating") => {}
+            Some(reason @ "CrashLoopBackOff") => {
+                return Some(cause(
+                    format!("container `{of}` has its image, and its program fails: {reason}"),
+                    format!("kubectl -n {namespace} logs {name} -c {of} --previous"),
+                ));
+            }
+            Some(reason) => {
+                return Some(cause(format!("container `{of}` waits: {reason}"), describe));
+            }
+        }
+    }
+    let conditions = status.conditions.unwrap_or_default();
+    let unscheduled = conditions
+        .iter()
+        .find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    if let Some(condition) = unscheduled {
+        let why = condition.message.clone().unwrap_or_default();
+        return Some(cause(format!("the pod has no node: {why}"), describe));
+    }
+    if status.phase.as_deref() == Some("Failed") {
+        let why = status.message.or(status.reason).unwrap_or_default();
+        return Some(cause(format!("the pod failed: {why}"), describe));
+    }
+    None
+}
