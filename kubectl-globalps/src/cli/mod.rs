@@ -123,7 +123,8 @@ impl Cli {
         }
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(joined)?;
-        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        let mut cli =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         match &mut cli.command {
             Command::Why(why) => {
                 let source = matches

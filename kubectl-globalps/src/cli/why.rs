@@ -87,13 +87,22 @@ mod tests {
             ("why -A --insecure", None),
             ("why -n a --ca-file f --check-timeout 5s", None),
             ("why a/b -A", Some(ErrorKind::ArgumentConflict)),
-            ("why -A --no-ask --insecure", Some(ErrorKind::ArgumentConflict)),
+            (
+                "why -A --no-ask --insecure",
+                Some(ErrorKind::ArgumentConflict),
+            ),
             ("why a/b/c", Some(ErrorKind::ValueValidation)),
             ("why /b", Some(ErrorKind::ValueValidation)),
             ("add r -u u --wait --retry-pods", None),
-            ("add r -u u --retry-pods", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "add r -u u --retry-pods",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
             ("undo --wait --retry-pods", None),
-            ("undo --retry-pods", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "undo --retry-pods",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
         ] {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");

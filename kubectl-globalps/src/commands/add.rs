@@ -64,7 +64,13 @@ pub(super) async fn run(
     if args.wait.wait && exit == Exit::Done {
         let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
         let source = args.to.source.as_ref().map(|source| source.0.as_str());
-        after_wait(&cluster, &registries, source, args.retry_pods).await?;
+        after_wait(
+            &cluster,
+            &registries,
+            source,
+            (args.retry_pods, args.wait.timeout),
+        )
+        .await?;
     }
     Ok(exit)
 }

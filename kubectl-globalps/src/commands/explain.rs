@@ -73,7 +73,10 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
         (Some(named), _) => {
             let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
             let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
-            let is_on_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+            let is_on_node = pod
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.node_name.is_some());
             if let (true, Err(failure)) = (is_on_node, &gps) {
                 return Err(failure.clone());
             }
@@ -199,9 +202,7 @@ pub(super) async fn node_secret(
         None => {
             let api = cluster.api::<NodePullSecret>();
             let call = api.get_opt(name);
-            cluster
-                .call("get the node's NodePullSecret", call)
-                .await?
+            cluster.call("get the node's NodePullSecret", call).await?
         }
     };
     Ok(found.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())))

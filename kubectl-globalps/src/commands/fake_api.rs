@@ -30,7 +30,7 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    fn covers(&self, asked: &Self) -> bool {
+    pub(crate) fn covers(&self, asked: &Self) -> bool {
         let name = self.name.is_empty() || self.name == asked.name;
         // A rule of a ClusterRole.
         let namespace = self.namespace.is_empty() || self.namespace == asked.namespace;

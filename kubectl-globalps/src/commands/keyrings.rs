@@ -35,7 +35,9 @@ pub(super) async fn secrets(
         let title = format!("Secret {namespace}/{}", reference.name);
         let found = match secret(cluster, namespace, &reference.name).await {
             Err(failure) if asked.may_hide && failure.is(403) => {
-                let note = format!("{title} can't be read by this user, so its credentials are not listed");
+                let note = format!(
+                    "{title} can't be read by this user, so its credentials are not listed"
+                );
                 asked.notes.push(note);
                 continue;
             }

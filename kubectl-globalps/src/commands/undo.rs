@@ -69,7 +69,13 @@ pub(super) async fn run(
     }
     let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
     if args.wait.wait && exit == Exit::Done {
-        after_wait(&cluster, &restored, None, args.retry_pods).await?;
+        after_wait(
+            &cluster,
+            &restored,
+            None,
+            (args.retry_pods, args.wait.timeout),
+        )
+        .await?;
     }
     Ok(exit)
 }

@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::keyrings::secret;
 use super::why_all::unfinished_pods;
+use crate::cli::Span;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
@@ -23,15 +24,16 @@ const RETRY_FOR: Duration = Duration::from_mins(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_secs(5);
 const BUDGET: &str = "their disruption budget did not allow it in time";
+const LATE: &str = "the time limit was reached";
 const GONE: &str = "they changed meanwhile";
 
-/// Says how many pods wait for an image of these registries, and with `retry` evicts them. `source`: of the credentials,
+/// Says how many pods wait for an image of these registries, and with `retry` evicts them, for at most `time`. `source`: of the credentials,
 /// where it can have a scope.
 pub(super) async fn after_wait(
     cluster: &Cluster<'_>,
     registries: &[String],
     source: Option<&str>,
-    retry: bool,
+    (retry, time): (bool, Span),
 ) -> Result<(), Failure> {
     let printer = cluster.printer();
     if registries.is_empty() {
@@ -68,7 +70,7 @@ pub(super) async fn after_wait(
         }
         return Ok(());
     }
-    let (evicted, left) = evict_all(cluster, &added, found).await?;
+    let (evicted, left) = evict_all(cluster, &added, found, time.0.min(RETRY_FOR)).await?;
     printer.data(&format!("{evicted} pods deleted, to pull again"));
     for line in untouched(&left) {
         printer.note(line);
@@ -84,7 +86,9 @@ async fn added(
     let mut scope = None;
     if let Some(source) = source {
         let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
-        let bytes = global.as_ref().and_then(|it| data_of(it, names::SCOPED_KEY));
+        let bytes = global
+            .as_ref()
+            .and_then(|it| data_of(it, names::SCOPED_KEY));
         let scoped = bytes.and_then(|bytes| parse_scoped(bytes).ok());
         let mut scoped = scoped.into_iter().flatten();
         scope = scoped.find(|it| it.source == source).map(|it| it.scope);
@@ -104,8 +108,9 @@ async fn evict_all(
     cluster: &Cluster<'_>,
     added: &Added,
     mut found: Vec<Waiting>,
+    time: Duration,
 ) -> Result<(usize, Vec<(String, &'static str)>), Failure> {
-    let deadline = Instant::now() + RETRY_FOR;
+    let deadline = Instant::now() + time;
     let first: BTreeSet<String> = found.iter().map(|pod| pod.uid.clone()).collect();
     let kept = found.iter();
     let mut left: Vec<(String, &'static str)> = kept
@@ -115,12 +120,17 @@ async fn evict_all(
     loop {
         let mut blocked = Vec::new();
         for pod in found.iter().filter(|pod| pod.kept.is_none()) {
-            match evict(cluster, pod).await {
-                Ok(()) => evicted += 1,
-                Err(failure) if failure.is(404) => {}
-                Err(failure) if failure.is(429) => blocked.push((pod.title(), BUDGET)),
-                Err(failure) if failure.is(409) => blocked.push((pod.title(), GONE)),
-                Err(failure) => return Err(failure),
+            if Instant::now() > deadline {
+                blocked.push((pod.title(), LATE));
+                continue;
+            }
+            // The client repeats a request that got 429 by itself, for longer than this.
+            match timeout(PAUSE, evict(cluster, pod)).await {
+                Ok(Ok(())) => evicted += 1,
+                Ok(Err(failure)) if failure.is(404) => {}
+                Ok(Err(failure)) if failure.is(409) => blocked.push((pod.title(), GONE)),
+                Ok(Err(failure)) if !failure.is(429) => return Err(failure),
+                Ok(Err(_)) | Err(_) => blocked.push((pod.title(), BUDGET)),
             }
         }
         if blocked.is_empty() || Instant::now() + PAUSE > deadline {

@@ -72,8 +72,10 @@ async fn explained(
         answer.cause = not_an_image(&pod);
         return Ok(answer);
     }
-    let (shared, events) =
-        tokio::try_join!(shared(cluster), events(cluster, &named.namespace, &named.name))?;
+    let (shared, events) = tokio::try_join!(
+        shared(cluster),
+        events(cluster, &named.namespace, &named.name)
+    )?;
     let account = account(cluster, &seen).await?;
     let of = PullerSeen::Pod(named.clone(), Box::new(pod));
     let mut looked = Vec::new();
@@ -120,14 +122,11 @@ pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
 }
 
 /// None for a user who may not read them: the container's state mostly has the message too.
-async fn events(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    pod: &str,
-) -> Result<Vec<Event>, Failure> {
+async fn events(cluster: &Cluster<'_>, namespace: &str, pod: &str) -> Result<Vec<Event>, Failure> {
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
-    let params =
-        ListParams::default().fields(&format!("involvedObject.kind=Pod,involvedObject.name={pod}"));
+    let params = ListParams::default().fields(&format!(
+        "involvedObject.kind=Pod,involvedObject.name={pod}"
+    ));
     let mut found = Vec::new();
     let keep = |event: Event| {
         if event.involved_object.name.as_deref() == Some(pod) {
@@ -141,10 +140,7 @@ async fn events(
 }
 
 /// `None`: the pod has none, or this user may not read it.
-async fn account(
-    cluster: &Cluster<'_>,
-    seen: &PodSeen,
-) -> Result<Option<ServiceAccount>, Failure> {
+async fn account(cluster: &Cluster<'_>, seen: &PodSeen) -> Result<Option<ServiceAccount>, Failure> {
     if seen.service_account.is_empty() {
         return Ok(None);
     }
@@ -198,17 +194,25 @@ pub(super) async fn look(
     let asked = asked(cluster, shared, &failing.image, of, true).await?;
     let lag = match seen.node.as_str() {
         "" => None,
-        node => Lag::of(shared.gps.as_ref(), &node_secret(cluster, shared, node).await?),
+        node => Lag::of(
+            shared.gps.as_ref(),
+            &node_secret(cluster, shared, node).await?,
+        ),
     };
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
     // The kubelet's words are shown anyway.
-    let notes = answer.notes().iter().filter(|it| !it.starts_with("the kubelet says"));
+    let notes = answer
+        .notes()
+        .iter()
+        .filter(|it| !it.starts_with("the kubelet says"));
     Ok(Looked {
         image: Some(ImageName::of(&failing.image, answer.repository())),
         tries: answer.tries().to_vec(),
-        excluding: answer.excluding().map(|(a, b)| (a.to_owned(), b.to_owned())),
+        excluding: answer
+            .excluding()
+            .map(|(a, b)| (a.to_owned(), b.to_owned())),
         notes: notes.cloned().collect(),
         failing,
         lag,
@@ -240,7 +244,9 @@ impl Looked {
             return vec![question(None)];
         }
         let tries = self.tries.iter();
-        tries.map(|tried| question(Some(tried.credential.clone()))).collect()
+        tries
+            .map(|tried| question(Some(tried.credential.clone())))
+            .collect()
     }
 
     /// `secrets`: namespace of the pull secrets.
@@ -275,13 +281,22 @@ impl Looked {
             repository: image.map_or("", |image| &image.repository),
             tries: &tries,
             anonymous: anonymous.as_ref(),
-            excluding: self.excluding.as_ref().map(|(a, b)| (a.as_str(), b.as_str())),
+            excluding: self
+                .excluding
+                .as_ref()
+                .map(|(a, b)| (a.as_str(), b.as_str())),
             lag: self.lag.as_ref(),
             gps,
             secrets,
         };
         let cause = evidence.cause();
-        Explained::of(&self.failing, &tries, anonymous.as_ref(), &self.notes, cause)
+        Explained::of(
+            &self.failing,
+            &tries,
+            anonymous.as_ref(),
+            &self.notes,
+            cause,
+        )
     }
 }
 

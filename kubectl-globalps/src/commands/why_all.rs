@@ -64,7 +64,9 @@ pub(super) async fn run(
     let mut shared = shared(cluster).await?;
     if shared.gps.is_some() {
         let nodes = node_secrets(cluster).await?;
-        let nodes = nodes.iter().map(|(name, object)| (name.clone(), object.clone()));
+        let nodes = nodes
+            .iter()
+            .map(|(name, object)| (name.clone(), object.clone()));
         shared.nodes = Some(nodes.collect());
     }
     let kinds = kinds(cluster, namespace, |node| {
@@ -105,9 +107,7 @@ pub(super) async fn run(
         }
     }
     let answers = match trust {
-        Some(trust) if !questions.is_empty() => {
-            ask(&questions, trust, &args.asking, printer).await
-        }
+        Some(trust) if !questions.is_empty() => ask(&questions, trust, &args.asking, printer).await,
         _ => Vec::new(),
     };
     let known: Vec<_> = questions.into_iter().zip(answers).collect();
@@ -122,7 +122,11 @@ pub(super) async fn run(
         AnswerFormat::Json => printer.data(&json("the answer", &groups)?),
         AnswerFormat::Yaml => printer.data(&yaml("the answer", &groups)?),
     }
-    Ok(if groups.pods == 0 { Exit::Done } else { Exit::No })
+    Ok(if groups.pods == 0 {
+        Exit::Done
+    } else {
+        Exit::No
+    })
 }
 
 /// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.
@@ -143,7 +147,9 @@ async fn kinds(
             pull_secrets: references.flatten().map(|it| it.name.clone()).collect(),
             image: failing.image.clone(),
             said: failing.said(),
-            lagging: Some(seen.node).filter(|node| lags(node)).unwrap_or_default(),
+            lagging: Some(seen.node)
+                .filter(|node| lags(node))
+                .unwrap_or_default(),
             namespace: seen.namespace,
             service_account: seen.service_account,
         };

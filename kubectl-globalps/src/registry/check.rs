@@ -111,7 +111,10 @@ impl Checker {
     }
 
     /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
-    pub(super) async fn ping(&self, endpoint: &Endpoint) -> Result<(Scheme, Answer), RegistryError> {
+    pub(super) async fn ping(
+        &self,
+        endpoint: &Endpoint,
+    ) -> Result<(Scheme, Answer), RegistryError> {
         match self.http.get(&endpoint.ping(Scheme::Https), None).await {
             Err(error) if self.insecure && may_be_plain(&error, endpoint.has_port()) => {
                 let answer = self.http.get(&endpoint.ping(Scheme::Http), None).await?;

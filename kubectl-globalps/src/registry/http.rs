@@ -119,7 +119,9 @@ impl Http {
         let mut here = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             let same = here.scheme() == first.scheme() && here.authority() == first.authority();
-            let answer = self.ask_once(&method, &here, authorization.filter(|_| same)).await?;
+            let answer = self
+                .ask_once(&method, &here, authorization.filter(|_| same))
+                .await?;
             let location = answer.headers.get(LOCATION).and_then(|l| l.to_str().ok());
             match location.filter(|_| answer.status.is_redirection()) {
                 Some(location) => here = resolve(&here, location)?,
@@ -168,13 +170,13 @@ impl Http {
                 (Some(_), false) => url.clone(),
                 _ => path(url)?,
             })
-        .header(HOST, host_and_port(url))
-        .header(
-            USER_AGENT,
-            concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
-        )
-        .header(ACCEPT, ACCEPTED)
-        .header(CONNECTION, "close");
+            .header(HOST, host_and_port(url))
+            .header(
+                USER_AGENT,
+                concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
+            )
+            .header(ACCEPT, ACCEPTED)
+            .header(CONNECTION, "close");
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }

@@ -1,8 +1,8 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
-    Credential, Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
-    shown_key, validate_bytes,
+    Credential, Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts,
+    explain, parse, shown_key, validate_bytes,
 };
 use globalps_core::provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
@@ -170,7 +170,9 @@ impl Answer {
             tries: with_node,
             mut crio,
         } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
-        let with_file = with_node.iter().map(|found| tried(of_node, found, Origin::Globalps));
+        let with_file = with_node
+            .iter()
+            .map(|found| tried(of_node, found, Origin::Globalps));
         let mut by_file = None;
         let mut scoped = Vec::new();
         if let Some(provided) = &asked.provided {

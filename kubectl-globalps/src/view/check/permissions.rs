@@ -59,7 +59,12 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         ..permission
     };
     let mut all = vec![
-        gps("get", &["status", "diff", "history", "undo", "why", "why -A", "--wait"]),
+        gps(
+            "get",
+            &[
+                "status", "diff", "history", "undo", "why", "why -A", "--wait",
+            ],
+        ),
         nodes("list", &["status", "diff", "retry", "why -A", "--wait"]),
         nodes("get", &["why"]),
         secret(
@@ -133,10 +138,7 @@ fn of_pods() -> impl Iterator<Item = (OfPods, &'static str)> {
             ("get", "", "secrets", &["why", "why -A"]),
             "credentials of the pods' own `imagePullSecrets`",
         ),
-        (
-            ("create", "", "pods/eviction", &["--retry-pods"]),
-            OTHERS,
-        ),
+        (("create", "", "pods/eviction", &["--retry-pods"]), OTHERS),
     ]
     .into_iter()
 }

@@ -99,14 +99,21 @@ impl PodAnswer {
             lines.push(format!("node:       {}", self.node));
         }
         for found in &self.containers {
-            lines.push(format!("container:  {}, image `{}`", found.container, found.image));
+            lines.push(format!(
+                "container:  {}, image `{}`",
+                found.container, found.image
+            ));
             let message = found.message.trim();
             lines.push(format!("kubelet:    {}: {message}", found.reason));
             if found.tries.is_empty() {
                 lines.push("tries:      no credential for it".to_owned());
             }
             for (at, tried) in found.tries.iter().enumerate() {
-                let label = if at == 0 { "tries:     " } else { "  then:    " };
+                let label = if at == 0 {
+                    "tries:     "
+                } else {
+                    "  then:    "
+                };
                 let answer = tried.answer.as_ref();
                 let answer = answer.map_or(String::new(), |it| format!(": {}", it.answer));
                 let Try {
@@ -115,7 +122,9 @@ impl PodAnswer {
                     source,
                     ..
                 } = tried;
-                lines.push(format!("{label} `{key}`, as {username}, from {source}{answer}"));
+                lines.push(format!(
+                    "{label} `{key}`, as {username}, from {source}{answer}"
+                ));
             }
             if let Some(answer) = &found.without_credentials {
                 lines.push(format!("  without:  {}", answer.answer));

@@ -171,7 +171,10 @@ impl Evidence<'_> {
             }
         }
         let errors = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
-        match errors.chain(self.anonymous).find_map(|it| it.as_ref().err()) {
+        match errors
+            .chain(self.anonymous)
+            .find_map(|it| it.as_ref().err())
+        {
             Some(error) => {
                 let failure = error.failure(self.registry, Purpose::Look);
                 self.unreachable(&failure.message)
@@ -212,7 +215,11 @@ impl Evidence<'_> {
             origin,
             ..
         } = tested.tried;
-        let from = if source.is_empty() { "the node" } else { source };
+        let from = if source.is_empty() {
+            "the node"
+        } else {
+            source
+        };
         let message = match &tested.answer {
             Some(Err(RegistryError::Refused { status, .. })) => format!(
                 "`{}` refuses user `{username}` of `{key}`, from {from} ({status})",
@@ -224,7 +231,10 @@ impl Evidence<'_> {
             ),
         };
         let (command, hint) = match origin {
-            Origin::Globalps => (self.add(key), "it asks for the password and checks it first"),
+            Origin::Globalps => (
+                self.add(key),
+                "it asks for the password and checks it first",
+            ),
             Origin::Scoped(source) => (
                 format!("kubectl globalps add {key} --source {source} -u USER --wait --retry-pods"),
                 "it asks for the password and checks it first; the scope stays",
@@ -416,7 +426,10 @@ impl Evidence<'_> {
         } = self.pod;
         self.of(
             Code::Unknown,
-            format!("the kubelet says {}: {}", self.failing.reason, self.failing.message),
+            format!(
+                "the kubelet says {}: {}",
+                self.failing.reason, self.failing.message
+            ),
             format!("kubectl -n {namespace} describe pod {name}"),
             "the message is not one that globalps knows",
         )
@@ -473,4 +486,278 @@ pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
         return Some(cause(format!("the pod failed: {why}"), describe));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::pull::{Answer, Asked, Keyring};
+    use serde_json::json;
+
+    fn refused() -> Result<Pull, RegistryError> {
+        Err(RegistryError::Refused {
+            url: "https://quay.io/v2/".to_owned(),
+            status: 401,
+        })
+    }
+
+    fn limited() -> Result<Pull, RegistryError> {
+        Err(RegistryError::Answer {
+            url: "https://quay.io/v2/".to_owned(),
+            status: 429,
+            retry_after: None,
+        })
+    }
+
+    /// Of the pod, or of every node's file.
+    fn answer(of_pod: bool) -> Answer {
+        let ring = |name: &str| Keyring {
+            name: name.to_owned(),
+            bytes: br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#.to_vec(),
+        };
+        let asked = Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_pod: of_pod.then(|| ring("Secret a/own")).into_iter().collect(),
+            of_node: (!of_pod).then(|| ring("every node's file")),
+            ..Asked::default()
+        };
+        Answer::of(asked).expect("an image's name")
+    }
+
+    fn seen() -> PodSeen {
+        let pod = json!({
+            "metadata": {"namespace": "a", "name": "p"},
+            "spec": {"containers": [], "nodeName": "node-1", "serviceAccountName": "ci"},
+        });
+        PodSeen::of(&serde_json::from_value(pod).expect("a pod"))
+    }
+
+    fn failing(message: &str) -> Failing {
+        Failing {
+            container: "c".to_owned(),
+            image: "quay.io/org/app:1".to_owned(),
+            reason: "ErrImagePull".to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
+
+    #[test]
+    fn each_cause_has_the_one_command_that_mends_it() {
+        let denied = "401 Unauthorized";
+        let own = "kubectl -n a edit secret own";
+        let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
+        // Message, credential (none, of the pod, of the nodes), the registry's answer, and whether the node lags.
+        for (message, credential, found, lags, code, command) in [
+            (denied, None, None, false, Code::NoCredentials, ADD),
+            (
+                denied,
+                None,
+                Some(refused()),
+                false,
+                Code::NoCredentials,
+                ADD,
+            ),
+            ("?", None, Some(refused()), false, Code::NoCredentials, ADD),
+            (
+                denied,
+                Some(false),
+                None,
+                false,
+                Code::CredentialsRefused,
+                ADD,
+            ),
+            (
+                denied,
+                Some(false),
+                Some(refused()),
+                false,
+                Code::CredentialsRefused,
+                ADD,
+            ),
+            (
+                denied,
+                Some(false),
+                Some(refused()),
+                true,
+                Code::CredentialsRefused,
+                ADD,
+            ),
+            (
+                denied,
+                Some(true),
+                Some(refused()),
+                false,
+                Code::CredentialsRefused,
+                own,
+            ),
+            (
+                "manifest unknown",
+                Some(false),
+                None,
+                false,
+                Code::ImageNotFound,
+                set,
+            ),
+            (
+                denied,
+                Some(false),
+                Some(Ok(Pull::Missing)),
+                false,
+                Code::ImageNotFound,
+                set,
+            ),
+            (
+                denied,
+                Some(false),
+                Some(Ok(Pull::Available)),
+                true,
+                Code::NodeNotSynced,
+                "kubectl globalps retry node-1 --wait",
+            ),
+            (
+                denied,
+                Some(false),
+                Some(Ok(Pull::Available)),
+                false,
+                Code::WaitsForRetry,
+                "kubectl -n a delete pod p",
+            ),
+            (
+                "x509: unknown authority",
+                Some(false),
+                Some(Ok(Pull::Available)),
+                false,
+                Code::RegistryUnreachable,
+                "",
+            ),
+            (
+                "429 Too Many Requests",
+                None,
+                None,
+                false,
+                Code::RateLimited,
+                ADD,
+            ),
+            (
+                "?",
+                Some(false),
+                Some(limited()),
+                false,
+                Code::RateLimited,
+                "",
+            ),
+            (
+                "?",
+                None,
+                None,
+                false,
+                Code::Unknown,
+                "kubectl -n a describe pod p",
+            ),
+        ] {
+            let (pod, failing) = (seen(), failing(message));
+            let answer = credential.map(answer);
+            let tries: Vec<Tested<'_>> = answer
+                .iter()
+                .flat_map(Answer::tries)
+                .map(|tried| Tested {
+                    tried,
+                    answer: found.clone(),
+                })
+                .collect();
+            let lag = lags.then_some(Lag {
+                phase: Phase::RolledBack,
+                revision: 2,
+                wanted: 3,
+                is_paused: false,
+            });
+            let evidence = Evidence {
+                pod: &pod,
+                failing: &failing,
+                registry: "quay.io",
+                repository: "quay.io/org/app",
+                tries: &tries,
+                anonymous: found.as_ref().filter(|_| tries.is_empty()),
+                excluding: None,
+                lag: lag.as_ref(),
+                gps: None,
+                secrets: "kube-system",
+            };
+            let cause = evidence.cause();
+            assert_eq!(
+                (cause.code, cause.command.as_str()),
+                (code, command),
+                "{message} {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_scope_is_widened_by_what_the_pod_misses() {
+        let (pod, failing) = (seen(), failing("401 Unauthorized"));
+        for (scope, expected) in [
+            (
+                json!({"namespaces": ["b"]}),
+                r#"{"op":"add","path":"/spec/sources/0/scope/namespaces/-","value":"a"}"#,
+            ),
+            (
+                json!({"namespaceSelector": {"matchLabels": {"t": "b"}}}),
+                r#"{"op":"add","path":"/spec/sources/0/scope/namespaces","value":["a"]}"#,
+            ),
+            (
+                json!({"namespaces": ["a"], "serviceAccounts": ["other"]}),
+                r#"{"op":"add","path":"/spec/sources/0/scope/serviceAccounts/-","value":"ci"}"#,
+            ),
+        ] {
+            let spec = json!({"sources": [{"name": "team", "scope": scope}]});
+            let spec = serde_json::from_value(spec).expect("a spec");
+            let gps = GlobalPullSecret::new("g", spec);
+            let evidence = Evidence {
+                pod: &pod,
+                failing: &failing,
+                registry: "quay.io",
+                repository: "quay.io/org/app",
+                tries: &[],
+                anonymous: None,
+                excluding: Some(("team", "pods of b")),
+                lag: None,
+                gps: Some(&gps),
+                secrets: "kube-system",
+            };
+            let cause = evidence.cause();
+            assert_eq!(cause.code, Code::OutsideScope);
+            let test = r#"[{"op":"test","path":"/spec/sources/0/name","value":"team"}"#;
+            assert_eq!(
+                cause.command,
+                format!(
+                    "kubectl -n kube-system patch globalpullsecret global-pull-secret --type=json -p '{test},{expected}]'"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_pod_with_its_images_may_have_another_problem() {
+        for (status, expected) in [
+            (json!({"phase": "Running"}), None),
+            (
+                json!({"containerStatuses": [{
+                    "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                }]}),
+                Some("kubectl -n a logs p -c c --previous"),
+            ),
+            (
+                json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}),
+                Some("kubectl -n a describe pod p"),
+            ),
+        ] {
+            let pod = json!({"metadata": {"namespace": "a", "name": "p"}, "status": status});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let found = not_an_image(&pod);
+            assert_eq!(found.as_ref().map(|cause| cause.command.as_str()), expected);
+        }
+    }
 }

@@ -50,7 +50,11 @@ pub(crate) fn failing(pod: &Pod) -> Vec<Failing> {
             return None;
         }
         // The status can have another spelling of the image.
-        let mut specs = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let mut specs = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers);
         let of_spec = specs.find(|one| one.name == container.name);
         let image = of_spec.and_then(|one| one.image.clone());
         Some(Failing {
@@ -133,7 +137,12 @@ impl Failing {
             ": eof",
         ]) {
             Said::Unreachable
-        } else if has(&["not found", "manifest unknown", "name unknown", "no such manifest"]) {
+        } else if has(&[
+            "not found",
+            "manifest unknown",
+            "name unknown",
+            "no such manifest",
+        ]) {
             Said::Missing
         } else {
             Said::Other
@@ -191,7 +200,11 @@ mod tests {
             ),
             ("InvalidImageName", "", Said::InvalidName),
             ("ErrImageNeverPull", "", Said::NeverPulled),
-            ("ImagePullBackOff", "Back-off pulling image \"r/a:1\"", Said::Other),
+            (
+                "ImagePullBackOff",
+                "Back-off pulling image \"r/a:1\"",
+                Said::Other,
+            ),
         ] {
             let failing = Failing {
                 container: "c".to_owned(),
@@ -215,8 +228,16 @@ mod tests {
         let denied = "Failed to pull image \"r/a:1\": 401 Unauthorized";
         let events = [
             event("c", "2026-01-01T00:02:00Z", denied),
-            event("c", "2026-01-01T00:01:00Z", "Failed to pull image \"r/a:1\": manifest unknown"),
-            event("other", "2026-01-01T00:03:00Z", "Failed to pull image \"r/a:1\": x509: no"),
+            event(
+                "c",
+                "2026-01-01T00:01:00Z",
+                "Failed to pull image \"r/a:1\": manifest unknown",
+            ),
+            event(
+                "other",
+                "2026-01-01T00:03:00Z",
+                "Failed to pull image \"r/a:1\": x509: no",
+            ),
             event("c", "2026-01-01T00:04:00Z", "Error: ErrImagePull"),
         ];
         let pod = json!({
@@ -230,7 +251,10 @@ mod tests {
         let found = failing(&pod);
         assert_eq!(found.len(), 1);
         let found = found[0].clone().with_events(&events);
-        assert_eq!((found.message.as_str(), found.said()), (denied, Said::Denied));
+        assert_eq!(
+            (found.message.as_str(), found.said()),
+            (denied, Said::Denied)
+        );
         assert_eq!(found.image, "r/a:1");
     }
 }

@@ -72,7 +72,11 @@ impl Groups {
             };
             let mut lines = vec![
                 format!("registry:   {registry}"),
-                format!("pods:       {}: {}{more}", group.pods, group.names.join(", ")),
+                format!(
+                    "pods:       {}: {}{more}",
+                    group.pods,
+                    group.names.join(", ")
+                ),
                 format!("cause:      {message}"),
             ];
             if !command.is_empty() {

@@ -57,9 +57,17 @@ impl Waiting {
     pub(crate) fn of(pod: &Pod, added: &Added) -> Option<Self> {
         let identity = PodIdentity {
             namespace: pod.namespace().unwrap_or_default(),
-            service_account: pod.spec.as_ref()?.service_account_name.clone().unwrap_or_default(),
+            service_account: pod
+                .spec
+                .as_ref()?
+                .service_account_name
+                .clone()
+                .unwrap_or_default(),
         };
-        let is_covered = added.scope.as_ref().is_none_or(|scope| scope.covers(&identity));
+        let is_covered = added
+            .scope
+            .as_ref()
+            .is_none_or(|scope| scope.covers(&identity));
         let waits = failing(pod).iter().any(|failing| {
             let can_pull = !matches!(failing.said(), Said::InvalidName | Said::NeverPulled);
             can_pull && added.serves(&failing.image)
@@ -161,8 +169,14 @@ mod tests {
             (owner("DaemonSet", true), None),
             (owner("Custom", true), None),
             (json!({}), Some("no controller would recreate them")),
-            (owner("ReplicaSet", false), Some("no controller would recreate them")),
-            (owner("Job", true), Some("their Job would count them as failed")),
+            (
+                owner("ReplicaSet", false),
+                Some("no controller would recreate them"),
+            ),
+            (
+                owner("Job", true),
+                Some("their Job would count them as failed"),
+            ),
             (
                 json!({"annotations": {MIRROR: "x"}, "ownerReferences": owner("Node", true)["ownerReferences"]}),
                 Some("static pods, which only their node can restart"),
@@ -172,7 +186,10 @@ mod tests {
                 Some("already being deleted"),
             ),
         ] {
-            let found = Waiting::of(&pod("quay.io/org/a:1", "ImagePullBackOff", &metadata), &added);
+            let found = Waiting::of(
+                &pod("quay.io/org/a:1", "ImagePullBackOff", &metadata),
+                &added,
+            );
             assert_eq!(found.map(|found| found.kept), Some(kept), "{metadata}");
         }
     }
@@ -190,8 +207,18 @@ mod tests {
             ("quay.io/org/a:1", "ErrImageNeverPull", None, false),
             ("quay.io/other/a:1", "ImagePullBackOff", None, false),
             ("ghcr.io/org/a:1", "ImagePullBackOff", None, false),
-            ("quay.io/org/a:1", "ImagePullBackOff", Some(scope("a")), true),
-            ("quay.io/org/a:1", "ImagePullBackOff", Some(scope("b")), false),
+            (
+                "quay.io/org/a:1",
+                "ImagePullBackOff",
+                Some(scope("a")),
+                true,
+            ),
+            (
+                "quay.io/org/a:1",
+                "ImagePullBackOff",
+                Some(scope("b")),
+                false,
+            ),
         ] {
             let added = Added::new(["quay.io/org"].into_iter(), scope);
             let found = Waiting::of(&pod(image, reason, &json!({})), &added);
