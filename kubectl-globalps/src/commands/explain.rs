@@ -197,13 +197,12 @@ pub(super) async fn node_secret(
     shared: &Shared,
     name: &str,
 ) -> Result<NodePullSecret, Failure> {
-    let found = match &shared.nodes {
-        Some(nodes) => nodes.get(name).cloned(),
-        None => {
-            let api = cluster.api::<NodePullSecret>();
-            let call = api.get_opt(name);
-            cluster.call("get the node's NodePullSecret", call).await?
-        }
+    let found = if let Some(nodes) = &shared.nodes {
+        nodes.get(name).cloned()
+    } else {
+        let api = cluster.api::<NodePullSecret>();
+        let call = api.get_opt(name);
+        cluster.call("get the node's NodePullSecret", call).await?
     };
     Ok(found.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())))
 }

@@ -68,7 +68,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
-            Command::Why(args) => why::run(args, flags, printer).await,
+            Command::Why(args) => Box::pin(why::run(args, flags, printer)).await,
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,
             Command::Completion(args) => Ok(completion::run(args, printer)),

@@ -41,7 +41,7 @@ pub(super) async fn run(
     cluster.namespace = of_credentials(&cluster, Some(&named.namespace)).await?;
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
     let pod = there(&cluster, &named, "Pod", api.get_opt(&named.name)).await?;
-    let answer = explained(&cluster, &named, pod, (&args.asking, trust)).await?;
+    let answer = Box::pin(explained(&cluster, &named, pod, (&args.asking, trust))).await?;
     match args.output {
         AnswerFormat::Text => printer.data(&answer.text()),
         AnswerFormat::Json => printer.data(&json("the answer", &answer)?),

@@ -4,10 +4,12 @@ mod answer;
 mod cause;
 mod failing;
 mod groups;
+mod other;
 mod waiting;
 
 pub(crate) use answer::{Explained, PodAnswer};
-pub(crate) use cause::{Evidence, Lag, PodSeen, Tested, not_an_image};
+pub(crate) use cause::{Evidence, Lag, PodSeen, Tested};
 pub(crate) use failing::{Failing, Said, failing};
 pub(crate) use groups::Groups;
+pub(crate) use other::not_an_image;
 pub(crate) use waiting::{Added, Waiting, summary, untouched};

@@ -193,16 +193,12 @@ impl Evidence<'_> {
         }
     }
 
-    fn add(&self, key: &str) -> String {
-        format!("kubectl globalps add {key} -u USER --wait --retry-pods")
-    }
-
     fn no_credentials(&self) -> Cause {
         let registry = self.registry;
         self.of(
             Code::NoCredentials,
             format!("the node has no credentials for `{registry}`, which needs a login"),
-            self.add(registry),
+            add(registry),
             "it asks for the password; every pod of the cluster can then pull with it. For some namespaces only: `--source` and `--only-namespaces`",
         )
     }
@@ -231,10 +227,7 @@ impl Evidence<'_> {
             ),
         };
         let (command, hint) = match origin {
-            Origin::Globalps => (
-                self.add(key),
-                "it asks for the password and checks it first",
-            ),
+            Origin::Globalps => (add(key), "it asks for the password and checks it first"),
             Origin::Scoped(source) => (
                 format!("kubectl globalps add {key} --source {source} -u USER --wait --retry-pods"),
                 "it asks for the password and checks it first; the scope stays",
@@ -286,7 +279,7 @@ impl Evidence<'_> {
         let registry = self.registry;
         let (command, hint) = if self.tries.is_empty() {
             (
-                self.add(registry),
+                add(registry),
                 "a user with a login has a higher limit; the kubelet also tries again by itself",
             )
         } else {
@@ -440,52 +433,8 @@ fn is_refusal(answer: &Result<Pull, RegistryError>) -> bool {
     matches!(answer, Err(error) if error.is_refusal())
 }
 
-/// Why the pod doesn't run where its images are there; `None`: nothing is wrong.
-pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
-    let seen = PodSeen::of(pod);
-    let PodSeen {
-        namespace, name, ..
-    } = &seen;
-    let status = pod.status.clone().unwrap_or_default();
-    let cause = |message: String, command: String| Cause {
-        code: Code::NotAnImage,
-        registry: String::new(),
-        message,
-        command,
-        hint: String::new(),
-    };
-    let describe = format!("kubectl -n {namespace} describe pod {name}");
-    let all = [&status.init_container_statuses, &status.container_statuses];
-    for container in all.into_iter().flatten().flatten() {
-        let waiting = container.state.as_ref().and_then(|it| it.waiting.as_ref());
-        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-        let of = &container.name;
-        match reason {
-            None | Some("PodInitializing" | "ContainerCreating") => {}
-            Some(reason @ "CrashLoopBackOff") => {
-                return Some(cause(
-                    format!("container `{of}` has its image, and its program fails: {reason}"),
-                    format!("kubectl -n {namespace} logs {name} -c {of} --previous"),
-                ));
-            }
-            Some(reason) => {
-                return Some(cause(format!("container `{of}` waits: {reason}"), describe));
-            }
-        }
-    }
-    let conditions = status.conditions.unwrap_or_default();
-    let unscheduled = conditions
-        .iter()
-        .find(|it| it.type_ == "PodScheduled" && it.status == "False");
-    if let Some(condition) = unscheduled {
-        let why = condition.message.clone().unwrap_or_default();
-        return Some(cause(format!("the pod has no node: {why}"), describe));
-    }
-    if status.phase.as_deref() == Some("Failed") {
-        let why = status.message.or(status.reason).unwrap_or_default();
-        return Some(cause(format!("the pod failed: {why}"), describe));
-    }
-    None
+fn add(key: &str) -> String {
+    format!("kubectl globalps add {key} -u USER --wait --retry-pods")
 }
 
 #[cfg(test)]
@@ -544,6 +493,7 @@ mod tests {
     const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn each_cause_has_the_one_command_that_mends_it() {
         let denied = "401 Unauthorized";
         let own = "kubectl -n a edit secret own";
@@ -735,29 +685,6 @@ mod tests {
                     "kubectl -n kube-system patch globalpullsecret global-pull-secret --type=json -p '{test},{expected}]'"
                 )
             );
-        }
-    }
-
-    #[test]
-    fn a_pod_with_its_images_may_have_another_problem() {
-        for (status, expected) in [
-            (json!({"phase": "Running"}), None),
-            (
-                json!({"containerStatuses": [{
-                    "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3,
-                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-                }]}),
-                Some("kubectl -n a logs p -c c --previous"),
-            ),
-            (
-                json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}),
-                Some("kubectl -n a describe pod p"),
-            ),
-        ] {
-            let pod = json!({"metadata": {"namespace": "a", "name": "p"}, "status": status});
-            let pod: Pod = serde_json::from_value(pod).expect("a pod");
-            let found = not_an_image(&pod);
-            assert_eq!(found.as_ref().map(|cause| cause.command.as_str()), expected);
         }
     }
 }
