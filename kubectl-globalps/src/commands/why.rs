@@ -17,7 +17,8 @@ use crate::cluster::controller::of_credentials;
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
 use crate::registry::{Checker, ImageName, Pull, RegistryError, Trust};
-use crate::secret::pull::{Answer, Origin, Tried};
+use crate::secret::pull::Answer;
+use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::{Printer, json, yaml};
 use crate::view::why::{
     Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Tested, failing, not_an_image,

@@ -8,3 +8,4 @@ pub(crate) mod history;
 pub(crate) mod migration;
 pub(crate) mod pull;
 pub(crate) mod scope;
+pub(crate) mod tried;

@@ -1,14 +1,15 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
-    Credential, Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts,
-    explain, parse, shown_key, validate_bytes,
+    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
+    shown_key, validate_bytes,
 };
 use globalps_core::provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
 
 use crate::secret::findings;
 use crate::secret::scope::in_force;
+use crate::secret::tried::{Origin, Tried, lines_of};
 
 /// A file, or a Secret, with credentials.
 pub(crate) struct Keyring {
@@ -89,27 +90,6 @@ struct Scoped {
     /// The scope.
     who: String,
     allowed: bool,
-}
-
-/// One credential that is tried, and where it comes from.
-#[derive(Clone)]
-pub(crate) struct Tried {
-    pub source: String,
-    pub key: String,
-    pub username: String,
-    pub origin: Origin,
-    pub credential: Credential,
-}
-
-/// Who would have to change a credential.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The owner of the pod: a Secret of its namespace.
-    Pod,
-    /// globalps, of its Secrets for every pod.
-    Globalps,
-    /// The source with a scope of this name.
-    Scoped(String),
 }
 
 pub(crate) struct Answer {
@@ -358,21 +338,6 @@ impl Answer {
         let findings: Vec<Finding> = self.findings.iter().map(|(_, f)| f.clone()).collect();
         format!("{}\n{}", lines.join("\n"), findings::text(&findings))
     }
-}
-
-fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
-    if tries.is_empty() {
-        return vec![format!("{label} has no credential for it")];
-    }
-    let lines = tries.iter().enumerate().map(|(at, found)| {
-        let label = if at == 0 { label } else { "  then:    " };
-        let source = match found.source.as_str() {
-            "" => String::new(),
-            source => format!(", from {source}"),
-        };
-        format!("{label} `{}`, as {}{source}", found.key, found.username)
-    });
-    lines.collect()
 }
 
 /// Every source with a scope that has a credential for the image, for whomever.

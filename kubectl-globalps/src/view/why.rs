@@ -2,13 +2,15 @@
 
 mod answer;
 mod cause;
+mod facts;
 mod failing;
 mod groups;
 mod other;
 mod waiting;
 
 pub(crate) use answer::{Explained, PodAnswer};
-pub(crate) use cause::{Evidence, Lag, PodSeen, Tested};
+pub(crate) use cause::{Evidence, Tested};
+pub(crate) use facts::{Lag, PodSeen};
 pub(crate) use failing::{Failing, Said, failing};
 pub(crate) use groups::Groups;
 pub(crate) use other::not_an_image;

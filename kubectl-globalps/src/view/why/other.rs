@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::cause::{Cause, Code, PodSeen};
+use super::cause::{Cause, Code};
+use super::facts::PodSeen;
 
 /// Why the pod doesn't run where its images are there; `None`: nothing is wrong.
 pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
