@@ -52,6 +52,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         refusal.contains("401") || refusal.contains("auth"),
         "{refusal}"
     );
+    the_cause_is(&product, "before", &image, "NoCredentials");
     product.delete_pod("before").unwrap();
 
     // Create.
@@ -167,13 +168,61 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         );
     }
 
+    product.delete_pod("after").unwrap();
+    causes_of_failing_pulls(&product, &image, first, &good);
     product
         .assert_never_shown(&[
             &password,
+            "wr0ng-s3cret",
             &base64(&format!("puller:{password}")),
             "m0re-s3cret",
         ])
         .unwrap();
+}
+
+/// `kubectl globalps why`, with `--insecure` as the registry's certificate is not trusted here.
+fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
+    let name = format!("default/{pod}");
+    let ran = product
+        .plugin(&["why", &name, "--insecure", "-o", "json"], "")
+        .unwrap();
+    assert_eq!(ran.code, Some(i32::from(!code.is_empty())), "{ran:?}");
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        answer["cause"]["code"].as_str().unwrap_or_default(),
+        code,
+        "{answer:#}"
+    );
+    if !code.is_empty() {
+        assert_eq!(answer["containers"][0]["image"], image);
+        let all = product
+            .plugin(&["why", "-n", "default", "--no-ask", "-o", "json"], "")
+            .unwrap();
+        assert_eq!(all.code, Some(1), "{all:?}");
+    }
+}
+
+/// A wrong password on every node, an image that is not there, and both fixed.
+fn causes_of_failing_pulls(product: &Product, image: &str, node: &Node, good: &str) {
+    let registry = image.split('/').next().unwrap();
+    let wrong = docker_config(&[(registry, "puller:wr0ng-s3cret")]);
+    product.apply(&wrong).unwrap();
+    product.wait_synced().unwrap();
+    product.start_pod("wrong", image, node.name()).unwrap();
+    product.wait_pod("wrong", true).unwrap();
+    the_cause_is(product, "wrong", image, "CredentialsRefused");
+    product.delete_pod("wrong").unwrap();
+    product.apply(good).unwrap();
+    product.wait_synced().unwrap();
+    let missing = format!("{registry}/team/app:missing");
+    product.start_pod("missing", &missing, node.name()).unwrap();
+    product.wait_pod("missing", true).unwrap();
+    the_cause_is(product, "missing", &missing, "ImageNotFound");
+    product.delete_pod("missing").unwrap();
+    product.start_pod("fixed", image, node.name()).unwrap();
+    product.wait_pod("fixed", false).unwrap();
+    the_cause_is(product, "fixed", image, "");
+    product.delete_pod("fixed").unwrap();
 }
 
 fn own_file(node: &Node, content: &str, mode: u32) {

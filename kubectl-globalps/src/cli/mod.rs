@@ -18,11 +18,13 @@ mod rollout;
 mod status;
 pub(crate) mod usage;
 mod values;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
@@ -47,6 +49,7 @@ pub(crate) use values::{
     CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Limit, Named, Original, Provider,
     SecretName, Span,
 };
+pub(crate) use why::Why;
 
 /// Examples come before the flags: most readers look for them.
 const TEMPLATE: &str = "\
@@ -122,8 +125,18 @@ impl Cli {
                 None => word,
             });
         }
-        let mut cli = Self::try_parse_from(joined)?;
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(joined)?;
+        let mut cli =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         match &mut cli.command {
+            Command::Why(why) => {
+                let source = matches
+                    .subcommand()
+                    .and_then(|(_, flags)| flags.value_source("namespace"));
+                let is_given = source == Some(ValueSource::CommandLine);
+                why.namespace = is_given.then(|| cli.connection.namespace.clone());
+            }
             Command::Add(add) => add.from.registry.append(&mut add.registries),
             Command::Remove(remove) => remove.registry.append(&mut remove.registries),
             _ => {}
@@ -152,6 +165,7 @@ pub(crate) enum Command {
     Migrate(Migrate),
     Validate(Validate),
     Explain(Explain),
+    Why(Why),
     Version(Version),
     Completion(Completion),
 }
@@ -326,7 +340,6 @@ pub(crate) struct Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
     use clap::error::ErrorKind;
 
     pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {

@@ -12,6 +12,7 @@ use super::live_check::{live_check, trust};
 use super::pull_secret;
 use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
 use super::wait::{follow_if, may_wait};
+use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
@@ -60,7 +61,19 @@ pub(super) async fn run(
     if let Some(revision) = awaited.filter(|_| args.wait.wait) {
         taken_up(&cluster, revision).await?;
     }
-    follow_if(&cluster, Goal::Synced, &args.wait).await
+    let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
+    if args.wait.wait && exit == Exit::Done {
+        let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
+        let source = args.to.source.as_ref().map(|source| source.0.as_str());
+        after_wait(
+            &cluster,
+            &registries,
+            source,
+            (args.retry_pods, args.wait.timeout),
+        )
+        .await?;
+    }
+    Ok(exit)
 }
 
 /// The checked credentials, and the cluster if they came from it. The caller connects later, so that a wrong password is

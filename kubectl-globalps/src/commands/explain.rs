@@ -1,5 +1,7 @@
 //! `explain`: which credentials go with an image, and why: of a file, or as the cluster has them.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::{
     DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, Phase, SourceStatus,
 };
@@ -66,77 +68,108 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
     let call = api.get_opt(names::GLOBAL_SECRET);
     let gps = cluster.call("get the GlobalPullSecret", call).await;
     // Judged later: a pod that is not there is the better answer.
-    let known = gps.as_ref().ok().and_then(Option::as_ref);
+    let of = match (&args.pod, &args.service_account) {
+        (Some(named), _) => {
+            let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
+            let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
+            let is_on_node = pod
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.node_name.is_some());
+            if let (true, Err(failure)) = (is_on_node, &gps) {
+                return Err(failure.clone());
+            }
+            PullerSeen::Pod(named.clone(), Box::new(pod))
+        }
+        (None, Some(named)) => {
+            let api: Api<ServiceAccount> =
+                Api::namespaced(cluster.client.clone(), &named.namespace);
+            let account = there(cluster, named, "ServiceAccount", api.get_opt(&named.name)).await?;
+            PullerSeen::Account(named.clone(), Box::new(account))
+        }
+        (None, None) => PullerSeen::Anybody,
+    };
+    let shared = Shared {
+        gps: gps.ok().flatten(),
+        global: secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?,
+        nodes: None,
+    };
+    asked(cluster, &shared, &args.image, &of, false).await
+}
+
+/// What all pulls of a cluster have in common.
+pub(super) struct Shared {
+    pub gps: Option<GlobalPullSecret>,
+    pub global: Option<Secret>,
+    /// Every `NodePullSecret`; `None`: that of the pod's node is read.
+    pub nodes: Option<BTreeMap<String, NodePullSecret>>,
+}
+
+/// Who pulls the image.
+pub(super) enum PullerSeen {
+    Anybody,
+    Account(Named, Box<ServiceAccount>),
+    Pod(Named, Box<Pod>),
+}
+
+/// Everything that is known of a pull. `may_hide`: Secrets of the pod that this user may not read are no error.
+pub(super) async fn asked(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    image: &str,
+    of: &PullerSeen,
+    may_hide: bool,
+) -> Result<Asked, Failure> {
+    let (gps, global) = (shared.gps.as_ref(), shared.global.as_ref());
     let mut asked = Asked {
-        image: args.image.clone(),
+        image: image.to_owned(),
+        may_hide,
         ..Asked::default()
     };
     let mut node = None;
-    let mut referring = None;
-    if let Some(named) = &args.pod {
-        let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
-        let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
-        let spec = pod.spec.clone().unwrap_or_default();
-        asked.puller = match spec.service_account_name.filter(|name| !name.is_empty()) {
-            Some(name) => of_account(&named.namespace, name),
-            None => Puller::Static,
-        };
-        let references = spec.image_pull_secrets.unwrap_or_default();
-        referring = Some((named, references, Some(named.name.as_str())));
-        asked.notes.extend(words_of_kubelet(&pod, &args.image));
-        if let Some(name) = spec.node_name {
-            let api = cluster.api::<NodePullSecret>();
-            let call = api.get_opt(&name);
-            let object = cluster.call("get the node's NodePullSecret", call).await?;
-            node = Some((
-                name,
-                object.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())),
-            ));
+    let referring = match of {
+        PullerSeen::Anybody => None,
+        PullerSeen::Pod(named, pod) => {
+            let spec = pod.spec.clone().unwrap_or_default();
+            asked.puller = match spec.service_account_name.filter(|name| !name.is_empty()) {
+                Some(name) => of_account(&named.namespace, name),
+                None => Puller::Static,
+            };
+            asked.notes.extend(words_of_kubelet(pod, image));
+            if let Some(name) = spec.node_name {
+                node = Some((name.clone(), node_secret(cluster, shared, &name).await?));
+            }
+            let references = spec.image_pull_secrets.unwrap_or_default();
+            Some((named, references, Some(named.name.as_str())))
         }
-    }
-    if let Some(named) = &args.service_account {
-        let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &named.namespace);
-        let account = there(cluster, named, "ServiceAccount", api.get_opt(&named.name)).await?;
-        asked.puller = of_account(&named.namespace, named.name.clone());
-        let references = account.image_pull_secrets.unwrap_or_default();
-        referring = Some((named, references, None));
-    }
-    let delivered = match &referring {
-        Some((named, ..)) => Delivered::observe(cluster, known, &named.namespace).await?,
-        None => None,
+        PullerSeen::Account(named, account) => {
+            asked.puller = of_account(&named.namespace, named.name.clone());
+            let references = account.image_pull_secrets.clone().unwrap_or_default();
+            Some((named, references, None))
+        }
     };
-    let gps = match gps {
-        Err(failure) if node.is_some() => return Err(failure),
-        found => found.ok().flatten(),
-    };
-    let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
     if let Some((named, references, pod)) = referring {
+        let delivered = Delivered::observe(cluster, gps, &named.namespace).await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,
             name: pod,
         };
         of_pod
-            .keyrings(cluster, delivered.as_ref(), global.as_ref(), &mut asked)
+            .keyrings(cluster, delivered.as_ref(), global, &mut asked)
             .await?;
     }
     if let Some((name, object)) = &node {
-        asked.notes.extend(node_lags(gps.as_ref(), name, object));
+        asked.notes.extend(node_lags(gps, name, object));
     }
-    asked.notes.extend(not_delivered(gps.as_ref(), &args.image));
-    if gps
-        .as_ref()
-        .is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::None)
-    {
+    asked.notes.extend(not_delivered(gps, image));
+    if gps.is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::None) {
         asked
             .notes
             .push("nodes get nothing of globalps: `spec.kubelet.delivery` is `None`".to_owned());
         return Ok(asked);
     }
-    match global
-        .as_ref()
-        .and_then(|global| Some((global, data_of(global, names::DATA_KEY)?)))
-    {
+    match global.and_then(|global| Some((global, data_of(global, names::DATA_KEY)?))) {
         Some((global, bytes)) => {
             let file = Keyring {
                 name: "every node's file".to_owned(),
@@ -155,6 +188,22 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
             .push("nothing is synced to the nodes: there is no additional pull secret".to_owned()),
     }
     Ok(asked)
+}
+
+/// The node's `NodePullSecret`; an empty one if it has none.
+pub(super) async fn node_secret(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    name: &str,
+) -> Result<NodePullSecret, Failure> {
+    let found = if let Some(nodes) = &shared.nodes {
+        nodes.get(name).cloned()
+    } else {
+        let api = cluster.api::<NodePullSecret>();
+        let call = api.get_opt(name);
+        cluster.call("get the node's NodePullSecret", call).await?
+    };
+    Ok(found.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())))
 }
 
 fn of_account(namespace: &str, service_account: String) -> Puller {
@@ -255,7 +304,7 @@ fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     matching.map(note).collect()
 }
 
-async fn there<T>(
+pub(super) async fn there<T>(
     cluster: &Cluster<'_>,
     named: &Named,
     kind: &str,

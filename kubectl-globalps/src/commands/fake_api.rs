@@ -30,10 +30,11 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    fn covers(&self, asked: &Self) -> bool {
+    pub(crate) fn covers(&self, asked: &Self) -> bool {
         let name = self.name.is_empty() || self.name == asked.name;
-        name && (&self.verb, &self.resource, &self.namespace)
-            == (&asked.verb, &asked.resource, &asked.namespace)
+        // A rule of a ClusterRole.
+        let namespace = self.namespace.is_empty() || self.namespace == asked.namespace;
+        name && namespace && (&self.verb, &self.resource) == (&asked.verb, &asked.resource)
     }
 }
 
@@ -401,15 +402,30 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
         }
         ("list", _) => {
             let selected = request.selected();
+            let number = |name: &str| -> Option<usize> {
+                let (_, value) = request.query.split_once(&format!("{name}="))?;
+                value.split('&').next()?.parse().ok()
+            };
+            let (from, limit) = (number("continue"), number("limit"));
+            let (from, limit) = (from.unwrap_or(0), limit.unwrap_or(usize::MAX));
             let items: Vec<&Value> = children(&state.objects, path)
+                .chain(of_namespaces(&state.objects, path))
                 .filter(|(_, object)| selected.is_empty() || object["metadata"]["name"] == selected)
                 .map(|(_, object)| object)
                 .collect();
+            let page: Vec<&Value> = items.iter().skip(from).take(limit).copied().collect();
+            let end = from + page.len();
+            let next = (end < items.len()).then(|| end.to_string());
             let list = json!({
-                "apiVersion": "v1", "kind": "List",
-                "metadata": {"resourceVersion": state.version.to_string()}, "items": items,
+                "apiVersion": "v1", "kind": "List", "items": page, "metadata": {
+                    "resourceVersion": state.version.to_string(), "continue": next.unwrap_or_default(),
+                },
             });
             (200, list)
+        }
+        ("create", _) if right.resource == "pods/eviction" => {
+            let pod = path.trim_end_matches("/eviction");
+            evict(&mut state.objects, pod, &request.body)
         }
         ("create", _) => {
             let name = request.body["metadata"]["name"]
@@ -480,6 +496,33 @@ fn children<'a>(
             .and_then(|rest| rest.split_once('/'));
         parent == list || namespaced.is_some_and(|(_, found)| found == resource)
     })
+}
+
+/// The pods of every namespace.
+fn of_namespaces<'a>(
+    objects: &'a Objects,
+    list: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let is_all = list == "/api/v1/pods";
+    let has = |path: &str| path.starts_with("/api/v1/namespaces/") && path.contains("/pods/");
+    objects.iter().filter(move |(path, _)| is_all && has(path))
+}
+
+/// A pod with the label `budget: "0"` is one that its budget keeps.
+fn evict(objects: &mut Objects, path: &str, eviction: &Value) -> (u16, Value) {
+    let Some(pod) = objects.get(path) else {
+        return (404, failure(404, "NotFound", "no such pod"));
+    };
+    let wanted = &eviction["deleteOptions"]["preconditions"];
+    if pod["metadata"]["labels"]["budget"] == "0" {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        return (429, failure(429, "TooManyRequests", message));
+    }
+    if wanted["resourceVersion"] != pod["metadata"]["resourceVersion"] {
+        return (409, failure(409, "Conflict", "the pod changed"));
+    }
+    objects.remove(path);
+    (201, json!({"kind": "Status", "status": "Success"}))
 }
 
 /// What the controller changed of the watched objects.

@@ -33,7 +33,16 @@ pub(super) async fn secrets(
 ) -> Result<(), Failure> {
     for reference in references {
         let title = format!("Secret {namespace}/{}", reference.name);
-        let found = secret(cluster, namespace, &reference.name).await?;
+        let found = match secret(cluster, namespace, &reference.name).await {
+            Err(failure) if asked.may_hide && failure.is(403) => {
+                let note = format!(
+                    "{title} can't be read by this user, so its credentials are not listed"
+                );
+                asked.notes.push(note);
+                continue;
+            }
+            found => found?,
+        };
         match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
             Some(Some(bytes)) => asked.of_pod.push(Keyring {
                 name: format!("{title}{}", of_catalog(found.as_ref())),

@@ -49,20 +49,33 @@ pub(super) async fn ask(
     flags: &Asking,
     printer: &Printer,
 ) -> Vec<(String, Result<Verdict, RegistryError>)> {
+    let check = async |checker: &Checker, login: &Login| {
+        let registry = shown_key(&login.registry);
+        checker.check(&registry, &login.credential).await
+    };
+    let answers = ask_each(logins, trust, flags, printer, check).await;
+    let registries = logins.iter().map(|login| shown_key(&login.registry));
+    registries.zip(answers).collect()
+}
+
+/// The answer to each question, in their order, under the same limit of time.
+pub(super) async fn ask_each<Q, T>(
+    questions: &[Q],
+    trust: Trust,
+    flags: &Asking,
+    printer: &Printer,
+    question: impl AsyncFn(&Checker, &Q) -> Result<T, RegistryError>,
+) -> Vec<Result<T, RegistryError>> {
     if flags.insecure {
         printer.warning("`--insecure` accepts any certificate and plain HTTP, so others on the network can read the password");
     }
     let time = flags.check_timeout.0 * 12;
     let end = Instant::now() + time;
     let checker = Checker::new(trust, flags.check_timeout.0);
-    let answers = stream::iter(logins).map(|login| {
-        let registry = shown_key(&login.registry);
-        let checker = &checker;
-        async move {
-            let answer = timeout_at(end, checker.check(&registry, &login.credential)).await;
-            let answer = answer.unwrap_or(Err(RegistryError::Late { time }));
-            (registry, answer)
-        }
+    let (checker, ask) = (&checker, &question);
+    let answers = stream::iter(questions).map(|question| async move {
+        let answer = timeout_at(end, ask(checker, question)).await;
+        answer.unwrap_or(Err(RegistryError::Late { time }))
     });
     answers.buffered(AT_ONCE).collect().await
 }

@@ -47,6 +47,9 @@ mod uninstall_preview;
 mod validate;
 mod version;
 mod wait;
+mod waiting_pods;
+mod why;
+mod why_all;
 
 use crate::cli::{Cli, Command};
 use crate::error::{Exit, Failure};
@@ -75,6 +78,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
+            Command::Why(args) => Box::pin(why::run(args, flags, printer)).await,
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Bundle(args) => bundle::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,

@@ -9,12 +9,13 @@ use super::history;
 use super::pull_secret;
 use super::pull_secret::additional;
 use super::wait::{follow_if, may_wait};
+use super::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, Undo};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::{data_of, may_change, refuse_immutable};
-use crate::secret::changes::{InForce, changes, text};
+use crate::secret::changes::{Change, InForce, Kind, changes, text};
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_confirm, confirm};
@@ -52,7 +53,11 @@ pub(super) async fn run(
             printer.warning(format_args!("`{owner}` may revert the change"));
         }
     }
-    let change = match changes(&in_force, &revision.config) {
+    let changed = changes(&in_force, &revision.config);
+    let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
+    let restored = changed.iter().filter(is_restored);
+    let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
+    let change = match changed {
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
         some => text(&some),
     };
@@ -62,7 +67,17 @@ pub(super) async fn run(
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
-    follow_if(&cluster, Goal::Synced, &args.wait).await
+    let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
+    if args.wait.wait && exit == Exit::Done {
+        after_wait(
+            &cluster,
+            &restored,
+            None,
+            (args.retry_pods, args.wait.timeout),
+        )
+        .await?;
+    }
+    Ok(exit)
 }
 
 /// What the Secret means; `None`: nothing that would be rolled out.

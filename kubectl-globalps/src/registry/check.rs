@@ -47,7 +47,7 @@ impl Verdict {
 }
 
 pub(crate) struct Checker {
-    http: Http,
+    pub(super) http: Http,
     insecure: bool,
 }
 
@@ -90,7 +90,7 @@ impl Checker {
             status if status.is_success() => return Ok(Verdict::Open),
             _ => return Err(unexpected(&door)),
         }
-        let authorization = self.log_in(&door, None, credential).await?;
+        let authorization = self.log_in(&door, None, Some(credential)).await?;
         // Starts again at the first URL, so that no redirect sends a password to another server.
         let inside = self
             .http
@@ -111,7 +111,10 @@ impl Checker {
     }
 
     /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
-    async fn ping(&self, endpoint: &Endpoint) -> Result<(Scheme, Answer), RegistryError> {
+    pub(super) async fn ping(
+        &self,
+        endpoint: &Endpoint,
+    ) -> Result<(Scheme, Answer), RegistryError> {
         match self.http.get(&endpoint.ping(Scheme::Https), None).await {
             Err(error) if self.insecure && may_be_plain(&error, endpoint.has_port()) => {
                 let answer = self.http.get(&endpoint.ping(Scheme::Http), None).await?;
@@ -122,15 +125,22 @@ impl Checker {
     }
 
     /// What to send so that the registry lets one in, by what it said at the `door`.
-    async fn log_in(
+    /// Without a credential only a token for everybody is possible.
+    pub(super) async fn log_in(
         &self,
         door: &Answer,
         scope: Option<&str>,
-        credential: &Credential,
+        credential: Option<&Credential>,
     ) -> Result<HeaderValue, RegistryError> {
         let headers = door.headers.get_all(WWW_AUTHENTICATE).into_iter();
         match choose(headers.filter_map(|header| header.to_str().ok())) {
-            Some(Challenge::Basic) => Ok(basic(credential)),
+            Some(Challenge::Basic) => {
+                let refused = || RegistryError::Refused {
+                    url: without_query(&door.url),
+                    status: door.status.as_u16(),
+                };
+                credential.map(basic).ok_or_else(refused)
+            }
             Some(Challenge::Bearer { realm, service }) => {
                 let url = token_url(&realm, service.as_deref(), scope);
                 self.token(&url, &realm, credential).await
@@ -150,17 +160,17 @@ impl Checker {
         &self,
         url: &str,
         realm: &str,
-        credential: &Credential,
+        credential: Option<&Credential>,
     ) -> Result<HeaderValue, RegistryError> {
         let encrypted = realm
             .get(..8)
             .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-        if !encrypted && !self.insecure {
+        if !encrypted && !self.insecure && credential.is_some() {
             return Err(RegistryError::Unencrypted {
                 url: realm.to_owned(),
             });
         }
-        let answer = self.http.get(url, Some(&basic(credential))).await?;
+        let answer = self.http.get(url, credential.map(basic).as_ref()).await?;
         let no_token = || RegistryError::NoToken {
             url: realm.to_owned(),
         };
@@ -183,7 +193,7 @@ impl Checker {
         credential: &Credential,
     ) -> Result<bool, RegistryError> {
         let scope = format!("repository:{repository}:pull");
-        let authorization = match self.log_in(door, Some(&scope), credential).await {
+        let authorization = match self.log_in(door, Some(&scope), Some(credential)).await {
             Err(RegistryError::Refused { .. }) => return Ok(false),
             Err(RegistryError::Answer { .. }) => return Ok(true),
             other => other?,
@@ -194,7 +204,7 @@ impl Checker {
 }
 
 /// Whether the answer lets the credentials in.
-fn accepted(answer: &Answer) -> Result<(), RegistryError> {
+pub(super) fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     match answer.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Refused {
             url: without_query(&answer.url),
@@ -205,7 +215,7 @@ fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     }
 }
 
-fn unexpected(answer: &Answer) -> RegistryError {
+pub(super) fn unexpected(answer: &Answer) -> RegistryError {
     let retry_after = answer.headers.get(RETRY_AFTER);
     RegistryError::Answer {
         url: without_query(&answer.url),

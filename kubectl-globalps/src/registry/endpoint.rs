@@ -56,6 +56,11 @@ impl Endpoint {
         format!("{}{repository}/tags/list?n=1", self.ping(scheme))
     }
 
+    /// Where it has the manifest of an image.
+    pub(super) fn manifest(&self, scheme: Scheme, repository: &str, reference: &str) -> String {
+        format!("{}{repository}/manifests/{reference}", self.ping(scheme))
+    }
+
     pub(super) fn has_port(&self) -> bool {
         let host = self.authority.rfind(']').unwrap_or(0);
         self.authority[host..].contains(':')

@@ -29,6 +29,8 @@ use super::tls::{Trust, config};
 /// More than any token; a registry that sends more is none.
 const MAX_BODY: usize = 1 << 20;
 const MAX_REDIRECTS: u32 = 5;
+/// Kinds of manifests that container runtimes take, and everything else.
+const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, */*";
 /// Delay without a connection before the next address of the host is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
@@ -95,11 +97,31 @@ impl Http {
         url: &str,
         authorization: Option<&HeaderValue>,
     ) -> Result<Answer, RegistryError> {
+        self.ask(Method::GET, url, authorization).await
+    }
+
+    /// As [`Self::get`], without the body. Docker Hub does not count these towards its rate limit of pulls.
+    pub(super) async fn head(
+        &self,
+        url: &str,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Answer, RegistryError> {
+        self.ask(Method::HEAD, url, authorization).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        url: &str,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Answer, RegistryError> {
         let first = parse(url)?;
         let mut here = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             let same = here.scheme() == first.scheme() && here.authority() == first.authority();
-            let answer = self.get_once(&here, authorization.filter(|_| same)).await?;
+            let answer = self
+                .ask_once(&method, &here, authorization.filter(|_| same))
+                .await?;
             let location = answer.headers.get(LOCATION).and_then(|l| l.to_str().ok());
             match location.filter(|_| answer.status.is_redirection()) {
                 Some(location) => here = resolve(&here, location)?,
@@ -116,8 +138,9 @@ impl Http {
         })
     }
 
-    async fn get_once(
+    async fn ask_once(
         &self,
+        method: &Method,
         url: &Uri,
         authorization: Option<&HeaderValue>,
     ) -> Result<Answer, RegistryError> {
@@ -140,18 +163,20 @@ impl Http {
         } else {
             line
         };
-        let mut request = Request::get(match (&proxy, secure) {
-            // A proxy that passes plain HTTP on wants the whole URL.
-            (Some(_), false) => url.clone(),
-            _ => path(url)?,
-        })
-        .header(HOST, host_and_port(url))
-        .header(
-            USER_AGENT,
-            concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
-        )
-        .header(ACCEPT, "*/*")
-        .header(CONNECTION, "close");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(match (&proxy, secure) {
+                // A proxy that passes plain HTTP on wants the whole URL.
+                (Some(_), false) => url.clone(),
+                _ => path(url)?,
+            })
+            .header(HOST, host_and_port(url))
+            .header(
+                USER_AGENT,
+                concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
+            )
+            .header(ACCEPT, ACCEPTED)
+            .header(CONNECTION, "close");
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }

@@ -7,10 +7,12 @@ mod endpoint;
 mod error;
 mod http;
 pub(crate) mod name;
+mod pull;
 mod tls;
 
 pub(crate) use advice::Purpose;
 pub(crate) use check::{Checker, Verdict};
 pub(crate) use endpoint::HUB;
 pub(crate) use error::RegistryError;
+pub(crate) use pull::{ImageName, Pull};
 pub(crate) use tls::Trust;

@@ -10,3 +10,4 @@ pub(crate) mod listing;
 pub(crate) mod migration;
 pub(crate) mod pull;
 pub(crate) mod scope;
+pub(crate) mod tried;

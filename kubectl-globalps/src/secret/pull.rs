@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::secret::findings;
 use crate::secret::scope::in_force;
+use crate::secret::tried::{Origin, Tried, lines_of};
 
 /// A file, or a Secret, with credentials.
 pub(crate) struct Keyring {
@@ -31,6 +32,8 @@ pub(crate) struct Asked {
     pub puller: Puller,
     /// The pull secret that globalps keeps in the pod's namespace, where it does.
     pub of_namespace: Option<OfNamespace>,
+    /// Whether a Secret of the pod that this user may not read is a note; else it is an error.
+    pub may_hide: bool,
     /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
     pub notes: Vec<String>,
 }
@@ -89,14 +92,6 @@ struct Scoped {
     allowed: bool,
 }
 
-/// One credential that is tried, and where it comes from.
-#[derive(Clone)]
-struct Tried {
-    source: String,
-    key: String,
-    username: String,
-}
-
 pub(crate) struct Answer {
     image: String,
     repository: String,
@@ -143,7 +138,7 @@ impl Answer {
             // Of two same keys the first one is tried first.
             let at = owners.iter().position(|(key, _)| *key == found.key);
             let source = at.map_or(String::new(), |at| owners.remove(at).1);
-            tries.push(tried(&source, &found));
+            tries.push(tried(&source, &found, Origin::Pod));
         }
         let (of_node, config) = match &asked.of_node {
             Some(node) => (node.name.as_str(), read(node, &mut findings)),
@@ -155,7 +150,9 @@ impl Answer {
             tries: with_node,
             mut crio,
         } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
-        let with_file = with_node.iter().map(|found| tried(of_node, found));
+        let with_file = with_node
+            .iter()
+            .map(|found| tried(of_node, found, Origin::Globalps));
         let mut by_file = None;
         let mut scoped = Vec::new();
         if let Some(provided) = &asked.provided {
@@ -165,11 +162,14 @@ impl Answer {
             }
             let pod = asked.puller.identity();
             for offer in offers(&provided.content, &asked.image, pod)? {
-                let source = match offer.source {
-                    Some(source) => format!("source `{source}` by the credential provider"),
-                    None => "the credential provider".to_owned(),
+                let (source, origin) = match offer.source {
+                    Some(source) => (
+                        format!("source `{source}` by the credential provider"),
+                        Origin::Scoped(source),
+                    ),
+                    None => ("the credential provider".to_owned(), Origin::Globalps),
                 };
-                tries.push(tried(&source, &offer.attempt));
+                tries.push(tried(&source, &offer.attempt, origin));
             }
             scoped = scoped_sources(&provided.content, &asked.image, pod)?;
             // Its file has nothing of it there.
@@ -201,6 +201,26 @@ impl Answer {
 
     pub(crate) fn has_some(&self) -> bool {
         !self.tries.is_empty()
+    }
+
+    /// In the kubelet's order.
+    pub(crate) fn tries(&self) -> &[Tried] {
+        &self.tries
+    }
+
+    pub(crate) fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// A source that has a credential for the image, but not for this pod, and who it is for.
+    pub(crate) fn excluding(&self) -> Option<(&str, &str)> {
+        let is_allowed = self.scoped.iter().any(|scoped| scoped.allowed);
+        let first = self.scoped.first().filter(|_| !is_allowed)?;
+        Some((&first.source, &first.who))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -320,21 +340,6 @@ impl Answer {
     }
 }
 
-fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
-    if tries.is_empty() {
-        return vec![format!("{label} has no credential for it")];
-    }
-    let lines = tries.iter().enumerate().map(|(at, found)| {
-        let label = if at == 0 { label } else { "  then:    " };
-        let source = match found.source.as_str() {
-            "" => String::new(),
-            source => format!(", from {source}"),
-        };
-        format!("{label} `{}`, as {}{source}", found.key, found.username)
-    });
-    lines.collect()
-}
-
 /// Every source with a scope that has a credential for the image, for whomever.
 fn scoped_sources(
     content: &Content,
@@ -365,8 +370,10 @@ fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<Docke
     parse(&source.bytes).ok()
 }
 
-fn tried(source: &str, found: &Try) -> Tried {
+fn tried(source: &str, found: &Try, origin: Origin) -> Tried {
     Tried {
+        origin,
+        credential: found.credential.clone(),
         source: source.to_owned(),
         key: shown_key(&found.key),
         username: shown(&found.credential.username),

@@ -9,3 +9,4 @@ pub(crate) mod running;
 pub(crate) mod skipped;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod why;

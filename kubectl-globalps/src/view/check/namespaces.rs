@@ -94,12 +94,13 @@ pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     })
 }
 
-fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
+/// `deployment/web`: what `kubectl` restarts to replace the pod; `None`: nothing that it knows.
+pub(crate) fn workload(pod: &Pod) -> Option<String> {
     let owner = pod
         .owner_references()
         .iter()
         .find(|owner| owner.controller == Some(true));
-    let workload = owner.and_then(|owner| match owner.kind.as_str() {
+    owner.and_then(|owner| match owner.kind.as_str() {
         "ReplicaSet" => {
             // A Deployment names its ReplicaSets after this label.
             let hash = pod.labels().get("pod-template-hash")?;
@@ -109,8 +110,11 @@ fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
         "StatefulSet" => Some(format!("statefulset/{}", owner.name)),
         "DaemonSet" => Some(format!("daemonset/{}", owner.name)),
         _ => None,
-    });
-    match workload {
+    })
+}
+
+fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
+    match workload(pod) {
         Some(workload) => format!("kubectl -n {namespace} rollout restart {workload}"),
         None => format!("kubectl -n {namespace} delete pod {name}"),
     }

@@ -60,12 +60,18 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     let mut all = vec![
         gps(
             "get",
-            &["status", "list", "diff", "history", "undo", "--wait"],
+            &[
+                "status", "list", "diff", "history", "undo", "why", "why -A", "--wait",
+            ],
         ),
         without(
-            nodes("list", &["status", "diff", "retry", "bundle", "--wait"]),
+            nodes(
+                "list",
+                &["status", "diff", "retry", "bundle", "why -A", "--wait"],
+            ),
             &[(&["list"], "the number of nodes")],
         ),
+        nodes("get", &["why"]),
         secret(
             "get",
             names::ADDITIONAL_SECRET,
@@ -83,7 +89,9 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             secret(
                 "get",
                 names::GLOBAL_SECRET,
-                &["diff", "history", "undo", "explain", "bundle"],
+                &[
+                    "diff", "history", "undo", "explain", "why", "why -A", "bundle",
+                ],
             ),
             &[(&["list"], "most registries, users and revisions")],
         ),
@@ -117,6 +125,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     all.push(nodes("watch", &["--wait"]));
     all.extend(permissions_to_see_what_runs());
     all.extend(permissions_of_bundle());
+    all.extend(permissions_of_pods());
     all
 }
 
@@ -186,6 +195,39 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
         place,
         commands: &[],
         shorter: &[(&["bundle"], "these objects")],
+    })
+}
+
+/// Of pods that wait for an image. A user may have these in some namespaces only.
+fn permissions_of_pods() -> impl Iterator<Item = Permission> {
+    const OTHERS: &str = "pods of namespaces without this permission";
+    let all: [(_, _, &'static [(&'static [&'static str], &'static str)]); 6] = [
+        ("get", "pods", &[(&["why"], OTHERS)]),
+        ("list", "pods", &[(&["why -A", "--retry-pods"], OTHERS)]),
+        ("list", "events", &[(&["why"], "messages of older pulls")]),
+        (
+            "get",
+            "serviceaccounts",
+            &[(&["why"], "which Secrets a pod has from its service account")],
+        ),
+        (
+            "get",
+            "secrets",
+            &[(
+                &["why", "why -A"],
+                "credentials of the pods' own `imagePullSecrets`",
+            )],
+        ),
+        ("create", "pods/eviction", &[(&["--retry-pods"], OTHERS)]),
+    ];
+    all.into_iter().map(|(verb, resource, shorter)| Permission {
+        verb,
+        group: "",
+        resource,
+        name: String::new(),
+        place: Place::Cluster,
+        commands: &[],
+        shorter,
     })
 }
 

@@ -1,0 +1,215 @@
+//! `why`, and `--retry-pods`.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use super::*;
+
+/// Answers to user `u` with password `p` only, without TLS. It has the image `team/app:1`.
+fn registry() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut bytes = [0; 4096];
+            let length = stream.read(&mut bytes).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes[..length]).to_lowercase();
+            let status = if !text.contains("authorization: basic dtpw") {
+                "401 X\r\nWWW-Authenticate: Basic realm=\"x\""
+            } else if text.contains("/v2/ ") || text.contains("/team/app/manifests/1 ") {
+                "200 X"
+            } else {
+                "404 X"
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    address
+}
+
+fn pod(image: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"namespace": "a", "uid": image},
+        "spec": {
+            "nodeName": "node-1", "serviceAccountName": "ci",
+            "containers": [{"name": "c", "image": image}], "imagePullSecrets": [{"name": "own"}],
+        },
+        "status": {"phase": "Pending", "containerStatuses": [{
+            "name": "c", "image": image, "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}},
+        }]},
+    });
+    json_patch::merge(&mut pod, more);
+    pod
+}
+
+fn owned() -> Value {
+    json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true,
+    }]}})
+}
+
+/// An installation with `auths` on every node, and these pods of namespace `a`.
+fn with_pods(auths: &[(&str, &str)], pods: &[(&str, Value)]) -> FakeApi {
+    let mut objects = vec![
+        (path("secrets", names::GLOBAL_SECRET), in_force(auths, &[])),
+        (path("secrets", names::ADDITIONAL_SECRET), secret(auths)),
+        (
+            path("globalpullsecrets", names::GLOBAL_SECRET),
+            gps("101", &json!({}), &[("Ready", "True", "Synced")]),
+        ),
+        (path("nodepullsecrets", "node-1"), node("Synced")),
+        (
+            path("deployments", names::CONTROLLER),
+            deployment(names::NAMESPACE, 1, 1),
+        ),
+        ("/api/v1/namespaces/a/secrets/own".to_owned(), secret(&[])),
+    ];
+    for (name, pod) in pods {
+        objects.push((format!("/api/v1/namespaces/a/pods/{name}"), pod.clone()));
+    }
+    let objects: Vec<(&str, Value)> = objects
+        .iter()
+        .map(|(path, object)| (path.as_str(), object.clone()))
+        .collect();
+    FakeApi::new(&objects)
+}
+
+#[test]
+fn why_says_no_where_a_cause_was_found_and_asks_the_registry() {
+    let registry = registry();
+    let image = format!("{registry}/team/app:1");
+    let running = json!({"status": {"phase": "Running", "containerStatuses": null}});
+    for (auths, more, expected) in [
+        (&[][..], json!({}), Exit::No),
+        (&[(registry.as_str(), OTHER_AUTH)][..], json!({}), Exit::No),
+        (&[(registry.as_str(), AUTH)], json!({}), Exit::No),
+        (&[], running, Exit::Done),
+    ] {
+        let api = with_pods(auths, &[("p", pod(&image, &more))]);
+        for format in ["text", "json", "yaml"] {
+            for line in ["why a/p", "why p -n a", "why -A", "why -n a"] {
+                let line = format!("{line} --insecure -o {format}");
+                assert_eq!(api.run(&line), Ok(expected), "{line}");
+            }
+        }
+        assert_eq!(api.writes(), [""; 0]);
+    }
+    let api = with_pods(&[], &[]);
+    let failure = refused(api.run("why a/gone"));
+    assert_eq!(failure.message, "there is no Pod `a/gone`");
+    assert_eq!(refused(api.run("why")).message, "no pod is named");
+}
+
+#[test]
+fn thousands_of_pods_are_read_in_pages_and_looked_at_once() {
+    let pods: Vec<(String, Value)> = (0..5000)
+        .map(|at| (format!("p{at}"), pod("quay.io/team/app:1", &owned())))
+        .collect();
+    let pods: Vec<(&str, Value)> = pods
+        .iter()
+        .map(|(name, pod)| (name.as_str(), pod.clone()))
+        .collect();
+    let api = with_pods(&[], &pods);
+    assert_eq!(api.run("why -A --no-ask"), Ok(Exit::No));
+    let requests = api.requests();
+    let lists = requests.iter().filter(|it| *it == "list /api/v1/pods");
+    assert_eq!(lists.count(), 10);
+    assert!(requests.len() < 30, "{}", requests.len());
+}
+
+#[test]
+fn check_names_exactly_the_permissions_of_why() {
+    let all = permissions_of_commands(2);
+    for (line, command) in [("why a/p --no-ask", "why"), ("why -A --no-ask", "why -A")] {
+        let named: Vec<&Permission> = all
+            .iter()
+            .filter(|permission| permission.commands.contains(&command))
+            .collect();
+        let api = || {
+            with_pods(
+                &[("quay.io", AUTH)],
+                &[("p", pod("quay.io/team/app:1", &json!({})))],
+            )
+        };
+        let rights = named.iter().map(|permission| right(permission)).collect();
+        assert_eq!(api().allow_only(rights).run(line), Ok(Exit::No), "{line}");
+        for missing in &named {
+            let rights = named.iter().filter(|it| !right(it).covers(&right(missing)));
+            let api = api().allow_only(rights.map(|it| right(it)).collect());
+            let ran = api.run(line);
+            let can_do_without = ["events", "serviceaccounts"].contains(&missing.resource)
+                || missing.resource == "secrets" && missing.name.is_empty();
+            if can_do_without && missing.resource != "secrets" {
+                assert_eq!(ran, Ok(Exit::No), "{line} without {missing:?}");
+            } else if !can_do_without {
+                let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
+                assert!(is_refused, "{line} without {missing:?}: {ran:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pods_that_wait_are_evicted_after_add_if_a_controller_recreates_them() {
+    let image = "quay.io/team/app:1";
+    let job = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "o", "uid": "u", "controller": true,
+    }]}});
+    let mut kept_by_budget = owned();
+    kept_by_budget["metadata"]["labels"] = json!({"budget": "0"});
+    let api = || {
+        with_pods(
+            &[],
+            &[
+                ("bare", pod(image, &json!({}))),
+                ("owned", pod(image, &owned())),
+                ("job", pod(image, &job)),
+                ("budget", pod(image, &kept_by_budget)),
+                ("other", pod("ghcr.io/team/app:1", &owned())),
+            ],
+        )
+        .with_controller(act)
+    };
+    let evictions = |api: &FakeApi| -> Vec<String> {
+        let writes = api.writes().into_iter();
+        writes.filter(|write| write.contains("/pods/")).collect()
+    };
+    let line = format!("{ADD} --wait --timeout 8s");
+    let counted = api();
+    assert_eq!(counted.run(&line), Ok(Exit::Done));
+    assert_eq!(evictions(&counted), [""; 0]);
+    let retried = api();
+    assert_eq!(retried.run(&format!("{line} --retry-pods")), Ok(Exit::Done));
+    let mut evicted = evictions(&retried);
+    evicted.dedup();
+    assert_eq!(
+        evicted,
+        [
+            "create /api/v1/namespaces/a/pods/budget/eviction",
+            "create /api/v1/namespaces/a/pods/owned/eviction",
+        ]
+    );
+    let left = |name: &str| retried.object(&format!("/api/v1/namespaces/a/pods/{name}"));
+    assert!(left("owned").is_none());
+    for name in ["bare", "job", "budget", "other"] {
+        assert!(left(name).is_some(), "{name}");
+    }
+    // Without the right to list pods, the command has still done its work.
+    let all = permissions_of_commands(2);
+    let named = |permission: &&Permission| {
+        let of_add = ["add", "the first add", "--wait"];
+        permission.commands.iter().any(|it| of_add.contains(it))
+    };
+    let rights = all.iter().filter(named).map(right).collect();
+    assert_eq!(api().allow_only(rights).run(&line), Ok(Exit::Done));
+    let rights = all.iter().filter(named).map(right).collect();
+    let refused = refused(
+        api()
+            .allow_only(rights)
+            .run(&format!("{line} --retry-pods")),
+    );
+    assert!(refused.is(403), "{refused:?}");
+}

@@ -1,0 +1,161 @@
+//! Pods that wait for an image after credentials were added: how many, and `--retry-pods`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use globalps_core::names;
+use globalps_core::provider::parse_scoped;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::keyrings::secret;
+use super::why_all::unfinished_pods;
+use crate::cli::Span;
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+use crate::secret::additional::data_of;
+use crate::view::why::{Added, Waiting, summary, untouched};
+
+/// How long pods are tried whose disruption budget does not allow it yet.
+const RETRY_FOR: Duration = Duration::from_mins(2);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_secs(5);
+const BUDGET: &str = "their disruption budget did not allow it in time";
+const LATE: &str = "the time limit was reached";
+const GONE: &str = "they changed meanwhile";
+
+/// Says how many pods wait for an image of these registries, and with `retry` evicts them, for at most `time`. `source`: of the credentials,
+/// where it can have a scope.
+pub(super) async fn after_wait(
+    cluster: &Cluster<'_>,
+    registries: &[String],
+    source: Option<&str>,
+    (retry, time): (bool, Span),
+) -> Result<(), Failure> {
+    let printer = cluster.printer();
+    if registries.is_empty() {
+        return Ok(());
+    }
+    let added = added(cluster, registries, source).await;
+    let found = match added {
+        Ok(added) => list(cluster, &added).await.map(|found| (added, found)),
+        Err(failure) => Err(failure),
+    };
+    let (added, found) = match found {
+        // Without `--retry-pods` the command has done its work already.
+        Err(failure) if !retry => {
+            printer.detail(format_args!("no pod is counted: {}", failure.message));
+            return Ok(());
+        }
+        found => found?,
+    };
+    if found.is_empty() {
+        printer.note("no pod waits for an image of these registries");
+        return Ok(());
+    }
+    let named = match registries {
+        [one] => format!("`{one}`"),
+        some => format!("these {} registries", some.len()),
+    };
+    printer.note(summary(found.len(), &named));
+    if !retry {
+        let can = found.iter().filter(|pod| pod.kept.is_none()).count();
+        if can > 0 {
+            printer.note(format_args!(
+                "`--retry-pods` would delete {can} of them, which a controller recreates; `kubectl globalps why -A` shows what other pods wait for"
+            ));
+        }
+        return Ok(());
+    }
+    let (evicted, left) = evict_all(cluster, &added, found, time.0.min(RETRY_FOR)).await?;
+    printer.data(&format!("{evicted} pods deleted, to pull again"));
+    for line in untouched(&left) {
+        printer.note(line);
+    }
+    Ok(())
+}
+
+async fn added(
+    cluster: &Cluster<'_>,
+    registries: &[String],
+    source: Option<&str>,
+) -> Result<Added, Failure> {
+    let mut scope = None;
+    if let Some(source) = source {
+        let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
+        let bytes = global
+            .as_ref()
+            .and_then(|it| data_of(it, names::SCOPED_KEY));
+        let scoped = bytes.and_then(|bytes| parse_scoped(bytes).ok());
+        let mut scoped = scoped.into_iter().flatten();
+        scope = scoped.find(|it| it.source == source).map(|it| it.scope);
+    }
+    Ok(Added::new(registries.iter().map(String::as_str), scope))
+}
+
+async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>, Failure> {
+    let mut found = Vec::new();
+    unfinished_pods(cluster, None, |pod| found.extend(Waiting::of(&pod, added))).await?;
+    Ok(found)
+}
+
+/// Number of evicted pods, and the others with the reason. Every round reads the pods again: one that has its image by now
+/// stays.
+async fn evict_all(
+    cluster: &Cluster<'_>,
+    added: &Added,
+    mut found: Vec<Waiting>,
+    time: Duration,
+) -> Result<(usize, Vec<(String, &'static str)>), Failure> {
+    let deadline = Instant::now() + time;
+    let first: BTreeSet<String> = found.iter().map(|pod| pod.uid.clone()).collect();
+    let kept = found.iter();
+    let mut left: Vec<(String, &'static str)> = kept
+        .filter_map(|pod| Some((pod.title(), pod.kept?)))
+        .collect();
+    let mut evicted = 0;
+    loop {
+        let mut blocked = Vec::new();
+        for pod in found.iter().filter(|pod| pod.kept.is_none()) {
+            if Instant::now() > deadline {
+                blocked.push((pod.title(), LATE));
+                continue;
+            }
+            // The client repeats a request that got 429 by itself, for longer than this.
+            match timeout(PAUSE, evict(cluster, pod)).await {
+                Ok(Ok(())) => evicted += 1,
+                Ok(Err(failure)) if failure.is(404) => {}
+                Ok(Err(failure)) if failure.is(409) => blocked.push((pod.title(), GONE)),
+                Ok(Err(failure)) if !failure.is(429) => return Err(failure),
+                Ok(Err(_)) | Err(_) => blocked.push((pod.title(), BUDGET)),
+            }
+        }
+        if blocked.is_empty() || Instant::now() + PAUSE > deadline {
+            left.extend(blocked);
+            return Ok((evicted, left));
+        }
+        let jitter = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
+        sleep(PAUSE + Duration::from_millis(jitter.into())).await;
+        found = list(cluster, added).await?;
+        // Pods that replace evicted ones are new, and pull by themselves.
+        found.retain(|pod| first.contains(&pod.uid));
+    }
+}
+
+/// Evicts the pod, if it is still what it was when it was read: else 409. 429: its disruption budget does not allow it now.
+async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<(), Failure> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &pod.namespace);
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid, "resourceVersion": pod.resource_version}},
+    });
+    let params = PostParams::default();
+    // `Api::evict` of kube 5 sends `delete_options`, which the API server ignores.
+    let call = api.create_subresource::<_, Value>("eviction", &pod.name, &params, &eviction);
+    let doing = format!("evict pod `{}`", pod.title());
+    cluster.call(&doing, call).await.map(drop)
+}

@@ -1,0 +1,313 @@
+//! `why`: why a pod can't pull its image.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::dockerconfig::Credential;
+use globalps_core::names;
+use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use kube::Api;
+use kube::api::ListParams;
+
+use super::explain::{PullerSeen, Shared, asked, node_secret, there};
+use super::keyrings::secret;
+use super::live_check::{ask_each, trust};
+use super::why_all;
+use crate::cli::{Asking, Connection, Named, Why};
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::of_credentials;
+use crate::cluster::namespaces::each;
+use crate::error::{Exit, Failure};
+use crate::registry::{Checker, ImageName, Pull, RegistryError, Trust};
+use crate::secret::pull::Answer;
+use crate::secret::tried::{Origin, Tried};
+use crate::terminal::printer::Printer;
+use crate::view::why::{
+    Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Tested, failing, not_an_image,
+};
+
+pub(super) async fn run(
+    args: &Why,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let Some(pod) = &args.pod else {
+        return why_all::run(args, flags, printer).await;
+    };
+    let namespace = pod.namespace.clone().or_else(|| args.namespace.clone());
+    let named = Named {
+        namespace: namespace.unwrap_or_else(|| "default".to_owned()),
+        name: pod.name.clone(),
+    };
+    let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
+    let mut cluster = Cluster::connect(flags, printer)?;
+    cluster.namespace = of_credentials(&cluster, Some(&named.namespace)).await?;
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
+    let pod = there(&cluster, &named, "Pod", api.get_opt(&named.name)).await?;
+    let answer = Box::pin(explained(&cluster, &named, pod, (&args.asking, trust))).await?;
+    printer.print(args.output, ("the answer", &answer), [], || {
+        printer.data(&answer.text());
+    })?;
+    Ok(match answer.cause {
+        Some(_) => Exit::No,
+        None => Exit::Done,
+    })
+}
+
+/// `asking`: without trust, no registry is asked.
+async fn explained(
+    cluster: &Cluster<'_>,
+    named: &Named,
+    pod: Pod,
+    (flags, trust): (&Asking, Option<Trust>),
+) -> Result<PodAnswer, Failure> {
+    let seen = PodSeen::of(&pod);
+    let found = failing(&pod);
+    let mut answer = PodAnswer {
+        pod: named.to_string(),
+        node: seen.node.clone(),
+        containers: Vec::new(),
+        cause: None,
+    };
+    if found.is_empty() {
+        answer.cause = not_an_image(&pod);
+        return Ok(answer);
+    }
+    let (shared, events) = tokio::try_join!(
+        shared(cluster),
+        events(cluster, &named.namespace, &named.name)
+    )?;
+    let account = account(cluster, &seen).await?;
+    let of = PullerSeen::Pod(named.clone(), Box::new(pod));
+    let mut looked = Vec::new();
+    for failing in found {
+        let failing = failing.with_events(&events);
+        looked.push(look(cluster, &shared, &of, (&seen, failing)).await?);
+    }
+    for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
+        name_account(tried, &seen, account.as_ref());
+    }
+    let mut questions: Vec<Question> = Vec::new();
+    for question in looked.iter().flat_map(Looked::questions) {
+        if !questions.contains(&question) {
+            questions.push(question);
+        }
+    }
+    let answers = match trust {
+        Some(trust) => ask(&questions, trust, flags, cluster.printer()).await,
+        None => Vec::new(),
+    };
+    let known: Vec<_> = questions.into_iter().zip(answers).collect();
+    let gps = shared.gps.as_ref();
+    let judge = |looked: &Looked| looked.explained(&seen, gps, &cluster.namespace, &known);
+    answer.containers = looked.iter().map(judge).collect();
+    let mut causes = answer.containers.iter().map(|found| &found.cause);
+    answer.cause = causes.next().cloned();
+    Ok(answer)
+}
+
+/// What globalps has in force.
+pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
+    let api = cluster.api::<GlobalPullSecret>();
+    let gps = api.get_opt(names::GLOBAL_SECRET);
+    let gps = match cluster.call("get the GlobalPullSecret", gps).await {
+        // globalps is not installed: pods have their own Secrets all the same.
+        Err(failure) if failure.is(404) => None,
+        gps => gps?,
+    };
+    Ok(Shared {
+        gps,
+        global: secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?,
+        nodes: None,
+    })
+}
+
+/// None for a user who may not read them: the container's state mostly has the message too.
+async fn events(cluster: &Cluster<'_>, namespace: &str, pod: &str) -> Result<Vec<Event>, Failure> {
+    let api: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
+    let params = ListParams::default().fields(&format!(
+        "involvedObject.kind=Pod,involvedObject.name={pod}"
+    ));
+    let mut found = Vec::new();
+    let keep = |event: Event| {
+        if event.involved_object.name.as_deref() == Some(pod) {
+            found.push(event);
+        }
+    };
+    match each(cluster, &api, params, "list the events of the pod", keep).await {
+        Err(failure) if !failure.is(403) => Err(failure),
+        _ => Ok(found),
+    }
+}
+
+/// `None`: the pod has none, or this user may not read it.
+async fn account(cluster: &Cluster<'_>, seen: &PodSeen) -> Result<Option<ServiceAccount>, Failure> {
+    if seen.service_account.is_empty() {
+        return Ok(None);
+    }
+    let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &seen.namespace);
+    let call = api.get_opt(&seen.service_account);
+    match cluster.call("get the pod's ServiceAccount", call).await {
+        Err(failure) if failure.is(403) => Ok(None),
+        found => found,
+    }
+}
+
+/// What a registry is asked: for an image, with a credential or without.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Question {
+    pub image: ImageName,
+    credential: Option<Credential>,
+}
+
+pub(super) type Known = [(Question, Result<Pull, RegistryError>)];
+
+pub(super) async fn ask(
+    questions: &[Question],
+    trust: Trust,
+    flags: &Asking,
+    printer: &Printer,
+) -> Vec<Result<Pull, RegistryError>> {
+    let pull = async |checker: &Checker, asked: &Question| {
+        checker.pull(&asked.image, asked.credential.as_ref()).await
+    };
+    ask_each(questions, trust, flags, printer, pull).await
+}
+
+/// What the cluster has for a container's image.
+pub(super) struct Looked {
+    failing: Failing,
+    /// `None`: that is no image's name.
+    image: Option<ImageName>,
+    pub tries: Vec<Tried>,
+    excluding: Option<(String, String)>,
+    lag: Option<Lag>,
+    notes: Vec<String>,
+}
+
+/// Lists the credentials of the container's image.
+pub(super) async fn look(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    of: &PullerSeen,
+    (seen, failing): (&PodSeen, Failing),
+) -> Result<Looked, Failure> {
+    let asked = asked(cluster, shared, &failing.image, of, true).await?;
+    let lag = match seen.node.as_str() {
+        "" => None,
+        node => Lag::of(
+            shared.gps.as_ref(),
+            &node_secret(cluster, shared, node).await?,
+        ),
+    };
+    let Ok(answer) = Answer::of(asked) else {
+        return Ok(Looked::without_name(failing));
+    };
+    // The kubelet's words are shown anyway.
+    let notes = answer
+        .notes()
+        .iter()
+        .filter(|it| !it.starts_with("the kubelet says"));
+    Ok(Looked {
+        image: Some(ImageName::of(&failing.image, answer.repository())),
+        tries: answer.tries().to_vec(),
+        excluding: answer
+            .excluding()
+            .map(|(a, b)| (a.to_owned(), b.to_owned())),
+        notes: notes.cloned().collect(),
+        failing,
+        lag,
+    })
+}
+
+impl Looked {
+    /// By the kubelet's words only.
+    pub(super) fn without_name(failing: Failing) -> Self {
+        Self {
+            failing,
+            image: None,
+            tries: Vec::new(),
+            excluding: None,
+            lag: None,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn questions(&self) -> Vec<Question> {
+        let Some(image) = &self.image else {
+            return Vec::new();
+        };
+        let question = |credential| Question {
+            image: image.clone(),
+            credential,
+        };
+        if self.tries.is_empty() {
+            return vec![question(None)];
+        }
+        let tries = self.tries.iter();
+        tries
+            .map(|tried| question(Some(tried.credential.clone())))
+            .collect()
+    }
+
+    /// `secrets`: namespace of the pull secrets.
+    pub(super) fn explained(
+        &self,
+        pod: &PodSeen,
+        gps: Option<&GlobalPullSecret>,
+        secrets: &str,
+        known: &Known,
+    ) -> Explained {
+        let questions = self.questions();
+        let answer_to = |question: &Question| {
+            let found = known.iter().find(|(asked, _)| asked == question);
+            found.map(|(_, answer)| answer.clone())
+        };
+        let tries: Vec<Tested<'_>> = self
+            .tries
+            .iter()
+            .zip(&questions)
+            .map(|(tried, question)| Tested {
+                tried,
+                answer: answer_to(question),
+            })
+            .collect();
+        let anonymous = questions.first().filter(|_| self.tries.is_empty());
+        let anonymous = anonymous.and_then(answer_to);
+        let image = self.image.as_ref();
+        let evidence = Evidence {
+            pod,
+            failing: &self.failing,
+            registry: image.map_or("", ImageName::registry),
+            repository: image.map_or("", |image| &image.repository),
+            tries: &tries,
+            anonymous: anonymous.as_ref(),
+            excluding: self
+                .excluding
+                .as_ref()
+                .map(|(a, b)| (a.as_str(), b.as_str())),
+            lag: self.lag.as_ref(),
+            gps,
+            secrets,
+        };
+        let cause = evidence.cause();
+        Explained::of(
+            &self.failing,
+            &tries,
+            anonymous.as_ref(),
+            &self.notes,
+            cause,
+        )
+    }
+}
+
+/// The API server copies the Secrets of the service account into the pod.
+fn name_account(tried: &mut Tried, pod: &PodSeen, account: Option<&ServiceAccount>) {
+    let references = account.and_then(|account| account.image_pull_secrets.as_ref());
+    let is_own = references.into_iter().flatten().any(|reference| {
+        let title = format!("Secret {}/{}", pod.namespace, reference.name);
+        tried.source == title || tried.source.starts_with(&format!("{title},"))
+    });
+    if is_own && tried.origin == Origin::Pod {
+        let account = &pod.service_account;
+        tried.source = format!("{}, of service account `{account}`", tried.source);
+    }
+}

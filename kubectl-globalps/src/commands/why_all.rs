@@ -1,0 +1,190 @@
+//! `why -A`: why pods of every namespace, or of one, can't pull.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+
+use super::explain::PullerSeen;
+use super::live_check::trust;
+use super::why::{Looked, Question, ask, look, shared};
+use crate::cli::{Connection, Named, Why};
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::of_credentials;
+use crate::cluster::facts::node_secrets;
+use crate::cluster::namespaces::each;
+use crate::error::{Exit, Failure};
+use crate::terminal::printer::Printer;
+use crate::view::why::{Failing, Groups, Lag, PodSeen, Said, failing};
+
+/// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
+const MOST_LOOKED_AT: usize = 500;
+/// Requests to registries.
+const MOST_ASKED: usize = 100;
+/// Kinds of pods that are looked at concurrently.
+const AT_ONCE: usize = 8;
+
+/// Pods with the same one have the same cause.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    namespace: String,
+    service_account: String,
+    image: String,
+    pull_secrets: Vec<String>,
+    said: Said,
+    /// The node, where it does not have the newest revision.
+    lagging: String,
+}
+
+/// Pods that are alike: one of them, its container, and the names of all.
+struct Kind {
+    pod: Pod,
+    failing: Failing,
+    names: Vec<String>,
+}
+
+pub(super) async fn run(
+    args: &Why,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let namespace = args.namespace.as_deref().filter(|_| !args.all_namespaces);
+    if namespace.is_none() && !args.all_namespaces {
+        return Err(Failure::new(
+            "no pod is named",
+            "name one, as NAMESPACE/NAME; `-A` is for all that can't pull, `-n NAMESPACE` for those of one namespace",
+        ));
+    }
+    let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
+    let mut cluster = Cluster::connect(flags, printer)?;
+    cluster.namespace = of_credentials(&cluster, namespace).await?;
+    let cluster = &cluster;
+    let mut shared = shared(cluster).await?;
+    if shared.gps.is_some() {
+        let nodes = node_secrets(cluster).await?;
+        let nodes = nodes
+            .iter()
+            .map(|(name, object)| (name.clone(), object.clone()));
+        shared.nodes = Some(nodes.collect());
+    }
+    let kinds = kinds(cluster, namespace, |node| {
+        let object = shared.nodes.as_ref().and_then(|nodes| nodes.get(node));
+        object.is_some_and(|it| Lag::of(shared.gps.as_ref(), it).is_some())
+    })
+    .await?;
+    if kinds.len() > MOST_LOOKED_AT {
+        printer.warning(format_args!(
+            "these pods differ in {} ways; of {} only the kubelet's words are judged",
+            kinds.len(),
+            kinds.len() - MOST_LOOKED_AT
+        ));
+    }
+    let looked = kinds.into_iter().enumerate().map(|(at, kind)| {
+        let shared = &shared;
+        async move {
+            let seen = PodSeen::of(&kind.pod);
+            let failing = kind.failing;
+            let looked = if at < MOST_LOOKED_AT {
+                let named = Named {
+                    namespace: seen.namespace.clone(),
+                    name: seen.name.clone(),
+                };
+                let of = PullerSeen::Pod(named, Box::new(kind.pod));
+                look(cluster, shared, &of, (&seen, failing)).await?
+            } else {
+                Looked::without_name(failing)
+            };
+            Ok::<_, Failure>((seen, looked, kind.names))
+        }
+    });
+    let looked: Vec<_> = stream::iter(looked).buffered(AT_ONCE).try_collect().await?;
+    let mut questions: Vec<Question> = Vec::new();
+    for question in looked.iter().flat_map(|(_, looked, _)| looked.questions()) {
+        if questions.len() < MOST_ASKED && !questions.contains(&question) {
+            questions.push(question);
+        }
+    }
+    let answers = match trust {
+        Some(trust) if !questions.is_empty() => ask(&questions, trust, &args.asking, printer).await,
+        _ => Vec::new(),
+    };
+    let known: Vec<_> = questions.into_iter().zip(answers).collect();
+    let gps = shared.gps.as_ref();
+    let groups = Groups::of(looked.into_iter().map(|(seen, looked, names)| {
+        let found = looked.explained(&seen, gps, &cluster.namespace, &known);
+        (found.cause, names)
+    }));
+    printer.print(args.output, ("the answer", &groups), [], || {
+        if groups.pods == 0 {
+            printer.note("every pod has its images");
+        } else {
+            printer.data(&groups.text());
+        }
+    })?;
+    Ok(if groups.pods == 0 {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+/// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.
+async fn kinds(
+    cluster: &Cluster<'_>,
+    namespace: Option<&str>,
+    lags: impl Fn(&str) -> bool,
+) -> Result<Vec<Kind>, Failure> {
+    let mut kinds: BTreeMap<Alike, Kind> = BTreeMap::new();
+    unfinished_pods(cluster, namespace, |pod| {
+        let Some(failing) = failing(&pod).into_iter().next() else {
+            return;
+        };
+        let seen = PodSeen::of(&pod);
+        let name = format!("{}/{}", seen.namespace, seen.name);
+        let references = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
+        let alike = Alike {
+            pull_secrets: references.flatten().map(|it| it.name.clone()).collect(),
+            image: failing.image.clone(),
+            said: failing.said(),
+            lagging: Some(seen.node)
+                .filter(|node| lags(node))
+                .unwrap_or_default(),
+            namespace: seen.namespace,
+            service_account: seen.service_account,
+        };
+        let kind = kinds.entry(alike).or_insert_with(|| Kind {
+            pod: slim(pod),
+            failing,
+            names: Vec::new(),
+        });
+        kind.names.push(name);
+    })
+    .await?;
+    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.names.len()));
+    Ok(kinds)
+}
+
+/// Without what is large and nobody looks at.
+fn slim(mut pod: Pod) -> Pod {
+    pod.managed_fields_mut().clear();
+    pod
+}
+
+/// Every pod that has not ended, page by page. `namespace`: `None` for all.
+pub(super) async fn unfinished_pods(
+    cluster: &Cluster<'_>,
+    namespace: Option<&str>,
+    keep: impl FnMut(Pod),
+) -> Result<(), Failure> {
+    let client = cluster.client.clone();
+    let api: Api<Pod> = match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    // Also a pod that runs can wait for the image of a container that is started again.
+    let params = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    each(cluster, &api, params, "list the pods", keep).await
+}

@@ -1,0 +1,39 @@
+//! One credential of a pull, and where it comes from. Pure.
+
+use globalps_core::dockerconfig::Credential;
+
+/// One credential that is tried, and where it comes from.
+#[derive(Clone)]
+pub(crate) struct Tried {
+    pub source: String,
+    pub key: String,
+    pub username: String,
+    pub origin: Origin,
+    pub credential: Credential,
+}
+
+/// Who would have to change a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The owner of the pod: a Secret of its namespace.
+    Pod,
+    /// globalps, of its Secrets for every pod.
+    Globalps,
+    /// The source with a scope of this name.
+    Scoped(String),
+}
+
+pub(super) fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
+    if tries.is_empty() {
+        return vec![format!("{label} has no credential for it")];
+    }
+    let lines = tries.iter().enumerate().map(|(at, found)| {
+        let label = if at == 0 { label } else { "  then:    " };
+        let source = match found.source.as_str() {
+            "" => String::new(),
+            source => format!(", from {source}"),
+        };
+        format!("{label} `{}`, as {}{source}", found.key, found.username)
+    });
+    lines.collect()
+}

@@ -1,0 +1,17 @@
+//! Why pods can't pull their images: the facts of each, the likely cause, and the command that mends it. Pure.
+
+mod answer;
+mod cause;
+mod facts;
+mod failing;
+mod groups;
+mod other;
+mod waiting;
+
+pub(crate) use answer::{Explained, PodAnswer};
+pub(crate) use cause::{Evidence, Tested};
+pub(crate) use facts::{Lag, PodSeen};
+pub(crate) use failing::{Failing, Said, failing};
+pub(crate) use groups::Groups;
+pub(crate) use other::not_an_image;
+pub(crate) use waiting::{Added, Waiting, summary, untouched};

@@ -1,0 +1,153 @@
+//! Why one pod can't pull, as JSON and as text. Pure.
+
+use serde::Serialize;
+
+use super::cause::{Cause, Tested};
+use super::failing::Failing;
+use crate::registry::{Pull, Purpose, RegistryError};
+
+/// A credential, and what the registry answers to it.
+#[derive(Debug, Serialize)]
+struct Try {
+    key: String,
+    username: String,
+    source: String,
+    #[serde(flatten)]
+    answer: Option<Answer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    accepted: bool,
+    answer: String,
+}
+
+impl Answer {
+    fn of(found: &Result<Pull, RegistryError>, registry: &str) -> Self {
+        Self {
+            accepted: found.is_ok(),
+            answer: match found {
+                Ok(Pull::Available) => "accepted, the image is there".to_owned(),
+                Ok(Pull::Missing) => "accepted, but there is no such image (404)".to_owned(),
+                Err(RegistryError::Refused { status, .. }) => format!("refused ({status})"),
+                Err(error) => error.failure(registry, Purpose::Look).message,
+            },
+        }
+    }
+}
+
+/// One container. Scripts rely on these fields.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Explained {
+    container: String,
+    image: String,
+    reason: String,
+    message: String,
+    tries: Vec<Try>,
+    /// To a request without credentials, where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_credentials: Option<Answer>,
+    notes: Vec<String>,
+    pub cause: Cause,
+}
+
+impl Explained {
+    pub(crate) fn of(
+        failing: &Failing,
+        tries: &[Tested<'_>],
+        anonymous: Option<&Result<Pull, RegistryError>>,
+        notes: &[String],
+        cause: Cause,
+    ) -> Self {
+        let registry = cause.registry.as_str();
+        let answer = |found: &Result<Pull, RegistryError>| Answer::of(found, registry);
+        let tries = tries.iter().map(|tested| Try {
+            key: tested.tried.key.clone(),
+            username: tested.tried.username.clone(),
+            source: tested.tried.source.clone(),
+            answer: tested.answer.as_ref().map(answer),
+        });
+        Self {
+            container: failing.container.clone(),
+            image: failing.image.clone(),
+            reason: failing.reason.clone(),
+            message: failing.message.clone(),
+            tries: tries.collect(),
+            without_credentials: anonymous.map(answer),
+            notes: notes.to_vec(),
+            cause,
+        }
+    }
+}
+
+/// `why POD -o json`. Scripts rely on these fields.
+#[derive(Debug, Serialize)]
+pub(crate) struct PodAnswer {
+    /// `NAMESPACE/NAME`.
+    pub pod: String,
+    pub node: String,
+    pub containers: Vec<Explained>,
+    /// Of the first container; `null`: nothing is wrong.
+    pub cause: Option<Cause>,
+}
+
+impl PodAnswer {
+    pub(crate) fn text(&self) -> String {
+        let mut lines = vec![format!("pod:        {}", self.pod)];
+        if !self.node.is_empty() {
+            lines.push(format!("node:       {}", self.node));
+        }
+        for found in &self.containers {
+            lines.push(format!(
+                "container:  {}, image `{}`",
+                found.container, found.image
+            ));
+            let message = found.message.trim();
+            lines.push(format!("kubelet:    {}: {message}", found.reason));
+            if found.tries.is_empty() {
+                lines.push("tries:      no credential for it".to_owned());
+            }
+            for (at, tried) in found.tries.iter().enumerate() {
+                let label = if at == 0 {
+                    "tries:     "
+                } else {
+                    "  then:    "
+                };
+                let answer = tried.answer.as_ref();
+                let answer = answer.map_or(String::new(), |it| format!(": {}", it.answer));
+                let Try {
+                    key,
+                    username,
+                    source,
+                    ..
+                } = tried;
+                lines.push(format!(
+                    "{label} `{key}`, as {username}, from {source}{answer}"
+                ));
+            }
+            if let Some(answer) = &found.without_credentials {
+                lines.push(format!("  without:  {}", answer.answer));
+            }
+            lines.extend(found.notes.iter().map(|note| format!("note:       {note}")));
+            lines.extend(cause(&found.cause));
+        }
+        match &self.cause {
+            Some(found) if self.containers.is_empty() => lines.extend(cause(found)),
+            Some(_) => {}
+            None => lines.push("cause:      nothing is wrong with its images".to_owned()),
+        }
+        lines.join("\n")
+    }
+}
+
+fn cause(found: &Cause) -> Vec<String> {
+    let mut lines = vec![format!("cause:      {}", found.message)];
+    if !found.command.is_empty() {
+        lines.push(format!("to mend it: {}", found.command));
+    }
+    if !found.hint.is_empty() {
+        lines.push(format!("hint:       {}", found.hint));
+    }
+    lines
+}

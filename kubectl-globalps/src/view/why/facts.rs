@@ -1,0 +1,58 @@
+//! What matters of a pod and of its node. Pure.
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+
+use crate::view::check::workload;
+
+/// What matters of the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodSeen {
+    pub namespace: String,
+    pub name: String,
+    /// Empty: it has none yet.
+    pub node: String,
+    pub service_account: String,
+    /// `deployment/web`, or `pod/NAME`.
+    pub workload: String,
+}
+
+impl PodSeen {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let text = |found: Option<&String>| found.cloned().unwrap_or_default();
+        let name = pod.name_any();
+        Self {
+            namespace: pod.namespace().unwrap_or_default(),
+            node: text(spec.and_then(|spec| spec.node_name.as_ref())),
+            service_account: text(spec.and_then(|spec| spec.service_account_name.as_ref())),
+            workload: workload(pod).unwrap_or_else(|| format!("pod/{name}")),
+            name,
+        }
+    }
+}
+
+/// A node that does not have what is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lag {
+    pub phase: Phase,
+    pub revision: i64,
+    pub wanted: i64,
+    pub is_paused: bool,
+}
+
+impl Lag {
+    /// `None`: the node has the newest revision.
+    pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
+        let wanted = gps?.status.as_ref()?.revision;
+        let status = object.status.clone().unwrap_or_default();
+        let is_behind = status.phase != Phase::Synced || status.revision < wanted;
+        (wanted > 0 && is_behind).then(|| Self {
+            phase: status.phase,
+            revision: status.revision,
+            wanted,
+            is_paused: gps.is_some_and(|gps| gps.spec.rollout.paused),
+        })
+    }
+}

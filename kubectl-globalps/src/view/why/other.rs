@@ -1,0 +1,83 @@
+//! What else keeps a pod from running, where its images are there. Pure.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::cause::{Cause, Code};
+use super::facts::PodSeen;
+
+/// Why the pod doesn't run where its images are there; `None`: nothing is wrong.
+pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
+    let seen = PodSeen::of(pod);
+    let PodSeen {
+        namespace, name, ..
+    } = &seen;
+    let status = pod.status.clone().unwrap_or_default();
+    let cause = |message: String, command: String| Cause {
+        code: Code::NotAnImage,
+        registry: String::new(),
+        message,
+        command,
+        hint: String::new(),
+    };
+    let describe = format!("kubectl -n {namespace} describe pod {name}");
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    for container in all.into_iter().flatten().flatten() {
+        let waiting = container.state.as_ref().and_then(|it| it.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        let of = &container.name;
+        match reason {
+            None | Some("PodInitializing" | "ContainerCreating") => {}
+            Some(reason @ "CrashLoopBackOff") => {
+                return Some(cause(
+                    format!("container `{of}` has its image, and its program fails: {reason}"),
+                    format!("kubectl -n {namespace} logs {name} -c {of} --previous"),
+                ));
+            }
+            Some(reason) => {
+                return Some(cause(format!("container `{of}` waits: {reason}"), describe));
+            }
+        }
+    }
+    let conditions = status.conditions.unwrap_or_default();
+    let unscheduled = conditions
+        .iter()
+        .find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    if let Some(condition) = unscheduled {
+        let why = condition.message.clone().unwrap_or_default();
+        return Some(cause(format!("the pod has no node: {why}"), describe));
+    }
+    if status.phase.as_deref() == Some("Failed") {
+        let why = status.message.or(status.reason).unwrap_or_default();
+        return Some(cause(format!("the pod failed: {why}"), describe));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_with_its_images_may_have_another_problem() {
+        for (status, expected) in [
+            (json!({"phase": "Running"}), None),
+            (
+                json!({"containerStatuses": [{
+                    "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                }]}),
+                Some("kubectl -n a logs p -c c --previous"),
+            ),
+            (
+                json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}),
+                Some("kubectl -n a describe pod p"),
+            ),
+        ] {
+            let pod = json!({"metadata": {"namespace": "a", "name": "p"}, "status": status});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let found = not_an_image(&pod);
+            assert_eq!(found.as_ref().map(|cause| cause.command.as_str()), expected);
+        }
+    }
+}
