@@ -17,7 +17,7 @@ const OTHER_AUTH: &str = "cm9ib3Q6cQ==";
 const SOURCE: &str = "team-a-pull-secret";
 
 /// Commands, each as it is shown and as it is run.
-const LINES: [(&str, &str, &str); 13] = [
+const LINES: [(&str, &str, &str); 15] = [
     (
         "add",
         "add quay.io -u robot --password-stdin -o json",
@@ -42,6 +42,8 @@ const LINES: [(&str, &str, &str); 13] = [
         "validate FILE -o json",
     ),
     ("explain", "explain quay.io/org/app:1 -o json", ""),
+    ("why", "why team-a/app-7d4f --no-ask -o json", ""),
+    ("why", "why -A --no-ask -o json", ""),
     ("version", "version -o json", ""),
 ];
 
@@ -210,6 +212,21 @@ fn worded(mut object: Value) -> Value {
     serde_json::from_str(&text.replace("why m2", "node-1: KubeletDown")).expect("JSON")
 }
 
+fn waiting_pod() -> Value {
+    let message = "failed to pull and unpack image: 401 Unauthorized";
+    json!({
+        "metadata": {"namespace": "team-a", "uid": "app-7d4f"},
+        "spec": {
+            "nodeName": "node-1", "serviceAccountName": "default",
+            "containers": [{"name": "app", "image": "registry.example.com/team-a/app:1"}],
+        },
+        "status": {"phase": "Pending", "containerStatuses": [{
+            "name": "app", "image": "registry.example.com/team-a/app:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ErrImagePull", "message": message}},
+        }]},
+    })
+}
+
 fn fleet_secret(revision: i64, auths: &[(&str, &str)]) -> Value {
     kept(&revision.to_string(), auths)
 }
@@ -270,6 +287,10 @@ pub(super) fn sample() -> FakeApi {
             daemon_set,
         ),
         ("/api/v1/namespaces/team-a".to_owned(), json!({})),
+        (
+            "/api/v1/namespaces/team-a/pods/app-7d4f".to_owned(),
+            waiting_pod(),
+        ),
         (
             format!("/api/v1/namespaces/team-a/secrets/{}", names::GLOBAL_SECRET),
             of_namespace(),

@@ -409,7 +409,6 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
             let (from, limit) = (number("continue"), number("limit"));
             let (from, limit) = (from.unwrap_or(0), limit.unwrap_or(usize::MAX));
             let items: Vec<&Value> = children(&state.objects, path)
-                .chain(of_namespaces(&state.objects, path))
                 .filter(|(_, object)| selected.is_empty() || object["metadata"]["name"] == selected)
                 .map(|(_, object)| object)
                 .collect();
@@ -496,16 +495,6 @@ fn children<'a>(
             .and_then(|rest| rest.split_once('/'));
         parent == list || namespaced.is_some_and(|(_, found)| found == resource)
     })
-}
-
-/// The pods of every namespace.
-fn of_namespaces<'a>(
-    objects: &'a Objects,
-    list: &'a str,
-) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    let is_all = list == "/api/v1/pods";
-    let has = |path: &str| path.starts_with("/api/v1/namespaces/") && path.contains("/pods/");
-    objects.iter().filter(move |(path, _)| is_all && has(path))
 }
 
 /// A pod with the label `budget: "0"` is one that its budget keeps.

@@ -538,11 +538,7 @@ fn history_shows_one_revision() {
 #[test]
 fn list_shows_what_it_may_read_and_names_the_rest() {
     let all = permissions_of_commands(3);
-    let is_for = |permission: &Permission, line: &str| {
-        let mut shorter = permission.shorter.iter();
-        permission.commands.contains(&line) || shorter.any(|(lines, _)| lines.contains(&line))
-    };
-    let needed: Vec<&Permission> = all.iter().filter(|it| is_for(it, "list")).collect();
+    let needed: Vec<&Permission> = all.iter().filter(|it| it.is_for("list")).collect();
     let rights = |without: (&str, &str)| {
         let kept = needed.iter();
         let kept = kept.filter(|it| (it.resource, it.name.as_str()) != without);

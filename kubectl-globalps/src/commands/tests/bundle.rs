@@ -197,10 +197,7 @@ fn what_may_not_be_read_is_missing_and_no_error() {
     let file = directory.path().join("b.tar.gz");
     let line = format!("bundle --force --file {}", file.display());
     let all = permissions_of_commands(2);
-    let of_bundle: Vec<_> = all
-        .iter()
-        .filter(|it| it.commands.contains(&"bundle"))
-        .collect();
+    let of_bundle: Vec<_> = all.iter().filter(|it| it.is_for("bundle")).collect();
     assert!(of_bundle.len() > 15, "{of_bundle:?}");
     let run = |rights: Vec<_>| {
         let ran = cluster("delivered").allow_only(rights).run(&line);
@@ -214,7 +211,8 @@ fn what_may_not_be_read_is_missing_and_no_error() {
     let others = |it: &&String| !it.starts_with("check: ") && !it.starts_with("status: ");
     assert_eq!(nothing.iter().filter(others).count(), 0, "{nothing:?}");
     for permission in &of_bundle {
-        let rights = all.iter().filter(|it| it != permission).map(right);
+        let rights = of_bundle.iter().filter(|it| *it != permission);
+        let rights = rights.map(|it| right(it));
         let (missing, _) = run(rights.collect());
         let (resource, _) = permission
             .resource

@@ -126,7 +126,7 @@ fn check_names_exactly_the_permissions_of_why() {
     for (line, command) in [("why a/p --no-ask", "why"), ("why -A --no-ask", "why -A")] {
         let named: Vec<&Permission> = all
             .iter()
-            .filter(|permission| permission.commands.contains(&command))
+            .filter(|permission| permission.is_for(command))
             .collect();
         let api = || {
             with_pods(

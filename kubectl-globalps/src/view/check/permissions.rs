@@ -31,6 +31,15 @@ pub(crate) struct Permission {
     pub shorter: &'static [(&'static [&'static str], &'static str)],
 }
 
+impl Permission {
+    /// Whether this command fails without it, or shows less.
+    #[cfg(test)]
+    pub(crate) fn is_for(&self, command: &str) -> bool {
+        let mut shorter = self.shorter.iter();
+        self.commands.contains(&command) || shorter.any(|(of, _)| of.contains(&command))
+    }
+}
+
 /// `history_limit`: of the `GlobalPullSecret`.
 pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     let needed = |verb, group, resource, name: &str, commands| Permission {

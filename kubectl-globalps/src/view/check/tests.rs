@@ -190,7 +190,7 @@ fn a_missing_permission_says_for_what_it_is() {
             Verdict::Failure,
         ),
         (
-            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`, `bundle`; `list` does not show most registries, users and revisions",
+            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`, `why`, `why -A`, `bundle`; `list` does not show most registries, users and revisions",
             Verdict::Failure,
         ),
         (
