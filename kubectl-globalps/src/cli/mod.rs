@@ -49,7 +49,7 @@ pub(crate) use values::{
     CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Limit, Named, Original, Provider,
     SecretName, Span,
 };
-pub(crate) use why::Why;
+pub(crate) use why::{PodName, Why};
 
 /// Examples come before the flags: most readers look for them.
 const TEMPLATE: &str = "\

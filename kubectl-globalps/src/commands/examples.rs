@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::fake_api::{FakeApi, path};
-use super::tests::{config, deployment, kept, secret};
+use super::fake_objects::{config, deployment, kept, secret};
 use crate::view::fleet::tests::{fleet, object};
 
 /// `robot:p` and `robot:q`.

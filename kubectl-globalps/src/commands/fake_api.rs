@@ -52,7 +52,7 @@ struct State {
     version: u64,
     /// Verb and path.
     requests: Vec<String>,
-    /// What the API server does instead of an answer to requests that begin like this, so many times.
+    /// What the API server does instead of responding to requests that begin like this, this many times.
     faults: Vec<(&'static str, Fault, usize)>,
     /// `None`: nobody logs in. Every other token is rejected.
     token: Option<&'static str>,

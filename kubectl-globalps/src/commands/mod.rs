@@ -15,6 +15,8 @@ mod explain_namespace;
 mod external_diff;
 #[cfg(test)]
 mod fake_api;
+#[cfg(test)]
+mod fake_objects;
 mod fleet;
 mod history;
 mod install;
@@ -78,7 +80,10 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
-            Command::Why(args) => Box::pin(why::run(args, flags, printer)).await,
+            Command::Why(args) => match &args.pod {
+                Some(pod) => Box::pin(why::run(args, pod, flags, printer)).await,
+                None => Box::pin(why_all::run(args, flags, printer)).await,
+            },
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Bundle(args) => bundle::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,

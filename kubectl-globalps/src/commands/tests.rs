@@ -6,9 +6,9 @@ mod outages;
 mod why;
 
 use globalps_core::names;
-use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
+use super::fake_objects::{config, deployment, kept, secret};
 use crate::commands::examples::sample;
 use crate::commands::fake_api::{FakeApi, Objects, Right, path, run};
 use crate::error::{Exit, Failure};
@@ -16,30 +16,6 @@ use crate::view::check::{Permission, Place, permissions_of_commands};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
-
-pub(super) fn config(auths: &[(&str, &str)]) -> Value {
-    let auths = auths
-        .iter()
-        .map(|(key, auth)| ((*key).to_owned(), json!({"auth": auth})));
-    let auths: serde_json::Map<String, Value> = auths.collect();
-    json!(ByteString(json!({"auths": auths}).to_string().into_bytes()))
-}
-
-pub(super) fn secret(auths: &[(&str, &str)]) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": names::SECRET_TYPE,
-        "data": {names::DATA_KEY: config(auths)},
-    })
-}
-
-/// An additional pull secret that was rolled out.
-pub(super) fn kept(revision: &str, auths: &[(&str, &str)]) -> Value {
-    let mut secret = secret(auths);
-    secret["metadata"]["annotations"] = json!({
-        names::REVISION_ANNOTATION: revision, names::ROLLED_OUT_ANNOTATION: "2026-01-01T00:00:00Z",
-    });
-    secret
-}
 
 /// What is in force: of the additional pull secret, and of the original.
 fn in_force(additional: &[(&str, &str)], original: &[(&str, &str)]) -> Value {
@@ -75,20 +51,6 @@ fn node(phase: &str) -> Value {
         "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret", "metadata": {"generation": 1},
         "spec": {"revision": 3},
         "status": {"observedGeneration": 1, "revision": 3, "phase": phase},
-    })
-}
-
-pub(super) fn deployment(namespace: &str, replicas: i32, available: i32) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {},
-        "spec": {
-            "replicas": replicas, "selector": {},
-            "template": {"spec": {"containers": [{
-                "name": "controller", "image": "r/c:1",
-                "args": [format!("--namespace={namespace}"), "--syncer-image=r/s:1"],
-            }]}},
-        },
-        "status": {"availableReplicas": available},
     })
 }
 

@@ -10,8 +10,7 @@ use kube::api::ListParams;
 use super::explain::{PullerSeen, Shared, asked, node_secret, there};
 use super::keyrings::secret;
 use super::live_check::{ask_each, trust};
-use super::why_all;
-use crate::cli::{Asking, Connection, Named, Why};
+use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::namespaces::each;
@@ -26,12 +25,10 @@ use crate::view::why::{
 
 pub(super) async fn run(
     args: &Why,
+    pod: &PodName,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let Some(pod) = &args.pod else {
-        return why_all::run(args, flags, printer).await;
-    };
     let namespace = pod.namespace.clone().or_else(|| args.namespace.clone());
     let named = Named {
         namespace: namespace.unwrap_or_else(|| "default".to_owned()),
@@ -151,7 +148,7 @@ async fn account(cluster: &Cluster<'_>, seen: &PodSeen) -> Result<Option<Service
     }
 }
 
-/// What a registry is asked: for an image, with a credential or without.
+/// A request to a registry: an image, with a credential or without.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Question {
     pub image: ImageName,

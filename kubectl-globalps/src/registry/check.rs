@@ -125,7 +125,7 @@ impl Checker {
     }
 
     /// What to send so that the registry lets one in, by what it said at the `door`.
-    /// Without a credential only a token for everybody is possible.
+    /// Without a credential only an anonymous token is possible.
     pub(super) async fn log_in(
         &self,
         door: &Answer,

@@ -47,7 +47,7 @@ pub(crate) enum Pull {
 }
 
 impl Checker {
-    /// `credential`: `None` asks as somebody who has none. A refusal is an error for which
+    /// `credential`: `None` asks anonymously. A refusal is an error for which
     /// [`RegistryError::is_refusal`] holds.
     pub(crate) async fn pull(
         &self,

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret};
-use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key, validate_bytes};
+use globalps_core::dockerconfig::{
+    DockerConfig, Entry, Lifetime, Precedence, lifetime, shown_key, validate_bytes,
+};
 use globalps_core::names;
 use globalps_core::provider::{Scope, ScopedConfig, parse_scoped};
 use jiff::Timestamp;
@@ -13,7 +15,6 @@ use serde::Serialize;
 
 use crate::cluster::namespaces::{InForce, SecretSeen};
 use crate::secret::additional::data_of;
-use crate::secret::expiry::expires;
 use crate::secret::history::Revision;
 use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age, laid_out};
@@ -302,6 +303,10 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
     let since_time = kept.and_then(|kept| kept.rolled_out);
     let revision = |node: &&NodePullSecret| node.status.as_ref().map_or(0, |it| it.revision);
     let nodes = snapshot.nodes;
+    let expires = match credential.and_then(|it| lifetime(&registry, it)) {
+        Some(Lifetime::Until(time)) => Some(time.to_string()),
+        _ => None,
+    };
     Row {
         registry,
         user: user.unwrap_or_default().into_owned(),
@@ -320,7 +325,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         revision: Some(first),
         or_earlier: true,
         since: since_time.map_or(String::new(), |time| time.to_string()),
-        expires: credential.and_then(expires).map(|time| time.to_string()),
+        expires,
         since_time,
     }
 }

@@ -3,7 +3,6 @@
 pub(crate) mod additional;
 pub(crate) mod changes;
 pub(crate) mod effects;
-pub(crate) mod expiry;
 pub(crate) mod findings;
 pub(crate) mod history;
 pub(crate) mod listing;

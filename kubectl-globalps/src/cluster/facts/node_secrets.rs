@@ -60,7 +60,7 @@ pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>,
     Ok(store)
 }
 
-/// Goes on from the list.
+/// Continues from the list.
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodePullSecret>,

@@ -214,7 +214,7 @@ async fn details(
     Ok(store)
 }
 
-/// Goes on from the list. It brings no whole Node but those that are not ready.
+/// Continues from the list. It transfers whole Nodes only while they are not ready.
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodeFacts>,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {
     current: BTreeMap<String, V>,
-    /// `resourceVersion` of the list, from which a watch goes on; empty: unknown.
+    /// `resourceVersion` of the list, from which a watch continues; empty: unknown.
     pub(super) version: String,
 }
 
@@ -61,7 +61,7 @@ impl<V> Store<V> {
         }
     }
 
-    /// From where a watch goes on; `None`: it begins with a list.
+    /// Where a watch continues; `None`: it begins with a list.
     pub(super) fn version(&self) -> Option<String> {
         Some(self.version.clone()).filter(|version| !version.is_empty())
     }

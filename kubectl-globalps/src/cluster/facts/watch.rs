@@ -1,4 +1,4 @@
-//! Watches: a list of objects, then each change of them. A watch lasts some seconds, and the next one goes on where it ended:
+//! Watches: a list of objects, then each change of them. A watch lasts some seconds, and the next one continues where it ended:
 //! so a connection that is dead without saying so is noticed, and a login that is not valid any more.
 
 use std::io;
@@ -322,7 +322,7 @@ impl Format {
     }
 }
 
-/// Before the next attempt, after so many failures in a row; up to a fifth more, by chance.
+/// Before the next attempt, after this number of consecutive failures, with up to a fifth of jitter.
 fn pause(failures: u32, now: Timestamp) -> Duration {
     let [first, last] = PAUSES;
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(10));

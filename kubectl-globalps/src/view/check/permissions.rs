@@ -16,6 +16,9 @@ pub(crate) enum Place {
     Cluster,
 }
 
+/// Commands and flags, and what they don't show.
+type Shorter = &'static [(&'static [&'static str], &'static str)];
+
 /// A permission that commands of the plugin need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Permission {
@@ -28,7 +31,7 @@ pub(crate) struct Permission {
     /// Commands and flags that fail without it. `bundle` never fails: its manifest lists what it may not read.
     pub commands: &'static [&'static str],
     /// Commands and flags that work without it, and what they don't show then.
-    pub shorter: &'static [(&'static [&'static str], &'static str)],
+    pub shorter: Shorter,
 }
 
 impl Permission {
@@ -115,7 +118,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         )
     }));
     for verb in ["list", "watch"] {
-        let (of_gps, of_nodes): (&[_], &'static [(&'static [_], _)]) = match verb {
+        let (of_gps, of_nodes): (&[_], Shorter) = match verb {
             "list" => (
                 &["bundle", "--wait"],
                 &[(&["status", "bundle", "--wait"], "unreachable nodes")],
@@ -210,7 +213,7 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
 /// Of pods that wait for an image. A user may have these in some namespaces only.
 fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     const OTHERS: &str = "pods of namespaces without this permission";
-    let all: [(_, _, &'static [(&'static [&'static str], &'static str)]); 6] = [
+    let all: [(_, _, Shorter); 6] = [
         ("get", "pods", &[(&["why"], OTHERS)]),
         ("list", "pods", &[(&["why -A", "--retry-pods"], OTHERS)]),
         ("list", "events", &[(&["why"], "messages of older pulls")]),

@@ -56,7 +56,7 @@ impl Health {
         }
     }
 
-    /// Neither is known to be in trouble.
+    /// Neither is known to be unhealthy.
     pub(crate) fn is_well(&self) -> bool {
         let states = [self.controller.state, self.syncers.state];
         !states.contains(&State::Unhealthy)

@@ -21,7 +21,7 @@ pub(crate) enum Code {
     RateLimited,
     InvalidImageName,
     ImageNeverPulled,
-    /// Nothing is in the way any more.
+    /// The cause is gone; the kubelet tries again later.
     WaitsForRetry,
     NotAnImage,
     Unknown,
