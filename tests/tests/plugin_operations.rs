@@ -498,7 +498,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     ] {
         assert_eq!(found(name), [result], "{name}");
     }
-    assert_eq!(found("permissions"), ["ok"; 23]);
+    assert_eq!(found("permissions"), ["ok"; 41]);
     let text = check("check", 1);
     for part in [
         "√ the API server responds",

@@ -255,6 +255,10 @@ impl Request {
         self.headers.contains("as=table")
     }
 
+    fn is_metadata(&self) -> bool {
+        self.headers.contains("as=partialobjectmetadata")
+    }
+
     fn selected(&self) -> &str {
         let selected = self.query.split_once("metadata.name%3d");
         let name = selected.and_then(|(_, rest)| rest.split('&').next());
@@ -415,8 +419,10 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
             let page: Vec<&Value> = items.iter().skip(from).take(limit).copied().collect();
             let end = from + page.len();
             let next = (end < items.len()).then(|| end.to_string());
+            // As the real one, if it has no metadata to show.
+            let items = (!page.is_empty() || !request.is_metadata()).then_some(page);
             let list = json!({
-                "apiVersion": "v1", "kind": "List", "items": page, "metadata": {
+                "apiVersion": "v1", "kind": "List", "items": items, "metadata": {
                     "resourceVersion": state.version.to_string(), "continue": next.unwrap_or_default(),
                 },
             });

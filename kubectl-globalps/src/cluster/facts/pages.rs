@@ -34,7 +34,8 @@ pub(crate) enum Format {
 struct Page<T> {
     #[serde(default)]
     metadata: PageMeta,
-    items: Vec<T>,
+    /// `null` where the API server has no object to show the metadata of.
+    items: Option<Vec<T>>,
 }
 
 /// Hands every object of the list to `keep`. `doing`: part of the error where it fails. Returns the list's `resourceVersion`.
@@ -65,7 +66,7 @@ pub(super) async fn pages_as<T: DeserializeOwned>(
         let request = request.map_err(|error| unsendable(doing, &error.to_string()))?;
         let answer = cluster.client.request::<Page<T>>(request);
         let page = cluster.call(doing, answer).await?;
-        page.items.into_iter().for_each(&mut keep);
+        page.items.into_iter().flatten().for_each(&mut keep);
         if page.metadata.next.is_empty() {
             return Ok(page.metadata.version);
         }
