@@ -640,7 +640,15 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
         "the first look",
         Duration::from_secs(30),
         Duration::from_millis(100),
-        || Ok((!fs::read(&shown)?.is_empty()).then_some(())),
+        || {
+            let ended = watch.try_wait()?;
+            anyhow::ensure!(
+                ended.is_none(),
+                "{ended:?}: {}",
+                fs::read_to_string(&messages)?
+            );
+            Ok((!fs::read(&shown)?.is_empty()).then_some(()))
+        },
     )
     .unwrap();
     for (number, state) in [(1, CUT), (2, SILENT)] {
