@@ -645,7 +645,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
         ("nodes.json", "containerRuntimeVersion"),
         ("check.txt", "the API server responds"),
         ("status.txt", "node-2"),
-        ("events.json", "globalps.io/v1alpha1"),
+        ("events.json", "additional-pull-secret"),
     ] {
         assert!(text(path).contains(expected), "{path}: {}", text(path));
     }
