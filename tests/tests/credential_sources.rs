@@ -64,7 +64,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
     for (name, message, hint) in [
         (
             "missing",
-            "the credential helper `docker-credential-missing`, which is to know `R`, is not on the PATH",
+            "the credential helper `docker-credential-missing`, configured for `R`, is not on the PATH",
             "install it, or give user and password with `-u` and `--password-stdin`",
         ),
         (
@@ -89,7 +89,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         ),
         (
             "../good",
-            "`docker-credential-../good`, which is to know `R`, is not the name of a credential helper",
+            "`docker-credential-../good`, configured for `R`, is not the name of a credential helper",
             "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a directory",
         ),
     ] {

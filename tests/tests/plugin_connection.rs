@@ -525,7 +525,11 @@ fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Acces
             "{sentence}: {ours:?}"
         );
         let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
-        kubectl.env_clear().args(["get", "namespaces"]).args(flags);
+        let cache = access.file("cache");
+        kubectl
+            .env_clear()
+            .args(["get", "namespaces", "--cache-dir", &cache]);
+        kubectl.args(flags);
         let ran = run(&mut kubectl, "").unwrap();
         assert_eq!(ran.code == Some(0), reached, "{sentence}: {ran:?}");
     }

@@ -257,8 +257,7 @@ pub(crate) struct FleetResume {
 /// Retry failed and blocked clusters
 ///
 /// A failed cluster waits for the next revision. When you have fixed the cause, this command makes the hub try the same
-/// revision again. If nodes of the cluster have failed, run `kubectl globalps retry` in that cluster first: the hub relies on
-/// what the cluster reports.
+/// revision again. Failed nodes of the cluster try it again, too.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

@@ -75,8 +75,8 @@ impl<'a> Cluster<'a> {
     pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
         reject_unsupported(&kubeconfig).map_err(|why| match why {
             Unsupported::NoContext => "has no context that `current-context` names",
-            Unsupported::Program => "runs a program to log in, which is not started for it here",
-            Unsupported::File(_) => "names a file, which is not read for it here",
+            Unsupported::Program => "runs a program to authenticate (`exec` or `auth-provider`), which is not supported here",
+            Unsupported::File(_) => "names a file, which is not supported here",
         })?;
         let config = kubeconfig::config(kubeconfig, &KubeConfigOptions::default(), None);
         let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;

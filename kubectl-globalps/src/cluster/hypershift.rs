@@ -115,7 +115,7 @@ impl Seen {
         printer.print(format, ("the status", self), names, || {
             printer.data(&self.text());
         })?;
-        printer.note("this cluster runs HyperShift's own syncer: what its pods are at can be seen, but not whether a node's file is written or its kubelet runs with it");
+        printer.note("this cluster runs HyperShift's own syncer: the state of its pods is shown; whether a node's file is written, and whether its kubelet uses it, is unknown");
         printer.hint("the log of a node's pod says more; globalps itself is not installed here, see `kubectl globalps install --help`");
         Ok(Exit::No)
     }

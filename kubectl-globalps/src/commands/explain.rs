@@ -25,6 +25,7 @@ use crate::credentials::manifest::content;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
+use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
@@ -38,6 +39,7 @@ pub(super) async fn run(
             of_node: Some(Keyring {
                 name: String::new(),
                 bytes: content(&read(file)?)?,
+                origin: Origin::Globalps,
             }),
             ..Asked::default()
         },
@@ -174,6 +176,7 @@ pub(super) async fn asked(
             let file = Keyring {
                 name: "every node's file".to_owned(),
                 bytes: bytes.to_vec(),
+                origin: Origin::Globalps,
             };
             match provided_content(global, bytes)? {
                 None => asked.of_node = Some(file),

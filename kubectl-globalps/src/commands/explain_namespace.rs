@@ -15,6 +15,7 @@ use crate::cluster::namespaces::{NamespaceSeen, is_ours};
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
+use crate::secret::tried::Origin;
 
 /// Delivery into a namespace.
 pub(super) struct Delivered {
@@ -266,14 +267,18 @@ fn keyrings(content: &Content, namespace: &str, title: &str) -> Vec<Keyring> {
         };
         let (own, others) = left.into_iter().partition(|entry| has(entry.key()));
         left = others;
-        found.push((format!("Secret {title}, source `{}`", scoped.source), own));
+        let name = format!("Secret {title}, source `{}`", scoped.source);
+        found.push((name, Origin::Scoped(scoped.source.clone()), own));
     }
-    found.push((format!("Secret {title}"), left));
-    let rings = found.into_iter().filter(|(_, entries)| !entries.is_empty());
+    found.push((format!("Secret {title}"), Origin::Globalps, left));
+    let rings = found
+        .into_iter()
+        .filter(|(_, _, entries)| !entries.is_empty());
     rings
-        .map(|(name, entries)| Keyring {
+        .map(|(name, origin, entries)| Keyring {
             name,
             bytes: DockerConfig::new(entries).render(),
+            origin,
         })
         .collect()
 }

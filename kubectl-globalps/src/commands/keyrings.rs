@@ -9,6 +9,7 @@ use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring};
+use crate::secret::tried::Origin;
 
 pub(super) async fn secret(
     cluster: &Cluster<'_>,
@@ -47,6 +48,7 @@ pub(super) async fn secrets(
             Some(Some(bytes)) => asked.of_pod.push(Keyring {
                 name: format!("{title}{}", of_catalog(found.as_ref())),
                 bytes: bytes.to_vec(),
+                origin: origin(found.as_ref()),
             }),
             Some(None) => asked
                 .notes
@@ -62,6 +64,15 @@ pub(super) async fn secrets(
             .push("no Secret is named in `imagePullSecrets`".to_owned());
     }
     Ok(())
+}
+
+/// Who would have to change its credentials: the controller reverts changes of the Secrets that it keeps in namespaces.
+fn origin(secret: Option<&Secret>) -> Origin {
+    let label = secret.and_then(|secret| secret.labels().get(names::IMAGE_PULL_SECRET_LABEL));
+    match label.map(String::as_str) {
+        Some("true") => Origin::Globalps,
+        _ => Origin::Pod,
+    }
 }
 
 /// Of which catalog's pull secret it is the copy; empty: of none.

@@ -98,7 +98,7 @@ fn choose(
     if granted.is_empty() {
         return Err(Failure::new(
             format!(
-                "operators shall get pull secrets, and ClusterRole `{}` names none of a namespace that exists",
+                "`spec.operators` is enabled, but ClusterRole `{}` names no Secret in an existing namespace",
                 names::OPERATORS
             ),
             "name one with `--operators NAMESPACE/SECRET`, or set `spec.operators.enabled: false` first",
@@ -131,8 +131,8 @@ mod tests {
             (&[], &["olm/b"], Ok((&["olm/b"], ""))),
             (&["olm/a"], &["gone/b"], Ok((&["olm/a"], ""))),
             (&["gone/a"], &["olm/b"], Err("no namespace `gone`")),
-            (&[], &["gone/b"], Err("names none")),
-            (&[], &[], Err("names none")),
+            (&[], &["gone/b"], Err("names no Secret")),
+            (&[], &[], Err("names no Secret")),
         ] {
             let case = format!("{asked:?} {granted:?}");
             let found = choose(secrets(asked), secrets(granted), &present);

@@ -41,7 +41,7 @@ pub(crate) async fn get(
     if helper.is_empty() || helper.contains(['/', '\\']) {
         return Err(Failure::new(
             format!(
-                "`{program}`, which is to know `{registry}`, is not the name of a credential helper"
+                "`{program}`, configured for `{registry}`, is not the name of a credential helper"
             ),
             "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a directory",
         ));
@@ -91,7 +91,7 @@ fn not_run(program: &str, registry: &str, error: &std::io::Error) -> Failure {
     if error.kind() == ErrorKind::NotFound {
         return Failure::new(
             format!(
-                "the credential helper `{program}`, which is to know `{registry}`, is not on the PATH"
+                "the credential helper `{program}`, configured for `{registry}`, is not on the PATH"
             ),
             "install it, or give user and password with `-u` and `--password-stdin`",
         );

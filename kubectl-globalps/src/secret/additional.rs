@@ -82,7 +82,7 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
     }
     Err(Failure::new(
         format!("Secret `{}` is immutable", name_of(secret)),
-        "its owner must delete it and create it again without `immutable: true`; until then every node loses its credentials",
+        "its owner must delete it and create it again without `immutable: true`, within 2 seconds: after that the nodes lose its credentials until it exists again",
     ))
 }
 

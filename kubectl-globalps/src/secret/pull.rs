@@ -16,6 +16,7 @@ pub(crate) struct Keyring {
     /// As a user would name it: `Secret default/team`.
     pub name: String,
     pub bytes: Vec<u8>,
+    pub origin: Origin,
 }
 
 /// Everything that is known of a pull.
@@ -131,14 +132,18 @@ impl Answer {
             }
             for entry in config.unwrap_or_default().entries() {
                 all.push(entry.clone());
-                owners.push((entry.key().to_owned(), source.name.clone()));
+                owners.push((entry.key().to_owned(), source));
             }
         }
         for found in explain(&DockerConfig::new(all), &asked.image)?.tries {
             // Of two same keys the first one is tried first.
             let at = owners.iter().position(|(key, _)| *key == found.key);
-            let source = at.map_or(String::new(), |at| owners.remove(at).1);
-            tries.push(tried(&source, &found, Origin::Pod));
+            let owner = at.map(|at| owners.remove(at).1);
+            let (source, origin) = match owner {
+                Some(ring) => (ring.name.as_str(), ring.origin.clone()),
+                None => ("", Origin::Pod),
+            };
+            tries.push(tried(source, &found, origin));
         }
         let (of_node, config) = match &asked.of_node {
             Some(node) => (node.name.as_str(), read(node, &mut findings)),
@@ -394,6 +399,7 @@ mod tests {
         Keyring {
             name: name.to_owned(),
             bytes: content.as_bytes().to_vec(),
+            origin: Origin::Pod,
         }
     }
 

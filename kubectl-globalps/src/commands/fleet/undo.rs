@@ -120,7 +120,7 @@ fn kept(revisions: &[Revision]) -> String {
     }
     let numbers: Vec<String> = revisions.iter().map(|it| it.number.to_string()).collect();
     format!(
-        "kept are the revisions that every cluster had: {}; `spec.historyLimit` says how many",
+        "the revisions that every cluster had are kept: {}; `spec.historyLimit` says how many",
         numbers.join(", ")
     )
 }
@@ -188,7 +188,7 @@ mod tests {
             let secret = secret("1", true, registry);
             valid_in(&secret, names::DATA_KEY)
         };
-        let hint = "kept are the revisions that every cluster had: 10, 2; `spec.historyLimit` says how many";
+        let hint = "the revisions that every cluster had are kept: 10, 2; `spec.historyLimit` says how many";
         for (asked, now, expected) in [
             (None, config("c"), Ok(10)),
             (None, config("b"), Ok(2)),

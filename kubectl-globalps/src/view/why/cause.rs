@@ -410,6 +410,11 @@ mod tests {
         let ring = |name: &str| Keyring {
             name: name.to_owned(),
             bytes: br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#.to_vec(),
+            origin: if of_pod {
+                Origin::Pod
+            } else {
+                Origin::Globalps
+            },
         };
         let asked = Asked {
             image: "quay.io/org/app:1".to_owned(),
@@ -632,6 +637,50 @@ mod tests {
                     "kubectl -n kube-system patch globalpullsecret global-pull-secret --type=json -p '{test},{expected}]'"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn a_secret_that_globalps_keeps_in_a_namespace_is_changed_by_add() {
+        for (origin, expected) in [
+            (Origin::Globalps, ADD),
+            (
+                Origin::Scoped("team".to_owned()),
+                "kubectl globalps add quay.io --source team -u USER --wait --retry-pods",
+            ),
+        ] {
+            let ring = Keyring {
+                name: "Secret a/global-pull-secret".to_owned(),
+                bytes: br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#.to_vec(),
+                origin,
+            };
+            let asked = Asked {
+                image: "quay.io/org/app:1".to_owned(),
+                of_pod: vec![ring],
+                ..Asked::default()
+            };
+            let found = Answer::of(asked).expect("an image's name");
+            let tested: Vec<Tested<'_>> = found
+                .tries()
+                .iter()
+                .map(|tried| Tested {
+                    tried,
+                    answer: Some(refused()),
+                })
+                .collect();
+            let evidence = Evidence {
+                pod: &seen(),
+                failing: &failing("401 Unauthorized"),
+                registry: "quay.io",
+                repository: "quay.io/org/app",
+                tries: &tested,
+                anonymous: None,
+                excluding: None,
+                lag: None,
+                gps: None,
+                secrets: "kube-system",
+            };
+            assert_eq!(evidence.cause().command, expected);
         }
     }
 }
