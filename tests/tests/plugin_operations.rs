@@ -548,7 +548,10 @@ fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
             .contains("HyperShift's own syncer  0/0 pods ready"),
         "{status:?}"
     );
-    assert!(status.stderr.contains("but not whether"), "{status:?}");
+    assert!(
+        status.stderr.contains("whether a node's file is written"),
+        "{status:?}"
+    );
     let status: Value = serde_json::from_str(&stage.plugin("status -o json").stdout).unwrap();
     assert_eq!(status["ready"], false);
     assert_eq!(
