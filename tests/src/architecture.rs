@@ -292,6 +292,7 @@ fn no_file_is_too_long_to_read() {
     let mut found = Vec::new();
     for directory in [
         "core/src",
+        "registry/src",
         "controller/src",
         "syncer/src",
         "credential-provider/src",

@@ -11,6 +11,7 @@ const CLEAN: &[&str] = &[
     "core/benches",
     "core/fuzz/dockerconfig.rs",
     "core/src",
+    "registry/src",
     "credential-provider/src",
     "docs/adr",
     "docs/architecture.md",

@@ -2,13 +2,14 @@
 
 use futures::{StreamExt as _, stream};
 use globalps_core::dockerconfig::shown_key;
+use globalps_registry::{Checker, RegistryError, Verdict};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::cli::Asking;
 use crate::error::Failure;
-use crate::registry::{Checker, Purpose, RegistryError, Trust, Verdict};
+use crate::registry::{Purpose, Trust, checker, failure};
 use crate::secret::additional::Login;
 use crate::terminal::printer::Printer;
 
@@ -71,7 +72,7 @@ pub(super) async fn ask_each<Q, T>(
     }
     let time = flags.check_timeout.0 * 12;
     let end = Instant::now() + time;
-    let checker = Checker::new(trust, flags.check_timeout.0);
+    let checker = checker(trust, flags.check_timeout.0);
     let (checker, ask) = (&checker, &question);
     let answers = stream::iter(questions).map(|question| async move {
         let answer = timeout_at(end, ask(checker, question)).await;
@@ -95,7 +96,7 @@ pub(super) async fn live_check(
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
             Ok(verdict) => printer.warning(verdict.sentence(&registry)),
-            Err(error) => failures.push(error.failure(&registry, Purpose::Add)),
+            Err(error) => failures.push(failure(&error, &registry, Purpose::Add)),
         }
     }
     let words: Vec<&str> = failures

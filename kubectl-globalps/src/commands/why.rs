@@ -3,6 +3,7 @@
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::Credential;
 use globalps_core::names;
+use globalps_registry::{Checker, ImageName, Pull, RegistryError};
 use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
 use kube::Api;
 use kube::api::ListParams;
@@ -15,7 +16,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
-use crate::registry::{Checker, ImageName, Pull, RegistryError, Trust};
+use crate::registry::Trust;
 use crate::secret::pull::Answer;
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::Printer;

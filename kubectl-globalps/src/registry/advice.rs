@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::error::{Peer, RegistryError, Why};
+use globalps_registry::{Peer, RegistryError, Why};
+
 use crate::cli::Span;
 use crate::error::Failure;
 
@@ -52,77 +53,70 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
-impl RegistryError {
-    /// Whether the registry rejected the credentials.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
-    }
-
-    /// `key`: the registry that was checked.
-    pub(crate) fn failure(&self, key: &str, purpose: Purpose) -> Failure {
-        let (why, hint) = match self {
-            Self::Way { to, why } => way(to, why),
-            Self::ProxyAnswer { proxy, status: 407 } => (
-                format!("the proxy `{proxy}` requires a user and a password"),
-                only("set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
+/// `key`: the registry that was checked.
+pub(crate) fn failure(error: &RegistryError, key: &str, purpose: Purpose) -> Failure {
+    let (why, hint) = match error {
+        RegistryError::Way { to, why } => way(to, why),
+        RegistryError::ProxyAnswer { proxy, status: 407 } => (
+            format!("the proxy `{proxy}` requires a user and a password"),
+            only("set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
+        ),
+        RegistryError::ProxyAnswer { proxy, status } => (
+            format!("the proxy `{proxy}` rejects the connection ({status})"),
+            only("to bypass the proxy, add the registry to `NO_PROXY`"),
+        ),
+        RegistryError::ProxyKind { proxy } => (
+            format!("the proxy `{proxy}` has an unsupported scheme"),
+            or_skip("use an `http://` or `https://` proxy"),
+        ),
+        RegistryError::Answer {
+            url,
+            status,
+            retry_after,
+        } => answer(url, *status, retry_after.as_deref()),
+        RegistryError::Refused { url, status } => return refused(key, url, *status, purpose),
+        RegistryError::Login {
+            url,
+            way: Some(way),
+        } => (
+            format!("`{url}` requires the login scheme `{way}`, which nodes don't support"),
+            or_skip("nodes log in with a password, or with a token for it"),
+        ),
+        RegistryError::Login { url, way: None } => (
+            format!("`{url}` responds with 401 and names no login scheme"),
+            or_skip("is it a registry, or a proxy in front of it?"),
+        ),
+        RegistryError::NoToken { url } => (
+            format!("`{url}` returned neither a token nor an error"),
+            or_skip("is that the registry's token server?"),
+        ),
+        RegistryError::Unencrypted { url } => (
+            format!("it requests the password at `{url}`, which is not encrypted"),
+            only("nothing was sent; if this is intended, add `--insecure`"),
+        ),
+        RegistryError::BadUrl { url } => (
+            format!("`{url}` is not a valid URL"),
+            or_skip("is the registry's name correct?"),
+        ),
+        RegistryError::Redirects { url } => (
+            format!("`{url}` redirects too many times"),
+            or_skip("is it a registry?"),
+        ),
+        RegistryError::Late { time } => (
+            format!("the time limit for all checks was reached: {}", Span(*time)),
+            or_skip("reduce the timeout of each request with `--check-timeout`"),
+        ),
+        RegistryError::NoRoots { why } => (
+            format!("this machine has no usable list of certificate authorities: {why}"),
+            only(
+                "pass the registry's certificate authority with `--ca-file`, or install `ca-certificates`",
             ),
-            Self::ProxyAnswer { proxy, status } => (
-                format!("the proxy `{proxy}` rejects the connection ({status})"),
-                only("to bypass the proxy, add the registry to `NO_PROXY`"),
-            ),
-            Self::ProxyKind { proxy } => (
-                format!("the proxy `{proxy}` has an unsupported scheme"),
-                or_skip("use an `http://` or `https://` proxy"),
-            ),
-            Self::Answer {
-                url,
-                status,
-                retry_after,
-            } => answer(url, *status, retry_after.as_deref()),
-            Self::Refused { url, status } => return refused(key, url, *status, purpose),
-            Self::Login {
-                url,
-                way: Some(way),
-            } => (
-                format!("`{url}` requires the login scheme `{way}`, which nodes don't support"),
-                or_skip("nodes log in with a password, or with a token for it"),
-            ),
-            Self::Login { url, way: None } => (
-                format!("`{url}` responds with 401 and names no login scheme"),
-                or_skip("is it a registry, or a proxy in front of it?"),
-            ),
-            Self::NoToken { url } => (
-                format!("`{url}` returned neither a token nor an error"),
-                or_skip("is that the registry's token server?"),
-            ),
-            Self::Unencrypted { url } => (
-                format!("it requests the password at `{url}`, which is not encrypted"),
-                only("nothing was sent; if this is intended, add `--insecure`"),
-            ),
-            Self::BadUrl { url } => (
-                format!("`{url}` is not a valid URL"),
-                or_skip("is the registry's name correct?"),
-            ),
-            Self::Redirects { url } => (
-                format!("`{url}` redirects too many times"),
-                or_skip("is it a registry?"),
-            ),
-            Self::Late { time } => (
-                format!("the time limit for all checks was reached: {}", Span(*time)),
-                or_skip("reduce the timeout of each request with `--check-timeout`"),
-            ),
-            Self::NoRoots { why } => (
-                format!("this machine has no usable list of certificate authorities: {why}"),
-                only(
-                    "pass the registry's certificate authority with `--ca-file`, or install `ca-certificates`",
-                ),
-            ),
-        };
-        Failure::new(
-            format!("`{key}` could not be checked: {why}"),
-            hint.text(purpose),
-        )
-    }
+        ),
+    };
+    Failure::new(
+        format!("`{key}` could not be checked: {why}"),
+        hint.text(purpose),
+    )
 }
 
 fn way(to: &Peer, why: &Why) -> (String, Hint) {
@@ -151,6 +145,10 @@ fn way(to: &Peer, why: &Why) -> (String, Hint) {
                 Peer::Host { .. } => or_skip("check the host name"),
                 Peer::Proxy { .. } => elsewhere,
             },
+        ),
+        Why::NotAllowed => (
+            format!("{name} has an address that may not be used"),
+            only("check the host name"),
         ),
         Why::Refuses => (
             format!("{name} refuses connections"),
@@ -380,7 +378,7 @@ mod tests {
         ]
         .iter()
         .map(|error| {
-            let failure = error.failure("r.example.com", Purpose::Add);
+            let failure = failure(error, "r.example.com", Purpose::Add);
             format!("{}\n  hint: {}\n", failure.message, failure.hint)
         })
         .collect();
@@ -400,7 +398,7 @@ mod tests {
                 "check the port and whether the registry runs",
             ),
         ] {
-            let found = error.failure("r", Purpose::Look).hint;
+            let found = failure(&error, "r", Purpose::Look).hint;
             assert_eq!(found, hint, "who only looks has nothing to skip");
         }
         let messages: BTreeSet<&str> = expected.lines().step_by(2).collect();

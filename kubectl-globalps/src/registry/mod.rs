@@ -1,18 +1,8 @@
-//! Asks a registry whether it takes credentials, as a node would, before any node has them.
+//! Names of registries, and what the shared check of credentials needs here: trust in certificates, messages and hints.
 
 mod advice;
-mod challenge;
-mod check;
-mod endpoint;
-mod error;
-mod http;
 pub(crate) mod name;
-mod pull;
 mod tls;
 
-pub(crate) use advice::Purpose;
-pub(crate) use check::{Checker, Verdict};
-pub(crate) use endpoint::HUB;
-pub(crate) use error::RegistryError;
-pub(crate) use pull::{ImageName, Pull};
-pub(crate) use tls::Trust;
+pub(crate) use advice::{Purpose, failure};
+pub(crate) use tls::{Trust, checker};

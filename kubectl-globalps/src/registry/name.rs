@@ -3,7 +3,7 @@
 use globalps_core::dockerconfig::{canonical_key, shown_key};
 
 use crate::error::Failure;
-use crate::registry::HUB;
+use globalps_registry::HUB;
 
 /// Docker Hub, as docker writes it.
 const HUB_KEY: &str = "index.docker.io";

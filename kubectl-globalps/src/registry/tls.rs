@@ -1,7 +1,9 @@
 //! Which certificates are believed: those of the machine's trust store, and of `--ca-file`; with `--insecure` any.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use globalps_registry::{Checker, Connection};
 use rustls_platform_verifier::Verifier;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -22,8 +24,19 @@ pub(crate) enum Trust {
     Anybody,
 }
 
+/// Checks registries under this trust. `time`: for each request.
+pub(crate) fn checker(trust: Trust, time: Duration) -> Checker {
+    Checker::new(Connection {
+        insecure: matches!(trust, Trust::Anybody),
+        tls: Box::new(move || config(&trust).map_err(|error| error.to_string())),
+        time,
+        user_agent: concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
+        allows: |_| true,
+    })
+}
+
 /// Reads the machine's trust store, which takes some milliseconds.
-pub(super) fn config(trust: &Trust) -> Result<ClientConfig, Error> {
+fn config(trust: &Trust) -> Result<ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Authorities(extra) => Arc::new(Named {

@@ -1,10 +1,11 @@
 //! Whether registries accept the cluster's credentials.
 
 use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
+use globalps_registry::{RegistryError, Verdict};
 
 use super::{Check, well};
 use crate::registry::name::registry_name;
-use crate::registry::{Purpose, RegistryError, Verdict};
+use crate::registry::{Purpose, failure};
 use crate::secret::additional::Login;
 
 const REGISTRIES: &str = "registries";
@@ -104,7 +105,7 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
             }
         }
         Err(error) => {
-            let failure = error.failure(registry, Purpose::Look);
+            let failure = failure(error, registry, Purpose::Look);
             let line = line(&failure.message);
             if error.is_refusal() {
                 line.fail(failure.hint)

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::cause::{Cause, Tested};
 use super::failing::Failing;
-use crate::registry::{Pull, Purpose, RegistryError};
+use globalps_registry::{Pull, RegistryError};
+
+use crate::registry::{Purpose, failure};
 
 /// A credential, and what the registry answers to it.
 #[derive(Debug, Serialize)]
@@ -30,7 +32,7 @@ impl Answer {
                 Ok(Pull::Available) => "accepted, the image is there".to_owned(),
                 Ok(Pull::Missing) => "accepted, but there is no such image (404)".to_owned(),
                 Err(RegistryError::Refused { status, .. }) => format!("refused ({status})"),
-                Err(error) => error.failure(registry, Purpose::Look).message,
+                Err(error) => failure(error, registry, Purpose::Look).message,
             },
         }
     }

@@ -2,11 +2,12 @@
 
 use globalps_core::api::{GlobalPullSecret, Phase};
 use globalps_core::names;
+use globalps_registry::{Pull, RegistryError};
 use serde::Serialize;
 
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said};
-use crate::registry::{Pull, Purpose, RegistryError};
+use crate::registry::{Purpose, failure};
 use crate::secret::tried::{Origin, Tried};
 
 /// Scripts rely on these names.
@@ -123,7 +124,7 @@ impl Evidence<'_> {
             .find_map(|it| it.as_ref().err())
         {
             Some(error) => {
-                let failure = error.failure(self.registry, Purpose::Look);
+                let failure = failure(error, self.registry, Purpose::Look);
                 self.unreachable(&failure.message)
             }
             None => self.unknown(),

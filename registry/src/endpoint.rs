@@ -1,13 +1,13 @@
 //! Which URLs are asked for a key. Pure.
 
 /// Docker Hub as images name it.
-pub(crate) const HUB: &str = "docker.io";
+pub const HUB: &str = "docker.io";
 /// Docker Hub's registry, which no image's name shows.
 const HUB_SERVER: &str = "registry-1.docker.io";
 
 /// Where the credentials of a key can be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Host, and port where one is named.
     pub authority: String,
     /// The key's path, where it may be a repository's whole name.
@@ -15,7 +15,7 @@ pub(super) struct Endpoint {
 }
 
 /// `None`: the key is a pattern, so it names no one registry.
-pub(super) fn endpoint(key: &str) -> Option<Endpoint> {
+pub(crate) fn endpoint(key: &str) -> Option<Endpoint> {
     let (host, path) = key.split_once('/').unwrap_or((key, ""));
     let is_pattern = host.contains(['*', '?']) || (host.contains('[') && !host.starts_with('['));
     if is_pattern {
@@ -31,7 +31,7 @@ pub(super) fn endpoint(key: &str) -> Option<Endpoint> {
 
 /// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(crate) enum Scheme {
     Http,
     Https,
 }
@@ -47,28 +47,28 @@ impl Scheme {
 
 impl Endpoint {
     /// Where a registry says whether it is one, and who may come in.
-    pub(super) fn ping(&self, scheme: Scheme) -> String {
+    pub(crate) fn ping(&self, scheme: Scheme) -> String {
         format!("{}{}/v2/", scheme.prefix(), self.authority)
     }
 
     /// Where it says whether this repository may be pulled from.
-    pub(super) fn tags(&self, scheme: Scheme, repository: &str) -> String {
+    pub(crate) fn tags(&self, scheme: Scheme, repository: &str) -> String {
         format!("{}{repository}/tags/list?n=1", self.ping(scheme))
     }
 
     /// Where it has the manifest of an image.
-    pub(super) fn manifest(&self, scheme: Scheme, repository: &str, reference: &str) -> String {
+    pub(crate) fn manifest(&self, scheme: Scheme, repository: &str, reference: &str) -> String {
         format!("{}{repository}/manifests/{reference}", self.ping(scheme))
     }
 
-    pub(super) fn has_port(&self) -> bool {
+    pub(crate) fn has_port(&self) -> bool {
         let host = self.authority.rfind(']').unwrap_or(0);
         self.authority[host..].contains(':')
     }
 }
 
 /// The URL for requesting a token. `realm` can have its own query.
-pub(super) fn token_url(realm: &str, service: Option<&str>, scope: Option<&str>) -> String {
+pub(crate) fn token_url(realm: &str, service: Option<&str>, scope: Option<&str>) -> String {
     let mut url = realm.to_owned();
     for (name, value) in [("service", service), ("scope", scope)] {
         if let Some(value) = value {

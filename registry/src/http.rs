@@ -1,9 +1,9 @@
 //! One GET, over a proxy and TLS where need be. Every stage has its own error, and all together one deadline.
 
-use std::cell::OnceCell;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::select_ok;
@@ -21,10 +21,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::error::{Peer, RegistryError, Why};
-use super::tls::{Trust, config};
+use crate::error::{Peer, RegistryError, Why};
 
 /// More than any token; a registry that sends more is none.
 const MAX_BODY: usize = 1 << 20;
@@ -34,7 +34,7 @@ const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd
 /// Delay without a connection before the next address of the host is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Where it came from, once every redirect was followed.
     pub url: String,
     pub status: StatusCode,
@@ -42,13 +42,25 @@ pub(super) struct Answer {
     pub body: Bytes,
 }
 
+/// How a program connects to registries.
+pub struct Connection {
+    /// Creates the TLS configuration, once, before the first TLS connection. The error says why there is none.
+    pub tls: Box<dyn Fn() -> Result<ClientConfig, String> + Send + Sync>,
+    /// Allow plain HTTP where nothing speaks TLS, and tokens without encryption.
+    pub insecure: bool,
+    /// For each request, with its connection.
+    pub time: Duration,
+    /// `User-Agent` of the requests.
+    pub user_agent: &'static str,
+    /// Which addresses a registry or its token server may have. Addresses of proxies are not restricted.
+    pub allows: fn(IpAddr) -> bool,
+}
+
 /// Asks web servers. Nothing is read from the disk before the first TLS connection.
-pub(super) struct Http {
-    trust: Trust,
-    tls: OnceCell<TlsConnector>,
+pub(crate) struct Http {
+    connection: Connection,
+    tls: OnceLock<TlsConnector>,
     proxies: Matcher,
-    /// For one question, whatever is on the way.
-    time: Duration,
 }
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -82,17 +94,16 @@ impl Deadline {
 
 impl Http {
     /// Proxies are those of the environment, as curl takes them.
-    pub(super) fn new(trust: Trust, time: Duration) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Self {
-            trust,
-            tls: OnceCell::new(),
+            connection,
+            tls: OnceLock::new(),
             proxies: Matcher::from_env(),
-            time,
         }
     }
 
     /// The answer, whatever it is. Redirects are followed, but `authorization` goes to the first server only.
-    pub(super) async fn get(
+    pub(crate) async fn get(
         &self,
         url: &str,
         authorization: Option<&HeaderValue>,
@@ -101,7 +112,7 @@ impl Http {
     }
 
     /// As [`Self::get`], without the body. Docker Hub does not count these towards its rate limit of pulls.
-    pub(super) async fn head(
+    pub(crate) async fn head(
         &self,
         url: &str,
         authorization: Option<&HeaderValue>,
@@ -145,8 +156,8 @@ impl Http {
         authorization: Option<&HeaderValue>,
     ) -> Result<Answer, RegistryError> {
         let deadline = Deadline {
-            at: Instant::now() + self.time,
-            time: self.time,
+            at: Instant::now() + self.connection.time,
+            time: self.connection.time,
         };
         let peer = Peer::Host {
             host: host(url)?,
@@ -155,7 +166,7 @@ impl Http {
         let proxy = self.proxies.intercept(url);
         let secure = url.scheme_str() == Some("https");
         let line = match &proxy {
-            None => connect(&peer, deadline).await?,
+            None => connect(&peer, self.connection.allows, deadline).await?,
             Some(proxy) => self.by_proxy(proxy, url, secure, deadline).await?,
         };
         let line = if secure {
@@ -171,10 +182,7 @@ impl Http {
                 _ => path(url)?,
             })
             .header(HOST, host_and_port(url))
-            .header(
-                USER_AGENT,
-                concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
-            )
+            .header(USER_AGENT, self.connection.user_agent)
             .header(ACCEPT, ACCEPTED)
             .header(CONNECTION, "close");
         if let Some(authorization) = authorization {
@@ -214,9 +222,9 @@ impl Http {
             port: port(proxy.uri()),
         };
         let line = match proxy.uri().scheme_str() {
-            Some("http") => connect(&peer, deadline).await?,
+            Some("http") => connect(&peer, any_address, deadline).await?,
             Some("https") => {
-                let line = connect(&peer, deadline).await?;
+                let line = connect(&peer, any_address, deadline).await?;
                 self.encrypt(line, &peer, deadline).await?
             }
             _ => return Err(RegistryError::ProxyKind { proxy: name }),
@@ -273,24 +281,34 @@ impl Http {
         if let Some(tls) = self.tls.get() {
             return Ok(tls.clone());
         }
-        let config = config(&self.trust).map_err(|error| RegistryError::NoRoots {
-            why: error.to_string(),
-        })?;
+        let config = (self.connection.tls)().map_err(|why| RegistryError::NoRoots { why })?;
         let tls = TlsConnector::from(Arc::new(config));
         Ok(self.tls.get_or_init(|| tls).clone())
     }
 }
 
+fn any_address(_: IpAddr) -> bool {
+    true
+}
+
 /// A connection with the first address of the host that takes one.
-async fn connect(peer: &Peer, deadline: Deadline) -> Result<Line, RegistryError> {
+async fn connect(
+    peer: &Peer,
+    allows: fn(IpAddr) -> bool,
+    deadline: Deadline,
+) -> Result<Line, RegistryError> {
     let (host, port) = peer.address();
     let addresses = async {
         let found = lookup_host((host, port)).await;
-        let found: Vec<_> = found
+        let mut found: Vec<_> = found
             .map_err(|error| Why::Name(error.to_string()))?
             .collect();
         if found.is_empty() {
             return Err(Why::Name("it has no address".to_owned()));
+        }
+        found.retain(|address| allows(address.ip()));
+        if found.is_empty() {
+            return Err(Why::NotAllowed);
         }
         Ok(found)
     };

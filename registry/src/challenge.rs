@@ -5,7 +5,7 @@ use std::str::Chars;
 
 /// What a registry wants to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Challenge {
+pub(crate) enum Challenge {
     /// User and password with each request.
     Basic,
     /// A token, which another server gives for user and password. The scope that comes with it is not kept: before a
@@ -19,7 +19,7 @@ pub(super) enum Challenge {
 }
 
 /// The one to answer of all that the headers name: a token where there is a server for it, else the password.
-pub(super) fn choose<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Challenge> {
+pub(crate) fn choose<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Challenge> {
     let all: Vec<Challenge> = headers.into_iter().flat_map(parse).collect();
     let is_bearer = |challenge: &&Challenge| matches!(challenge, Challenge::Bearer { .. });
     let is_basic = |challenge: &&Challenge| **challenge == Challenge::Basic;

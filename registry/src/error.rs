@@ -7,7 +7,7 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 /// The error of a check. It can contain hosts and URLs, but no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RegistryError {
+pub enum RegistryError {
     /// The connection to the registry, its token server or a proxy failed.
     Way {
         to: Peer,
@@ -62,8 +62,16 @@ pub(crate) enum RegistryError {
     },
 }
 
+impl RegistryError {
+    /// Whether the registry rejected the credentials.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+}
+
+/// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub enum Peer {
     Host {
         host: String,
         port: u16,
@@ -76,16 +84,20 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    pub(super) fn address(&self) -> (&str, u16) {
+    /// Host, without the brackets of an address, and port.
+    pub fn address(&self) -> (&str, u16) {
         match self {
             Self::Host { host, port } | Self::Proxy { host, port, .. } => (host, *port),
         }
     }
 }
 
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub enum Why {
     Name(String),
+    /// The host has only addresses that [`crate::Connection::allows`] excludes.
+    NotAllowed,
     Refuses,
     Unreachable(String),
     NoConnection(Duration),
@@ -106,14 +118,14 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    pub(super) fn of_connect(error: &io::Error) -> Self {
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refuses,
             _ => Self::Unreachable(error.to_string()),
         }
     }
 
-    pub(super) fn of_tls(error: &io::Error) -> Self {
+    pub(crate) fn of_tls(error: &io::Error) -> Self {
         let Some(error) = error
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())

@@ -3,13 +3,13 @@
 use globalps_core::dockerconfig::Credential;
 use hyper::StatusCode;
 
-use super::check::{Checker, accepted, unexpected};
-use super::endpoint::endpoint;
-use super::error::RegistryError;
+use crate::check::{Checker, accepted, unexpected};
+use crate::endpoint::endpoint;
+use crate::error::RegistryError;
 
 /// An image, its name taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ImageName {
+pub struct ImageName {
     /// As the kubelet matches it: `docker.io/library/nginx`.
     pub repository: String,
     /// Tag or digest.
@@ -18,7 +18,7 @@ pub(crate) struct ImageName {
 
 impl ImageName {
     /// `repository`: of the image `text`.
-    pub(crate) fn of(text: &str, repository: &str) -> Self {
+    pub fn of(text: &str, repository: &str) -> Self {
         let name = text.rsplit('/').next().unwrap_or(text);
         let reference = match (name.split_once('@'), name.split_once(':')) {
             (Some((_, digest)), _) => digest,
@@ -31,7 +31,7 @@ impl ImageName {
         }
     }
 
-    pub(crate) fn registry(&self) -> &str {
+    pub fn registry(&self) -> &str {
         self.repository
             .split_once('/')
             .map_or(&*self.repository, |(host, _)| host)
@@ -40,7 +40,7 @@ impl ImageName {
 
 /// What the registry says of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pull {
+pub enum Pull {
     Available,
     /// 404: of the repository or of the tag.
     Missing,
@@ -49,7 +49,7 @@ pub(crate) enum Pull {
 impl Checker {
     /// `credential`: `None` asks anonymously. A refusal is an error for which
     /// [`RegistryError::is_refusal`] holds.
-    pub(crate) async fn pull(
+    pub async fn pull(
         &self,
         image: &ImageName,
         credential: Option<&Credential>,

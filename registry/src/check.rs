@@ -1,8 +1,6 @@
 //! The questions to a registry, one after the other: is it there, how does it want to be asked, does it take the
 //! credentials, may they pull.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::dockerconfig::Credential;
@@ -10,15 +8,14 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Deserialize;
 
-use super::challenge::{Challenge, choose};
-use super::endpoint::{Endpoint, Scheme, endpoint, token_url};
-use super::error::{Peer, RegistryError, Why};
-use super::http::{Answer, Http};
-use super::tls::Trust;
+use crate::challenge::{Challenge, choose};
+use crate::endpoint::{Endpoint, Scheme, endpoint, token_url};
+use crate::error::{Peer, RegistryError, Why};
+use crate::http::{Answer, Connection, Http};
 
 /// What became of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Accepted,
     /// It lets anybody in, so nothing is known of the credentials.
     Open,
@@ -30,7 +27,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// What was found out about `registry`.
-    pub(crate) fn sentence(&self, registry: &str) -> String {
+    pub fn sentence(&self, registry: &str) -> String {
         match self {
             Self::Accepted => format!("`{registry}` accepts the credentials"),
             Self::Open => {
@@ -46,8 +43,8 @@ impl Verdict {
     }
 }
 
-pub(crate) struct Checker {
-    pub(super) http: Http,
+pub struct Checker {
+    pub(crate) http: Http,
     insecure: bool,
 }
 
@@ -59,16 +56,15 @@ struct Tokens {
 }
 
 impl Checker {
-    /// `time`: for each question.
-    pub(crate) fn new(trust: Trust, time: Duration) -> Self {
+    pub fn new(connection: Connection) -> Self {
         Self {
-            insecure: matches!(trust, Trust::Anybody),
-            http: Http::new(trust, time),
+            insecure: connection.insecure,
+            http: Http::new(connection),
         }
     }
 
     /// Whether the registry of `key` takes the credentials.
-    pub(crate) async fn check(
+    pub async fn check(
         &self,
         key: &str,
         credential: &Credential,
@@ -111,7 +107,7 @@ impl Checker {
     }
 
     /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
-    pub(super) async fn ping(
+    pub(crate) async fn ping(
         &self,
         endpoint: &Endpoint,
     ) -> Result<(Scheme, Answer), RegistryError> {
@@ -126,7 +122,7 @@ impl Checker {
 
     /// What to send so that the registry lets one in, by what it said at the `door`.
     /// Without a credential only an anonymous token is possible.
-    pub(super) async fn log_in(
+    pub(crate) async fn log_in(
         &self,
         door: &Answer,
         scope: Option<&str>,
@@ -204,7 +200,7 @@ impl Checker {
 }
 
 /// Whether the answer lets the credentials in.
-pub(super) fn accepted(answer: &Answer) -> Result<(), RegistryError> {
+pub(crate) fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     match answer.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Refused {
             url: without_query(&answer.url),
@@ -215,7 +211,7 @@ pub(super) fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     }
 }
 
-pub(super) fn unexpected(answer: &Answer) -> RegistryError {
+pub(crate) fn unexpected(answer: &Answer) -> RegistryError {
     let retry_after = answer.headers.get(RETRY_AFTER);
     RegistryError::Answer {
         url: without_query(&answer.url),

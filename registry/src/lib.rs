@@ -1,0 +1,16 @@
+//! Asks a registry whether it accepts credentials, as a node would.
+//!
+//! Used by the plugin and, with `spec.verify`, by the controller. Each brings its own trust in certificates.
+
+mod challenge;
+mod check;
+mod endpoint;
+mod error;
+mod http;
+mod pull;
+
+pub use check::{Checker, Verdict};
+pub use endpoint::HUB;
+pub use error::{Peer, RegistryError, Why};
+pub use http::Connection;
+pub use pull::{ImageName, Pull};
