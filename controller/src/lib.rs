@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod targets;
 mod telemetry;
+mod verification;
 
 /// Runs the controller of one cluster until a signal.
 pub async fn controller() -> anyhow::Result<()> {

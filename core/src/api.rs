@@ -7,6 +7,7 @@ mod kubelet;
 mod node_pull_secret;
 mod operators;
 mod source;
+mod verify;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ pub use node_pull_secret::{
 };
 pub use operators::{OperatorFailure, Operators, OperatorsStatus, STATUS_OPERATORS};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
+pub use verify::Verify;
 
 /// Configuration (spec, all fields optional) and state (status) of the cluster's global pull secret.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +88,9 @@ pub struct GlobalPullSecretSpec {
     /// Delivery of catalogs' pull secrets to operators.
     #[serde(default)]
     pub operators: Operators,
+    /// Ask each registry regularly whether it accepts the credentials. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
     #[serde(default)]
     pub rollout: Rollout,
     /// How many earlier additional Secrets that were rolled out are kept for a rollback.
@@ -107,6 +112,7 @@ impl Default for GlobalPullSecretSpec {
             kubelet: Kubelet::default(),
             image_pull_secrets: ImagePullSecrets::default(),
             operators: Operators::default(),
+            verify: None,
             rollout: Rollout::default(),
             history_limit: default_history_limit(),
             syncer: Syncer::default(),
@@ -383,4 +389,6 @@ pub mod condition {
     pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
     /// Only while operators get pull secrets or still have some.
     pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
+    /// A registry rejects credentials. Only with `spec.verify`.
+    pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";
 }

@@ -124,6 +124,11 @@ pub const IMAGE_PULL_SECRETS: &str = "globalps-image-pull-secrets";
 pub const OPERATOR_SECRET_LABEL: &str = "globalps.io/operator-secret";
 /// Annotation of a `ServiceAccount`: names of the operators' Secrets to which the controller added references, comma-separated.
 pub const OPERATOR_SECRETS_ANNOTATION: &str = "globalps.io/operator-secrets";
+/// `ConfigMap` in the controllers' namespace with certificate authorities of registries, in PEM. Optional.
+pub const REGISTRY_AUTHORITIES: &str = "globalps-registry-authorities";
+pub const REGISTRY_AUTHORITIES_KEY: &str = "ca.crt";
+/// Where the controller has it.
+pub const REGISTRY_AUTHORITIES_DIR: &str = "/etc/globalps/registry-authorities";
 /// `ClusterRole`, Roles and bindings of the controller's permissions for operators.
 pub const OPERATORS: &str = "globalps-operators";
 

@@ -7,10 +7,12 @@ mod check;
 mod endpoint;
 mod error;
 mod http;
+mod name;
 mod pull;
 
 pub use check::{Checker, Verdict};
 pub use endpoint::HUB;
 pub use error::{Peer, RegistryError, Why};
 pub use http::Connection;
+pub use name::registry_name;
 pub use pull::{ImageName, Pull};

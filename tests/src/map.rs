@@ -350,6 +350,12 @@ pub const FILES: &[TestFile] = &[
         180,
         "from the previous release to this one and back, during a rollout, in both orders",
     ),
+    file(
+        "verification",
+        On::Nodes(1),
+        120,
+        "`spec.verify`: a password that was changed at a real registry is reported before a pull fails",
+    ),
 ];
 
 /// The entry of a file.

@@ -11,6 +11,16 @@ pub(crate) fn backoff((first, longest): (Duration, Duration), retries: u32) -> D
     pause / 2 + pause.mul_f64(random() / 2.0)
 }
 
+/// Within a tenth of the duration, so that many of them do not coincide.
+pub(crate) fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(0.9 + random() / 5.0)
+}
+
+/// Random, at most this long.
+pub(crate) fn up_to(duration: Duration) -> Duration {
+    duration.mul_f64(random())
+}
+
 /// From 0 to 1. Each `RandomState` has its own random keys.
 #[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
 fn random() -> f64 {

@@ -254,6 +254,15 @@ fn changes(
     {
         events.push((WARNING, "RolloutHalted", message));
     }
+    let rejects = |status| find(status, condition::CREDENTIALS_REJECTED);
+    if let Some((_, _, message)) = became(condition::CREDENTIALS_REJECTED, "True") {
+        events.push((WARNING, "CredentialsRejected", message));
+    } else if before.and_then(rejects).is_some_and(|was| was.0 == "True")
+        && rejects(after).is_some_and(|is| is.0 == "False")
+    {
+        let message = "every registry accepts its credentials again".to_owned();
+        events.push((NORMAL, "CredentialsAccepted", message));
+    }
     if plan.aim == Aim::CleanUp {
         events.push((
             NORMAL,

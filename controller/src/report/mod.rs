@@ -8,6 +8,7 @@ mod namespaces;
 mod operators;
 mod sources;
 pub(crate) mod statement;
+mod verification;
 
 use globalps_core::api::{ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS};
 use globalps_core::rollout::Goal;
@@ -20,12 +21,14 @@ use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, dated, shortened};
+use verification::credentials_rejected;
 
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
 use crate::nodes::plan::{Aim, Plan};
 use crate::operators::summary::OperatorsReport;
+use crate::verification::Verified;
 
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the
 /// previous status, so that a transition time changes only with its condition's status.
@@ -33,6 +36,7 @@ pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
     (namespaces, operators): (Option<&NamespacesReport>, Option<&OperatorsReport>),
+    verified: Option<&Verified>,
     observed_additional: &str,
     generation: i64,
     before: Option<&GlobalPullSecretStatus>,
@@ -64,6 +68,7 @@ pub(crate) fn report(
         .chain(syncers_healthy(snapshot))
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
+        .chain(verified.map(|verified| credentials_rejected(verified, conditions)))
         .map(|new| dated(new, conditions, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {

@@ -8,6 +8,7 @@ mod pending;
 mod reconcile;
 mod sources;
 mod status;
+mod verification;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use delivering::Delivering;
 use operator_writes::ForOperators;
+use verification::Verification;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
 use crate::leader::election::identity;
@@ -111,6 +113,7 @@ struct Controller {
     for_operators: ForOperators,
     /// Results for operators; `None`: they get nothing and have nothing.
     operators: Option<OperatorsReport>,
+    verification: Verification,
     /// The last lookup of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
@@ -148,6 +151,7 @@ impl Controller {
             catalog_secret_events: CacheEvents::new(),
             for_operators: ForOperators::default(),
             operators: None,
+            verification: Verification::default(),
             openshift: (None, None),
             cache: Cache::default(),
             applier: Arc::new(Applier::new(
@@ -202,6 +206,7 @@ impl Controller {
                     operator_writes::settle(memory, copies, &mut self.cache.operators, done);
                     true
                 }
+                () = self.verification.changed() => true,
                 () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec};
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, Verify};
 use globalps_core::manifests::Agent;
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
@@ -70,6 +70,8 @@ impl Controller {
         let forgets_rolled_out =
             plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
         let is_without_nodes = snapshot.is_without_nodes();
+        let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
+        self.verification.set(interval, snapshot.global.as_ref());
         self.planning += begun.elapsed();
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
             if !std::mem::replace(&mut self.config_missing, true) {

@@ -35,6 +35,7 @@ impl Controller {
             &snapshot,
             plan,
             (self.namespaces.as_ref(), self.operators.as_ref()),
+            self.verification.verified().as_ref(),
             &additional,
             generation,
             before.as_ref(),

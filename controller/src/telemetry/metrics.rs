@@ -10,7 +10,7 @@ use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
 pub(crate) const PHASES: [Phase; 10] = Phase::ALL;
-pub(crate) const CONDITIONS: [&str; 8] = [
+pub(crate) const CONDITIONS: [&str; 9] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
@@ -19,6 +19,7 @@ pub(crate) const CONDITIONS: [&str; 8] = [
     condition::SYNCERS_HEALTHY,
     condition::NAMESPACES_SYNCED,
     condition::OPERATORS_SYNCED,
+    condition::CREDENTIALS_REJECTED,
 ];
 
 /// Whether the leader may write now.

@@ -92,6 +92,7 @@ impl HubInstall {
             image_pull_secret: None,
             args,
             memory: "512Mi",
+            config: None,
         })
     }
 }

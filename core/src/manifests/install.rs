@@ -17,7 +17,8 @@ use crate::api::{
 };
 use crate::names::{
     self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, RESTORER, ROLLED_OUT_SECRET, SYNCER,
+    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR,
+    RESTORER, ROLLED_OUT_SECRET, SYNCER,
 };
 use crate::provider::AUDIENCE;
 
@@ -190,6 +191,7 @@ impl Install {
             ],
             // It uses 10 to 20 MiB. The limit leaves room for 32 sources of 1 MB each, even though together they can't be valid.
             memory: "256Mi",
+            config: Some((REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR)),
         })
     }
 }

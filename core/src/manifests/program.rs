@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, HTTPGetAction, Namespace, PodSecurityContext, PodSpec,
-    PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
-    TopologySpreadConstraint,
+    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, HTTPGetAction, Namespace,
+    PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
+    SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -30,6 +30,8 @@ pub(super) struct Program<'a> {
     pub(super) image_pull_secret: Option<&'a str>,
     /// Memory limit.
     pub(super) memory: &'static str,
+    /// `ConfigMap` that need not exist, and the directory where the program finds its keys as files.
+    pub(super) config: Option<(&'static str, &'static str)>,
 }
 
 pub(super) fn deployment(program: Program) -> Deployment {
@@ -53,6 +55,7 @@ pub(super) fn deployment(program: Program) -> Deployment {
             }),
             ..PodSecurityContext::default()
         }),
+        volumes: program.config.map(|(name, _)| vec![config_volume(name)]),
         containers: vec![container(program)],
         // Spreads over nodes if there are several.
         topology_spread_constraints: Some(vec![TopologySpreadConstraint {
@@ -90,6 +93,14 @@ fn container(program: Program) -> Container {
             port(METRICS_PORT_NAME, METRICS_PORT),
             port(PROBES_PORT_NAME, PROBES_PORT),
         ]),
+        volume_mounts: program.config.map(|(name, dir)| {
+            vec![VolumeMount {
+                name: name.to_owned(),
+                mount_path: dir.to_owned(),
+                read_only: Some(true),
+                ..VolumeMount::default()
+            }]
+        }),
         // Generous: the health check itself reports a stuck loop after a minute, and the machine may be busy.
         liveness_probe: Some(probe("/livez", 10, 6)),
         readiness_probe: Some(probe("/readyz", 3, 3)),
@@ -108,6 +119,18 @@ fn container(program: Program) -> Container {
             ..SecurityContext::default()
         }),
         ..Container::default()
+    }
+}
+
+fn config_volume(name: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: name.to_owned(),
+            optional: Some(true),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
     }
 }
 

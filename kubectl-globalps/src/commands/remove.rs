@@ -16,13 +16,14 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
-use crate::registry::name::{registry_key, registry_name};
+use crate::registry::name::registry_key;
 use crate::secret::additional::{Rest, config_of, may_change, without_registries};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_confirm, confirm};
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, sources_that_give};
+use globalps_registry::registry_name;
 
 pub(super) async fn run(
     args: &Remove,

@@ -6,8 +6,8 @@ use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, parse};
 use serde::Deserialize;
 
 use crate::error::Failure;
-use crate::registry::name::registry_name;
 use globalps_registry::HUB;
+use globalps_registry::registry_name;
 
 /// Docker Hub as docker writes it.
 const HUB_KEY: &str = "https://index.docker.io/v1/";

@@ -1,12 +1,10 @@
 //! Names of registries: as users write them, as files have them, and the one that goes into the Secret. Pure.
 
-use globalps_core::dockerconfig::{canonical_key, shown_key};
+use globalps_core::dockerconfig::shown_key;
+use globalps_registry::registry_name;
 
 use crate::error::Failure;
-use globalps_registry::HUB;
 
-/// Docker Hub, as docker writes it.
-const HUB_KEY: &str = "index.docker.io";
 /// What people take for Docker Hub's registry, and no image's name shows.
 const NOT_THE_HUB: [&str; 4] = [
     "hub.docker.com",
@@ -14,16 +12,6 @@ const NOT_THE_HUB: [&str; 4] = [
     "registry.hub.docker.com",
     "docker.com",
 ];
-
-/// The one name of a registry, whatever spelling a file has for it.
-pub(crate) fn registry_name(key: &str) -> String {
-    let name = canonical_key(key);
-    let name = name.trim_end_matches('/');
-    match name.strip_prefix(HUB_KEY) {
-        Some(path) if path.is_empty() || path.starts_with('/') => format!("{HUB}{path}"),
-        _ => name.to_owned(),
-    }
-}
 
 /// The name of a registry that a user wrote, if it is one.
 pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {

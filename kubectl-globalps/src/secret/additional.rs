@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::error::Failure;
-use crate::registry::name::registry_name;
+use globalps_registry::registry_name;
 
 const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
 

@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Seen};
 
 pub(crate) use advice::advice;
+pub(crate) use conditions::REJECTED;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;

@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, well};
-use crate::view::status::{CANARY, NO_CONFIGURATION};
+use crate::view::status::{CANARY, NO_CONFIGURATION, REJECTED};
 
 const CREDENTIALS: &str = "credentials";
 
@@ -23,6 +23,7 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
         condition::SYNCERS_HEALTHY,
         condition::NAMESPACES_SYNCED,
         condition::OPERATORS_SYNCED,
+        condition::CREDENTIALS_REJECTED,
         condition::DEGRADED,
         condition::PROGRESSING,
         condition::READY,
@@ -97,6 +98,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         },
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
         condition::OPERATORS_SYNCED => of_operators(found),
+        condition::CREDENTIALS_REJECTED => Some(of_verification(found)),
         // Pods of an update in progress are expected.
         condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
             Some(line("syncers-unhealthy", &found.message).fail(
@@ -142,6 +144,19 @@ fn of_namespaces(found: &Condition) -> Check {
         ),
         "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
         _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
+    }
+}
+
+fn of_verification(found: &Condition) -> Check {
+    match found.status.as_str() {
+        "True" => line("credentials-rejected", &found.message).fail(REJECTED),
+        "False" if found.message.is_empty() => line(
+            "credentials-rejected",
+            "the registries accept the credentials",
+        ),
+        _ if found.reason == "Verifying" => line("credentials-rejected", &found.message),
+        _ => line("credentials-rejected", &found.message)
+            .warn("can pods of namespace `globalps-system` reach these registries, and trust their certificates?"),
     }
 }
 

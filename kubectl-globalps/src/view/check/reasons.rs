@@ -88,18 +88,43 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 72] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
-        ADDITIONAL_VALID, DEGRADED, NAMESPACES_SYNCED, OPERATORS_SYNCED, ORIGINAL_VALID,
-        PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
+        ADDITIONAL_VALID, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED, OPERATORS_SYNCED,
+        ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
     const SOURCES: &str = "sources-invalid";
     const NAMESPACES: &str = "namespaces-synced";
     const OPERATORS: &str = "operators-synced";
+    const REJECTED: &str = "credentials-rejected";
     [
+        (
+            CREDENTIALS_REJECTED,
+            "False",
+            "Accepted",
+            Some((REJECTED, Warning)),
+        ),
+        (
+            CREDENTIALS_REJECTED,
+            "True",
+            "Rejected",
+            Some((REJECTED, Failure)),
+        ),
+        (
+            CREDENTIALS_REJECTED,
+            "Unknown",
+            "NotReachable",
+            Some((REJECTED, Warning)),
+        ),
+        (
+            CREDENTIALS_REJECTED,
+            "Unknown",
+            "Verifying",
+            Some((REJECTED, Ok)),
+        ),
         (NAMESPACES_SYNCED, "True", "Synced", Some((NAMESPACES, Ok))),
         (
             NAMESPACES_SYNCED,
@@ -379,6 +404,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
                 "controller/src/report/sources.rs",
                 "controller/src/report/namespaces.rs",
                 "controller/src/report/operators.rs",
+                "controller/src/report/verification.rs",
             ],
             &of_conditions,
         ),

@@ -4,9 +4,9 @@ use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
 use globalps_registry::{RegistryError, Verdict};
 
 use super::{Check, well};
-use crate::registry::name::registry_name;
 use crate::registry::{Purpose, failure};
 use crate::secret::additional::Login;
+use globalps_registry::registry_name;
 
 const REGISTRIES: &str = "registries";
 

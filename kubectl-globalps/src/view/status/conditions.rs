@@ -7,6 +7,8 @@ use super::{CANARY, SYNCERS, Status};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
+/// Hint if a registry rejects credentials.
+pub(crate) const REJECTED: &str = "replace them with `kubectl globalps add REGISTRY`, or change the Secret that the message names";
 const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes";
 
 /// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
@@ -16,6 +18,12 @@ pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
         "the pull secrets of namespaces are still being removed; namespace `{}`: {}",
         found.namespace, found.message
     ))
+}
+
+/// What registries say about the credentials in force; `None` without a rejection.
+pub(super) fn rejected(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
+    let found = super::find(status, condition::CREDENTIALS_REJECTED)?;
+    (found.status == "True").then(|| (said(found).to_owned(), REJECTED))
 }
 
 /// Conditions that delay the rollout without stopping it.
@@ -47,6 +55,9 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
         {
             return Some((said(found).to_owned(), hint));
         }
+    }
+    if let Some(rejected) = rejected(status) {
+        return Some(rejected);
     }
     let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
     Some((

@@ -281,6 +281,22 @@ fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() 
 }
 
 #[test]
+fn credentials_that_a_registry_rejects_are_shown_on_ready_nodes_too() {
+    for value in ["True", "False"] {
+        let mut facts = ready();
+        report(&mut facts, |status| {
+            let rejected = condition(condition::CREDENTIALS_REJECTED, value, "`quay.io` (401)");
+            status.conditions.push(rejected);
+        });
+        let status = Status::of(&facts, now());
+        assert!(status.ready, "the nodes have them");
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        let expected = (value == "True").then(|| "`quay.io` (401)".to_owned());
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn further_sources_are_shown_with_their_scope() {
     let mut facts = ready();
     report(&mut facts, |status| {

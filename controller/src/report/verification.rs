@@ -1,0 +1,175 @@
+//! Whether registries reject credentials, in the status. Pure.
+
+use globalps_core::api::condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::statement::{REGISTRY_LIMIT, Statement, shortened, statement};
+use crate::verification::Verified;
+
+/// Maximum number of registries in the message, in each of its parts.
+const NAMED: usize = 10;
+const ACCEPTED: &str = "Accepted";
+const REJECTED: &str = "Rejected";
+const NOT_REACHABLE: &str = "NotReachable";
+const VERIFYING: &str = "Verifying";
+
+/// `before`: the previous conditions. A new leader keeps what they say until it has asked every registry itself.
+pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) -> Statement {
+    let new = |status, reason, message| {
+        statement(condition::CREDENTIALS_REJECTED, status, reason, message)
+    };
+    if !verified.rejected.is_empty() {
+        let rejected = verified.rejected.iter();
+        let rejected = rejected.map(|(source, registry, status)| {
+            let registry = shortened(registry.as_str(), REGISTRY_LIMIT);
+            if source.is_empty() {
+                format!("`{registry}` ({status})")
+            } else {
+                format!("`{registry}` from Secret `{source}` ({status})")
+            }
+        });
+        let message = format!(
+            "registries reject the credentials: {}",
+            list(rejected.collect())
+        );
+        return new("True", REJECTED, message);
+    }
+    if !verified.is_complete {
+        return kept(before)
+            .unwrap_or_else(|| new("Unknown", VERIFYING, "asking the registries".to_owned()));
+    }
+    let unknown = verified.unknown.iter();
+    let unknown = unknown.map(|(registry, reason)| {
+        format!(
+            "`{}`: {reason}",
+            shortened(registry.as_str(), REGISTRY_LIMIT)
+        )
+    });
+    let unknown = list(unknown.collect());
+    match (verified.accepted, verified.unknown.len()) {
+        (_, 0) => new("False", ACCEPTED, String::new()),
+        (0, _) => new(
+            "Unknown",
+            NOT_REACHABLE,
+            format!("no registry could be asked: {unknown}"),
+        ),
+        _ => new("False", ACCEPTED, format!("could not be asked: {unknown}")),
+    }
+}
+
+fn kept(before: &[Condition]) -> Option<Statement> {
+    let mut before = before.iter();
+    let old = before.find(|old| old.type_ == condition::CREDENTIALS_REJECTED)?;
+    let (status, reason) = match old.reason.as_str() {
+        ACCEPTED => ("False", ACCEPTED),
+        REJECTED => ("True", REJECTED),
+        NOT_REACHABLE => ("Unknown", NOT_REACHABLE),
+        _ => return None,
+    };
+    let message = old.message.clone();
+    Some(statement(
+        condition::CREDENTIALS_REJECTED,
+        status,
+        reason,
+        message,
+    ))
+}
+
+fn list(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let mut text = names.join(", ");
+    if more > 0 {
+        text = format!("{text} and {more} more");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::super::statement::dated;
+    use super::*;
+
+    fn verified(rejected: usize, unknown: usize, accepted: usize, is_complete: bool) -> Verified {
+        let registry = |n| format!("r{n}.io");
+        Verified {
+            rejected: (0..rejected)
+                .map(|n| (String::new(), registry(n), 401))
+                .collect(),
+            unknown: (0..unknown).map(|n| (registry(n), "no response")).collect(),
+            accepted,
+            is_complete,
+        }
+    }
+
+    #[test]
+    fn the_condition_names_registries_and_stays_while_nothing_is_known() {
+        let mut before = Vec::new();
+        for (sentence, verified, status, reason, message) in [
+            (
+                "first",
+                verified(0, 0, 1, false),
+                "Unknown",
+                VERIFYING,
+                "asking the registries",
+            ),
+            ("accepted", verified(0, 0, 3, true), "False", ACCEPTED, ""),
+            (
+                "a new leader",
+                verified(0, 0, 0, false),
+                "False",
+                ACCEPTED,
+                "",
+            ),
+            (
+                "one is away",
+                verified(0, 1, 2, true),
+                "False",
+                ACCEPTED,
+                "could not be asked: `r0.io`: no response",
+            ),
+            (
+                "all are away",
+                verified(0, 1, 0, true),
+                "Unknown",
+                NOT_REACHABLE,
+                "no registry could be asked: `r0.io`: no response",
+            ),
+            (
+                "rejected",
+                verified(2, 1, 2, false),
+                "True",
+                REJECTED,
+                "registries reject the credentials: `r0.io` (401), `r1.io` (401)",
+            ),
+            (
+                "a new leader after that",
+                verified(0, 0, 0, false),
+                "True",
+                REJECTED,
+                "registries reject the credentials: `r0.io` (401), `r1.io` (401)",
+            ),
+        ] {
+            let found = credentials_rejected(&verified, &before);
+            assert_eq!(
+                (found.status, found.reason, found.message.as_str()),
+                (status, reason, message),
+                "{sentence}"
+            );
+            before = vec![dated(found, &before, 1, Timestamp::UNIX_EPOCH)];
+        }
+        let many = credentials_rejected(&verified(12, 0, 0, true), &[]).message;
+        assert!(many.ends_with("`r9.io` (401) and 2 more"), "{many}");
+        let scoped = Verified {
+            rejected: vec![("team-a".to_owned(), "quay.io".to_owned(), 403)],
+            ..Verified::default()
+        };
+        let found = credentials_rejected(&scoped, &[]).message;
+        assert!(
+            found.contains("`quay.io` from Secret `team-a` (403)"),
+            "{found}"
+        );
+    }
+}

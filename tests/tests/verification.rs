@@ -1,0 +1,163 @@
+//! `spec.verify`: the controller, in its pod, asks a real registry whether it accepts the credentials.
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use common::{cluster, docker_config};
+use globalps_tests::lone_registry::{LoneRegistry, USER};
+use globalps_tests::product::{NAMESPACE, Product, run};
+use globalps_tests::web::{Authority, Validity};
+use globalps_tests::{Access, Cluster, secrecy, until};
+use serde_json::{Value, json};
+
+const CONDITION: &str = "CredentialsRejected";
+const POLL: Duration = Duration::from_millis(200);
+/// For credentials that the controller has not checked yet.
+const SOON: Duration = Duration::from_secs(30);
+/// The interval and the second check, both with their jitter, and the time of a busy machine.
+const AN_INTERVAL: Duration = Duration::from_secs(66 + 33 + 30);
+const FIRST: &str = "v3rify-first";
+const SECOND: &str = "v3rify-second";
+
+#[test]
+fn a_revoked_password_is_reported_before_a_pull_fails() {
+    let cluster = cluster("verification", 1);
+    let authority = Authority::new().unwrap();
+    trust(&cluster, authority.pem());
+    let product = Product::install(&cluster).unwrap();
+    for password in [FIRST, SECOND] {
+        secrecy::remember_login(USER, password);
+    }
+    let address = free_address(&cluster);
+    let identity = authority
+        .issue(&[&address.ip().to_string()], Validity::Now)
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let registry = LoneRegistry::basic_at(address, dir, Some(&identity), FIRST).unwrap();
+    let key = address.to_string();
+
+    let content = |password: &str| {
+        docker_config(&[
+            (&key, &format!("{USER}:{password}")),
+            ("127.0.0.1:5000", "u:loopback"),
+            ("*.example.com", "u:pattern"),
+        ])
+    };
+    product.apply(&content(FIRST)).unwrap();
+    product.wait_synced().unwrap();
+    assert!(
+        is_absent(&product),
+        "nothing is asked without `spec.verify`"
+    );
+
+    verify(&cluster, Some("1m"));
+    let (message, _) = wait(&product, "False", "Accepted", SOON);
+    assert_eq!(
+        message,
+        "could not be asked: `127.0.0.1:5000`: its address is loopback or link-local"
+    );
+
+    // The password is changed at the registry.
+    drop(registry);
+    let _registry = LoneRegistry::basic_at(address, dir, Some(&identity), SECOND).unwrap();
+    let (message, time) = wait(&product, "True", "Rejected", AN_INTERVAL);
+    println!("a revoked password was reported after {time:.1?}");
+    assert_eq!(
+        message,
+        format!("registries reject the credentials: `{key}` (401)")
+    );
+    let status = product.plugin(&["status"], "").unwrap();
+    assert!(
+        status.stderr.contains(&message) && status.stderr.contains("globalps add"),
+        "{status:?}"
+    );
+    let check = product.plugin(&["check"], "").unwrap();
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.stdout.contains(&message), "{check:?}");
+    event(&cluster, "CredentialsRejected");
+
+    product.apply(&content(SECOND)).unwrap();
+    let (_, time) = wait(&product, "False", "Accepted", SOON);
+    println!("its successor was accepted after {time:.1?}");
+    event(&cluster, "CredentialsAccepted");
+
+    verify(&cluster, None);
+    until("the condition is gone", SOON, POLL, || {
+        Ok(is_absent(&product).then_some(()))
+    })
+    .unwrap();
+    product.assert_never_shown(&[FIRST, SECOND]).unwrap();
+}
+
+/// The certificate authority of the registry, before the controller's pods start.
+fn trust(cluster: &Cluster, pem: &str) {
+    let namespace = "globalps-system";
+    cluster
+        .kubectl(&["create", "namespace", namespace])
+        .unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "globalps-registry-authorities", "namespace": namespace},
+        "data": {"ca.crt": pem},
+    });
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["create", "-f", "-"]);
+    let ran = run(&mut kubectl, &config.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// On the address that the cluster's own registries have.
+fn free_address(cluster: &Cluster) -> SocketAddr {
+    let known = cluster.registry().address(Access::Open);
+    let known: SocketAddr = known.parse().unwrap();
+    let ip: IpAddr = known.ip();
+    let listener = TcpListener::bind((ip, 0)).unwrap();
+    listener.local_addr().unwrap()
+}
+
+fn verify(cluster: &Cluster, interval: Option<&str>) {
+    let verify = interval.map_or(Value::Null, |interval| json!({"interval": interval}));
+    let patch = json!({"spec": {"verify": verify}}).to_string();
+    cluster
+        .kubectl(&[
+            "patch",
+            "globalpullsecret",
+            "global-pull-secret",
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .unwrap();
+}
+
+fn is_absent(product: &Product) -> bool {
+    product.condition(CONDITION).unwrap().0.is_empty()
+}
+
+/// Waits for the condition. Returns its message and how long it took.
+fn wait(product: &Product, status: &str, reason: &str, deadline: Duration) -> (String, Duration) {
+    let begun = Instant::now();
+    let what = format!("{CONDITION}={status} {reason}");
+    let message = until(&what, deadline, POLL, || {
+        let (found, why, message) = product.condition(CONDITION)?;
+        Ok((found == status && why == reason).then_some(message))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition(CONDITION)));
+    (message, begun.elapsed())
+}
+
+fn event(cluster: &Cluster, reason: &str) {
+    until(&format!("event {reason}"), SOON, POLL, || {
+        let events = cluster.kubectl(&["get", "events", "-n", NAMESPACE, "-o", "json"])?;
+        let events: Value = serde_json::from_str(&events)?;
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let found = events.iter().any(|event| event["reason"] == reason);
+        Ok(found.then_some(()))
+    })
+    .unwrap();
+}
