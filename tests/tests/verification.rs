@@ -42,8 +42,8 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
     let content = |password: &str| {
         docker_config(&[
             (&key, &format!("{USER}:{password}")),
-            ("127.0.0.1:5000", "u:loopback"),
-            ("*.example.com", "u:pattern"),
+            ("127.0.0.1:5000", "u:n0t-sent-1"),
+            ("*.example.com", "u:n0t-sent-2"),
         ])
     };
     product.apply(&content(FIRST)).unwrap();
