@@ -24,6 +24,7 @@ use delivering::Delivering;
 use operator_writes::ForOperators;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
+use crate::content::expiry::Expiries;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
@@ -128,6 +129,8 @@ struct Controller {
     reverts: PerObject<RateLimiter>,
     /// The last write of the status.
     reported: Option<Instant>,
+    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
+    expiries: (Option<String>, Expiries),
     /// Duration of planning in the last reconcile.
     planning: Duration,
 }
@@ -161,6 +164,7 @@ impl Controller {
             installed: None,
             reverts: PerObject::default(),
             reported: None,
+            expiries: (None, Expiries::default()),
             planning: Duration::ZERO,
             client,
             namespace: namespace.clone(),

@@ -209,7 +209,12 @@ mod tests {
                 hours(12),
             ),
             ("ecr-public.aws.com", "AWS", "p".to_owned(), hours(12)),
-            ("1.dkr-ecr.eu.on.aws.example.com", "AWS", "p".to_owned(), None),
+            (
+                "1.dkr-ecr.eu.on.aws.example.com",
+                "AWS",
+                "p".to_owned(),
+                None,
+            ),
             ("1.lambda-url.eu-west-1.on.aws", "AWS", "p".to_owned(), None),
             ("harbor.example.com", "AWS", ecr, None),
             (

@@ -3,7 +3,7 @@
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 
 use super::verdict::{CHECK, said};
-use super::{CANARY, SYNCERS, Status};
+use super::{CANARY, EXPIRES, SYNCERS, Status};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
@@ -16,6 +16,15 @@ pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
         "the pull secrets of namespaces are still being removed; namespace `{}`: {}",
         found.namespace, found.message
     ))
+}
+
+/// Credentials in force that expire soon or have expired, whatever the rollout does; `None`: there are none.
+pub(crate) fn expiring(status: &Status) -> Option<(String, &'static str)> {
+    let found = status
+        .conditions
+        .iter()
+        .find(|found| found.type_ == condition::CREDENTIALS_EXPIRING && found.status == "True")?;
+    Some((found.message.clone(), EXPIRES))
 }
 
 /// Conditions that delay the rollout without stopping it.
