@@ -87,6 +87,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::expiry::Stage::{Expired, Soon, WithinAnHour};
     use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
 
     /// Follows the delays from one reconcile to the next, as the loop does.
@@ -101,7 +102,6 @@ mod tests {
             let stages = expiries.due(now).into_iter().map(|(stage, _)| stage);
             changes.push((now.as_second() - AT, stages.collect::<Vec<_>>()));
         }
-        use crate::content::expiry::Stage::{Expired, Soon, WithinAnHour};
         let expected = [
             (-3 * DAY, vec![Soon]),
             (-HOUR, vec![WithinAnHour]),

@@ -589,6 +589,24 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
 }
 
 #[test]
+fn an_expiring_credential_is_named_whatever_the_rollout_does() {
+    for (value, expected) in [("True", Some("in words")), ("False", None)] {
+        let found = condition(condition::CREDENTIALS_EXPIRING, value, "in words");
+        let mut facts = ready();
+        report(&mut facts, |status| status.conditions.push(found.clone()));
+        let status = Status::of(&facts, now());
+        assert!(status.ready, "it doesn't stop a rollout");
+        assert_eq!(advice(&facts, &status), None);
+        let named = expiring(&status);
+        assert_eq!(
+            named.as_ref().map(|(message, _)| message.as_str()),
+            expected
+        );
+        assert_eq!(named.map(|(_, hint)| hint), expected.map(|_| EXPIRES));
+    }
+}
+
+#[test]
 fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
     let reason = |type_: &str, value: &str, reason: &str| Condition {
         reason: reason.to_owned(),
