@@ -385,6 +385,8 @@ pub mod condition {
     pub const SOURCES_VALID: &str = "SourcesValid";
     /// The syncer runs on every node on which it should.
     pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
+    /// Only while there is content.
+    pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
     /// Only while namespaces get pull secrets or still have some.
     pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
     /// Only while operators get pull secrets or still have some.

@@ -317,8 +317,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "sources",
         On::Nodes(2),
-        60,
-        "several sources, each validated separately; very large and immutable Secrets",
+        130,
+        "several sources, each validated separately; very large and immutable Secrets; a credential that expires soon",
     ),
     file(
         "static_pods",

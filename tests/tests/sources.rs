@@ -5,9 +5,12 @@ mod common;
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, config_file, until};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -22,6 +25,8 @@ fn each_source_is_judged_by_itself_and_large_and_strange_secrets_lose_nothing() 
     sources_alone_are_rolled_out_and_put_back(&cluster, &product, &nodes);
     a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(&product, &nodes);
     an_immutable_one_of_another_type_is_taken_with_a_warning(&product, &nodes);
+
+    an_expiring_credential_is_reported_at_its_time(&cluster, &product);
 
     product
         .assert_never_shown(&[HIDDEN, &base64(&format!("u:{HIDDEN}"))])
@@ -197,6 +202,87 @@ fn an_immutable_one_of_another_type_is_taken_with_a_warning(product: &Product, n
         product.get(&format!("secret/{ADDITIONAL}")).unwrap(),
         Value::Null
     );
+}
+
+/// The condition changes without any other event, because the controller wakes up for it.
+fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &Product) {
+    const EXPIRING: &str = "CredentialsExpiring";
+    // The rollout must be over when the warning begins: it causes reconciles of its own.
+    let begins = Timestamp::now().as_second() + 40;
+    let claims = format!(r#"{{"exp":{}}}"#, begins + 3 * 24 * 3600);
+    let token = format!("u:e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims));
+    product
+        .apply(&docker_config(&[
+            ("token.example.com", &token),
+            ("plain.example.com", "u:plain"),
+        ]))
+        .unwrap();
+    let (_, reason, message) = product.wait_condition(EXPIRING, "False").unwrap();
+    assert_eq!((reason.as_str(), message.as_str()), ("NoneExpiring", ""));
+    product.wait_synced().unwrap();
+    let (_, reason, message) = product.wait_condition(EXPIRING, "True").unwrap();
+    assert_eq!(reason, "ExpiringSoon");
+    let expires = Timestamp::from_second(begins + 3 * 24 * 3600).unwrap();
+    let expected =
+        format!("the credential for `token.example.com` of `{ADDITIONAL}` expires at {expires}");
+    assert_eq!(message, expected);
+    let status = product.status().unwrap();
+    let conditions = status["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|found| found["type"] == EXPIRING);
+    let since: Timestamp = found.unwrap()["lastTransitionTime"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let late = since.as_second() - begins;
+    println!("{EXPIRING} is True {late} s after the warning begins");
+    assert!((0..=3).contains(&late), "{late} s");
+    let check = product.plugin(&["check"], "").unwrap();
+    assert!(check.stdout.contains(&format!("‼ {expected}")), "{check:?}");
+    let shown = product.plugin(&["status"], "").unwrap();
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stderr.contains(&expected), "{shown:?}");
+
+    let events = |reason: &str| -> anyhow::Result<usize> {
+        let selector = format!("reason={reason}");
+        let args = [
+            "get",
+            "events",
+            "-n",
+            NAMESPACE,
+            "--field-selector",
+            &selector,
+            "-o",
+            "name",
+        ];
+        Ok(cluster.kubectl(&args)?.lines().count())
+    };
+    let wait_event = |reason: &str| {
+        until(&format!("an event {reason}"), DEADLINE, POLL, || {
+            Ok((events(reason)? > 0).then_some(()))
+        })
+        .unwrap();
+    };
+    wait_event(EXPIRING);
+    // A reconcile that changes nothing about it.
+    product
+        .apply(&docker_config(&[
+            ("token.example.com", &token),
+            ("plain.example.com", "u:other"),
+        ]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    assert_eq!(events(EXPIRING).unwrap(), 1, "once");
+
+    let renewed = docker_config(&[("token.example.com", "u:renewed")]);
+    product.apply(&renewed).unwrap();
+    let (_, reason, _) = product.wait_condition(EXPIRING, "False").unwrap();
+    assert_eq!(reason, "NoneExpiring");
+    wait_event("CredentialsRenewed");
+    assert_eq!(events(EXPIRING).unwrap(), 1, "once");
+    product.wait_synced().unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
 }
 
 fn apply(cluster: &Cluster, manifest: &Value) {

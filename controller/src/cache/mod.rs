@@ -268,6 +268,13 @@ impl Cache {
         global.or(self.deleted_global.as_ref()).map(secret::decode)
     }
 
+    /// `resourceVersion` of the current `global-pull-secret`.
+    pub(crate) fn global_version(&self) -> Option<&str> {
+        let global = self.global.get(GLOBAL_SECRET);
+        let global = global.or(self.deleted_global.as_ref())?;
+        global.metadata.resource_version.as_deref()
+    }
+
     /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.
     pub(crate) fn set_use_of_namespaces(&mut self, for_scopes: bool, for_secrets: bool) {
         let (scopes, secrets) = (for_scopes, for_secrets);

@@ -2,6 +2,7 @@
 
 pub(crate) mod combine;
 mod delivered;
+pub(crate) mod expiry;
 pub(crate) mod history;
 pub(crate) mod resolve;
 pub(crate) mod scope;

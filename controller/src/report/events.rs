@@ -249,6 +249,10 @@ fn changes(
             _ => {}
         }
     }
+    events.extend(expiry(
+        before.and_then(|before| find(before, condition::CREDENTIALS_EXPIRING)),
+        find(after, condition::CREDENTIALS_EXPIRING),
+    ));
     if let Some((_, reason, message)) = became(condition::DEGRADED, "True")
         && reason == "RolloutHalted"
     {
@@ -271,6 +275,26 @@ fn changes(
         ));
     }
     events
+}
+
+/// One per stage: the previous condition shows which one is known, also to a new leader. Each condition is its status, reason and
+/// message.
+fn expiry(
+    before: Option<(String, String, String)>,
+    after: Option<(String, String, String)>,
+) -> Option<Note> {
+    let (status, reason, message) = after?;
+    let (status_before, reason_before, _) = before.unwrap_or_default();
+    match (status_before == "True", status == "True") {
+        (true, true) if reason == reason_before => None,
+        (_, true) if reason == "Expired" => Some((WARNING, "CredentialsExpired", message)),
+        (_, true) => Some((WARNING, "CredentialsExpiring", message)),
+        (true, false) => {
+            let note = "the credentials that expired or expire soon were renewed or removed";
+            Some((NORMAL, "CredentialsRenewed", note.to_owned()))
+        }
+        (false, false) => None,
+    }
 }
 
 /// One note for each pair of Secrets in conflict.
@@ -364,6 +388,39 @@ mod tests {
             assert!(first.starts_with("quay.io"), "{first}");
             assert!(first.contains(effective), "{first}");
             assert!(second.contains(shadowed), "{second}");
+        }
+    }
+
+    #[test]
+    fn each_stage_of_an_expiry_is_an_event_once() {
+        let steps = [
+            ("", None),
+            ("NoneExpiring", None),
+            ("ExpiringSoon", Some("CredentialsExpiring")),
+            ("ExpiringSoon", None),
+            ("ExpiringWithinAnHour", Some("CredentialsExpiring")),
+            ("ExpiringWithinAnHour", None),
+            ("Expired", Some("CredentialsExpired")),
+            ("Expired", None),
+            ("NoneExpiring", Some("CredentialsRenewed")),
+            ("NoneExpiring", None),
+            ("Expired", Some("CredentialsExpired")),
+            ("ExpiringSoon", Some("CredentialsExpiring")),
+            ("", None),
+            ("ExpiringSoon", Some("CredentialsExpiring")),
+        ];
+        let mut before = None;
+        for (at, (reason, expected)) in steps.into_iter().enumerate() {
+            let status = if reason == "NoneExpiring" {
+                "False"
+            } else {
+                "True"
+            };
+            let after = (!reason.is_empty())
+                .then(|| (status.to_owned(), reason.to_owned(), format!("at {at}")));
+            let found = expiry(before, after.clone());
+            assert_eq!(found.map(|note| note.1), expected, "step {at}");
+            before = after;
         }
     }
 

@@ -5,10 +5,15 @@ use globalps_core::phase;
 use globalps_core::rollout::UNRESPONSIVE_AFTER;
 use jiff::Timestamp;
 
+use crate::content::expiry::Expiries;
 use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
 
-pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> Fleet {
+pub(crate) fn figures(
+    snapshot: &Snapshot,
+    status: &GlobalPullSecretStatus,
+    expiries: &Expiries,
+) -> Fleet {
     Fleet {
         revision: status.revision,
         nodes: nodes_by_phase(snapshot, status.revision),
@@ -16,6 +21,9 @@ pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> F
             let found = find(status, type_);
             found.map_or_else(String::new, |found| found.0.to_owned())
         }),
+        credentials_expire: find(status, condition::CREDENTIALS_EXPIRING)
+            .and_then(|_| expiries.earliest())
+            .map(Timestamp::as_second),
         namespaces: status
             .image_pull_secrets
             .as_ref()

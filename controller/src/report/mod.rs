@@ -3,6 +3,7 @@
 mod conditions;
 mod counts;
 pub(crate) mod events;
+mod expiry;
 pub(crate) mod figures;
 mod namespaces;
 mod operators;
@@ -17,12 +18,14 @@ use conditions::{
     additional_valid, degraded, original_valid, progressing, ready, revision, syncers_healthy,
 };
 use counts::count;
+use expiry::credentials_expiring;
 use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, dated, shortened};
 use verification::credentials_rejected;
 
+use crate::content::expiry::Expiries;
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
@@ -31,12 +34,13 @@ use crate::operators::summary::OperatorsReport;
 use crate::verification::Verified;
 
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the
-/// previous status, so that a transition time changes only with its condition's status.
+/// previous status, so that a transition time changes only with its condition's status. `expiries` are those of the content in
+/// the snapshot.
 pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
     (namespaces, operators): (Option<&NamespacesReport>, Option<&OperatorsReport>),
-    verified: Option<&Verified>,
+    (expiries, verified): (&Expiries, Option<&Verified>),
     observed_additional: &str,
     generation: i64,
     before: Option<&GlobalPullSecretStatus>,
@@ -61,11 +65,17 @@ pub(crate) fn report(
         additional_valid(&plan.resolved.additional, snapshot),
         original_valid(&plan.resolved.original),
     ];
+    let has_content = matches!(plan.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_))
+        && snapshot
+            .global
+            .as_ref()
+            .is_some_and(|global| global.content.is_some());
     let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
     let conditions = statements
         .into_iter()
         .chain(sources_valid(&plan.resolved.sources))
         .chain(syncers_healthy(snapshot))
+        .chain(has_content.then(|| credentials_expiring(expiries, snapshot.now)))
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
         .chain(verified.map(|verified| credentials_rejected(verified, conditions)))

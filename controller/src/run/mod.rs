@@ -26,6 +26,7 @@ use operator_writes::ForOperators;
 use verification::Verification;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
+use crate::content::expiry::Expiries;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
@@ -131,6 +132,8 @@ struct Controller {
     reverts: PerObject<RateLimiter>,
     /// The last write of the status.
     reported: Option<Instant>,
+    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
+    expiries: (Option<String>, Expiries),
     /// Duration of planning in the last reconcile.
     planning: Duration,
 }
@@ -165,6 +168,7 @@ impl Controller {
             installed: None,
             reverts: PerObject::default(),
             reported: None,
+            expiries: (None, Expiries::default()),
             planning: Duration::ZERO,
             client,
             namespace: namespace.clone(),

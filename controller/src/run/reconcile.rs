@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::sources::Watched;
+use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
 use crate::content::history;
 use crate::content::source::Source;
@@ -110,7 +111,13 @@ impl Controller {
             RESYNC
         };
         let pause = pause.min(self.openshift_retry());
-        let delays = [report_delay, revert_delay, retry_delay, operators_delay];
+        let delays = [
+            report_delay,
+            revert_delay,
+            retry_delay,
+            operators_delay,
+            until_next_expiry(&self.expiries.1, now),
+        ];
         let sooner = delays.into_iter().flatten().min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Controller;
+use crate::content::expiry::Expiries;
 use crate::nodes::plan::Plan;
 use crate::objects::apply::ApplyError;
 use crate::report::figures::{figures, rollout_seconds};
@@ -13,6 +14,13 @@ use crate::report::{only_counts, report};
 
 /// Minimum interval between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
+
+/// Time until the condition of the credentials' expiry changes. `now`: the time at which it was decided, so that no change between
+/// the two is missed. If the clock is set meanwhile, the next reconcile corrects it.
+pub(super) fn until_next_expiry(expiries: &Expiries, now: Timestamp) -> Option<Duration> {
+    let next = expiries.next_change(now)?;
+    Duration::try_from(next.duration_since(now)).ok()
+}
 
 impl Controller {
     /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
@@ -31,17 +39,22 @@ impl Controller {
         let generation = self.generation();
         let before = config.and_then(|config| config.status.clone());
         let snapshot = self.cache.snapshot(now);
+        let version = self.cache.global_version();
+        if self.expiries.0.as_deref() != version {
+            let expiries = Expiries::of(snapshot.global.as_ref());
+            self.expiries = (version.map(str::to_owned), expiries);
+        }
         let after = report(
             &snapshot,
             plan,
             (self.namespaces.as_ref(), self.operators.as_ref()),
-            self.verification.verified().as_ref(),
+            (&self.expiries.1, self.verification.verified().as_ref()),
             &additional,
             generation,
             before.as_ref(),
         );
         self.metrics.set_fleet(
-            figures(&snapshot, &after),
+            figures(&snapshot, &after, &self.expiries.1),
             rollout_seconds(before.as_ref(), &after, now),
             &snapshot.node_pull_secrets,
         );
@@ -68,5 +81,41 @@ impl Controller {
         let has_other_spec = self.cache.put_config(config);
         self.reported = Some(Instant::now());
         Ok(has_other_spec.then_some(Duration::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::expiry::Stage::{Expired, Soon, WithinAnHour};
+    use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
+
+    /// Follows the delays from one reconcile to the next, as the loop does.
+    #[test]
+    fn the_next_reconcile_is_when_the_condition_changes() {
+        let expiries = expiries(&[("r.io", AT, 0)]);
+        let mut now = at(AT - 4 * DAY);
+        let mut changes = Vec::new();
+        while let Some(delay) = until_next_expiry(&expiries, now) {
+            assert!(!delay.is_zero(), "no busy loop at {now}");
+            now += delay;
+            let stages = expiries.due(now).into_iter().map(|(stage, _)| stage);
+            changes.push((now.as_second() - AT, stages.collect::<Vec<_>>()));
+        }
+        let expected = [
+            (-3 * DAY, vec![Soon]),
+            (-HOUR, vec![WithinAnHour]),
+            (0, vec![Expired]),
+        ];
+        assert_eq!(changes, expected);
+        // Timers may be early.
+        let early = at(AT) - Duration::from_nanos(1);
+        let delay = until_next_expiry(&expiries, early);
+        assert_eq!(delay, Some(Duration::from_nanos(1)));
+        // The clock was set.
+        for (now, expected) in [(AT + 9 * DAY, None), (AT - 400 * DAY, Some(397 * DAY))] {
+            let delay = until_next_expiry(&expiries, at(now)).map(|delay| delay.as_secs());
+            assert_eq!(delay, expected.map(i64::unsigned_abs), "{now}");
+        }
     }
 }

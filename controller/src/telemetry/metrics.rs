@@ -10,13 +10,14 @@ use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
 pub(crate) const PHASES: [Phase; 10] = Phase::ALL;
-pub(crate) const CONDITIONS: [&str; 9] = [
+pub(crate) const CONDITIONS: [&str; 10] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
     condition::ADDITIONAL_VALID,
     condition::ORIGINAL_VALID,
     condition::SYNCERS_HEALTHY,
+    condition::CREDENTIALS_EXPIRING,
     condition::NAMESPACES_SYNCED,
     condition::OPERATORS_SYNCED,
     condition::CREDENTIALS_REJECTED,
@@ -51,6 +52,8 @@ pub(crate) struct Fleet {
     pub(crate) nodes: [u32; PHASES.len()],
     /// Status of each of [`CONDITIONS`]; empty: not written yet.
     pub(crate) conditions: [String; CONDITIONS.len()],
+    /// Unix time of the earliest expiry; `None`: nothing expires.
+    pub(crate) credentials_expire: Option<i64>,
     /// Delivery into namespaces, and to operators.
     pub(crate) namespaces: Delivered,
     pub(crate) operators: Delivered,
@@ -258,6 +261,15 @@ impl Fleet {
                 page.sample("globalps_condition", &labels, u8::from(actual == status));
             }
         }
+        if let Some(time) = self.credentials_expire {
+            let name = "globalps_credentials_expiry_timestamp_seconds";
+            page.family(
+                name,
+                "gauge",
+                "Unix time at which the first of the credentials in force expires, if one contains such a time.",
+            );
+            page.sample(name, &[], time);
+        }
         for (name, help, delivered) in [
             (
                 "globalps_namespaces",
@@ -353,6 +365,7 @@ pub(crate) mod tests {
             revision: 5,
             nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
             conditions,
+            credentials_expire: Some(1_800_000_000),
             namespaces: Delivered {
                 synced: 2,
                 waiting: 1,
@@ -400,6 +413,7 @@ pub(crate) mod tests {
             "globalps_condition{type=\"Ready\",status=\"True\"} 1",
             "globalps_condition{type=\"Ready\",status=\"False\"} 0",
             "globalps_condition{type=\"Degraded\",status=\"True\"} 0",
+            "globalps_credentials_expiry_timestamp_seconds 1800000000",
             "globalps_namespaces{state=\"synced\"} 2",
             "globalps_namespaces{state=\"waiting\"} 1",
             "globalps_operators{state=\"failed\"} 0",

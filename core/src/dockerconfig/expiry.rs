@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::entry::Credential;
@@ -22,9 +23,23 @@ pub enum Lifetime {
     Hours(u8),
 }
 
+/// When a credential expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    pub at: Timestamp,
+    /// When it was issued, before `at`; `None`: unknown.
+    pub issued: Option<Timestamp>,
+}
+
+/// Amazon ECR's passwords last this long.
+const ECR_HOURS: u8 = 12;
+
 #[derive(Deserialize)]
 struct Claims {
     exp: f64,
+    /// Anything else than a number is ignored, so that it doesn't hide `exp`.
+    #[serde(default)]
+    iat: Value,
 }
 
 #[derive(Deserialize)]
@@ -34,22 +49,35 @@ struct EcrToken {
 
 /// How long the credential of this registry (a key of `auths`) lasts; `None`: it doesn't say, or it lasts until it is revoked.
 pub fn lifetime(registry: &str, credential: &Credential) -> Option<Lifetime> {
-    let password = credential.password.expose();
-    if let Some(time) = jwt_expiry(password) {
-        return Some(Lifetime::Until(time));
+    if let Some(expiry) = expiry(registry, credential) {
+        return Some(Lifetime::Until(expiry.at));
     }
     match credential.username.expose() {
-        b"AWS" if is_ecr(registry) => {
-            Some(ecr_expiry(password).map_or(Lifetime::Hours(12), Lifetime::Until))
-        }
+        b"AWS" if is_ecr(registry) => Some(Lifetime::Hours(ECR_HOURS)),
         b"oauth2accesstoken" | b"_dcgcloud_token" => Some(Lifetime::Hours(1)),
         b"00000000-0000-0000-0000-000000000000" => Some(Lifetime::Hours(3)),
         _ => None,
     }
 }
 
-/// `exp` of a JSON web token.
-fn jwt_expiry(token: &[u8]) -> Option<Timestamp> {
+/// When the credential of this registry (a key of `auths`) expires; `None`: it contains no time.
+pub fn expiry(registry: &str, credential: &Credential) -> Option<Expiry> {
+    let password = credential.password.expose();
+    if let Some(expiry) = jwt_expiry(password) {
+        return Some(expiry);
+    }
+    if credential.username.expose() != b"AWS" || !is_ecr(registry) {
+        return None;
+    }
+    let at = ecr_expiry(password)?;
+    Some(Expiry {
+        at,
+        issued: Some(at - SignedDuration::from_hours(i64::from(ECR_HOURS))),
+    })
+}
+
+/// `exp` and `iat` of a JSON web token.
+fn jwt_expiry(token: &[u8]) -> Option<Expiry> {
     if token.len() > TOKEN_LIMIT {
         return None;
     }
@@ -59,7 +87,10 @@ fn jwt_expiry(token: &[u8]) -> Option<Timestamp> {
         return None;
     }
     let payload = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
-    time(serde_json::from_slice::<Claims>(&payload).ok()?.exp)
+    let Claims { exp, iat } = serde_json::from_slice(&payload).ok()?;
+    let at = time(exp)?;
+    let issued = iat.as_f64().and_then(time).filter(|issued| *issued < at);
+    Some(Expiry { at, issued })
 }
 
 /// `expiration` of a password of Amazon ECR: base64 of JSON.
@@ -87,11 +118,14 @@ fn is_ecr(registry: &str) -> bool {
         .next()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let is_amazon = [".amazonaws.com", ".amazonaws.com.cn"]
-        .iter()
-        .any(|end| host.ends_with(end));
-    host == "public.ecr.aws"
-        || is_amazon && (host.contains(".dkr.ecr.") || host.contains(".dkr.ecr-fips."))
+    let ends_with = |ends: &[&str]| ends.iter().any(|end| host.ends_with(end));
+    let contains = |parts: &[&str]| parts.iter().any(|part| host.contains(part));
+    ["public.ecr.aws", "ecr-public.aws.com"].contains(&host.as_str())
+        || ends_with(&[".amazonaws.com", ".amazonaws.com.cn"])
+            && contains(&[".dkr.ecr.", ".dkr.ecr-fips."])
+        // Dual-stack.
+        || ends_with(&[".on.aws", ".on.amazonwebservices.com.cn"])
+            && contains(&[".dkr-ecr.", ".dkr-ecr-fips."])
 }
 
 #[cfg(test)]
@@ -156,6 +190,32 @@ mod tests {
                 hours(12),
             ),
             ("public.ecr.aws", "AWS", "p".to_owned(), hours(12)),
+            (
+                "123456789012.dkr-ecr.eu-west-1.on.aws",
+                "AWS",
+                ecr.clone(),
+                until(1_800_000_000),
+            ),
+            (
+                "https://1.dkr-ecr-fips.us-east-1.on.aws/v2/",
+                "AWS",
+                "p".to_owned(),
+                hours(12),
+            ),
+            (
+                "1.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn",
+                "AWS",
+                "p".to_owned(),
+                hours(12),
+            ),
+            ("ecr-public.aws.com", "AWS", "p".to_owned(), hours(12)),
+            (
+                "1.dkr-ecr.eu.on.aws.example.com",
+                "AWS",
+                "p".to_owned(),
+                None,
+            ),
+            ("1.lambda-url.eu-west-1.on.aws", "AWS", "p".to_owned(), None),
             ("harbor.example.com", "AWS", ecr, None),
             (
                 "1.dkr.ecr.eu.amazonaws.com.example.com",
@@ -172,6 +232,49 @@ mod tests {
                 password: Secret::new(password.as_str()),
             };
             let found = lifetime(registry, &credential);
+            assert_eq!(found, expected, "{registry} {user} {password}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_issue_is_known_only_from_the_token_or_a_fixed_lifetime() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let ecr = BASE64_STANDARD.encode(r#"{"payload":"p","expiration":1800000000}"#);
+        for (registry, user, password, expected) in [
+            ("r.io", "u", jwt(r#"{"exp":1800000000}"#), Some(None)),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1800000000,"iat":1700000000}"#),
+                Some(at(1_700_000_000)),
+            ),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1800000000,"iat":1800000000}"#),
+                Some(None),
+            ),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1800000000,"iat":"1700000000"}"#),
+                Some(None),
+            ),
+            (
+                "r.io",
+                "u",
+                jwt(r#"{"exp":1800000000,"iat":7}"#),
+                Some(None),
+            ),
+            (ECR, "AWS", ecr, Some(at(1_800_000_000 - 12 * 3600))),
+            (ECR, "AWS", "p".to_owned(), None),
+            ("gcr.io", "oauth2accesstoken", "p".to_owned(), None),
+        ] {
+            let credential = Credential {
+                username: Secret::new(user),
+                password: Secret::new(password.as_str()),
+            };
+            let found = expiry(registry, &credential).map(|expiry| expiry.issued);
             assert_eq!(found, expected, "{registry} {user} {password}");
         }
     }

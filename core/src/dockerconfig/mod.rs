@@ -16,7 +16,7 @@ mod validate;
 
 pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
-pub use expiry::{Lifetime, lifetime};
+pub use expiry::{Expiry, Lifetime, expiry, lifetime};
 pub use image::ImageError;
 pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
 pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};

@@ -13,7 +13,7 @@ use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
-use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice};
+use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice, of_credentials};
 use crate::view::table;
 
 /// How a status is printed.
@@ -136,7 +136,9 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
     let errors = errors.iter().map(|found| (found.message(), found.hint()));
-    for (at, (message, hint)) in advice.into_iter().chain(errors).enumerate() {
+    let credentials = of_credentials(status).map(|(message, hint)| (message, hint.to_owned()));
+    let lines = advice.into_iter().chain(credentials).chain(errors);
+    for (at, (message, hint)) in lines.enumerate() {
         if at > 0 || is_below {
             printer.note("");
         }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Seen};
 
 pub(crate) use advice::advice;
-pub(crate) use conditions::REJECTED;
+pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;
@@ -36,6 +36,12 @@ pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and th
 
 /// Hint if no node can be the canary.
 pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
+
+/// Hint if a registry rejects credentials.
+pub(crate) const REJECTED: &str =
+    "replace them with `kubectl globalps add REGISTRY`, or change the Secret that the line names";
+/// Hint if credentials expire soon or have expired.
+pub(crate) const EXPIRES: &str = "renew them with `kubectl globalps add`, or in the Secret that the line names; `kubectl globalps list -o wide` shows when each expires";
 
 /// Hint if a cleanup waits only for unreachable nodes.
 pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";

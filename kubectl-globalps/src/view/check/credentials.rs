@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, well};
-use crate::view::status::{CANARY, NO_CONFIGURATION, REJECTED};
+use crate::view::status::{CANARY, EXPIRES, NO_CONFIGURATION, REJECTED};
 
 const CREDENTIALS: &str = "credentials";
 
@@ -20,6 +20,7 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
         condition::ADDITIONAL_VALID,
         condition::ORIGINAL_VALID,
         condition::SOURCES_VALID,
+        condition::CREDENTIALS_EXPIRING,
         condition::SYNCERS_HEALTHY,
         condition::NAMESPACES_SYNCED,
         condition::OPERATORS_SYNCED,
@@ -96,6 +97,14 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             )),
             _ => None,
         },
+        condition::CREDENTIALS_EXPIRING if found.status == "True" => {
+            let check = line("credentials-expiring", &found.message);
+            Some(if found.reason == "Expired" {
+                check.fail(EXPIRES)
+            } else {
+                check.warn(EXPIRES)
+            })
+        }
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
         condition::OPERATORS_SYNCED => of_operators(found),
         condition::CREDENTIALS_REJECTED => Some(of_verification(found)),

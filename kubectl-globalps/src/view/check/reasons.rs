@@ -88,15 +88,16 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 72] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 76] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
-        ADDITIONAL_VALID, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED, OPERATORS_SYNCED,
-        ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
+        ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
+        OPERATORS_SYNCED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
     const SOURCES: &str = "sources-invalid";
+    const EXPIRING: &str = "credentials-expiring";
     const NAMESPACES: &str = "namespaces-synced";
     const OPERATORS: &str = "operators-synced";
     const REJECTED: &str = "credentials-rejected";
@@ -274,6 +275,25 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 72] = {
             Some((SOURCES, Failure)),
         ),
         (SOURCES_VALID, "False", "Invalid", Some((SOURCES, Failure))),
+        (CREDENTIALS_EXPIRING, "False", "NoneExpiring", None),
+        (
+            CREDENTIALS_EXPIRING,
+            "True",
+            "ExpiringSoon",
+            Some((EXPIRING, Warning)),
+        ),
+        (
+            CREDENTIALS_EXPIRING,
+            "True",
+            "ExpiringWithinAnHour",
+            Some((EXPIRING, Warning)),
+        ),
+        (
+            CREDENTIALS_EXPIRING,
+            "True",
+            "Expired",
+            Some((EXPIRING, Failure)),
+        ),
         (DEGRADED, "False", "AsExpected", None),
         (DEGRADED, "True", "TakenBack", Some(("taken-back", Failure))),
         (
@@ -402,6 +422,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
             &[
                 "controller/src/report/conditions.rs",
                 "controller/src/report/sources.rs",
+                "controller/src/report/expiry.rs",
                 "controller/src/report/namespaces.rs",
                 "controller/src/report/operators.rs",
                 "controller/src/report/verification.rs",

@@ -2,7 +2,7 @@
 
 use globalps_core::api::Phase;
 
-use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions, rejected};
+use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, Verdict, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current};
 use crate::cluster::facts::Facts;
@@ -17,10 +17,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ));
     }
     if status.ready {
-        return match current(facts) {
-            Current::Reported(reported) => rejected(reported),
-            _ => None,
-        };
+        return None;
     }
     let advice = match current(facts) {
         Current::NoConfiguration => {

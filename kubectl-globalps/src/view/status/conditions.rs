@@ -3,12 +3,10 @@
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 
 use super::verdict::{CHECK, said};
-use super::{CANARY, SYNCERS, Status};
+use super::{CANARY, EXPIRES, REJECTED, SYNCERS, Status};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
-/// Hint if a registry rejects credentials.
-pub(crate) const REJECTED: &str = "replace them with `kubectl globalps add REGISTRY`, or change the Secret that the message names";
 const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes";
 
 /// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
@@ -20,10 +18,17 @@ pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
     ))
 }
 
-/// What registries say about the credentials in force; `None` without a rejection.
-pub(super) fn rejected(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
-    let found = super::find(status, condition::CREDENTIALS_REJECTED)?;
-    (found.status == "True").then(|| (said(found).to_owned(), REJECTED))
+/// Credentials in force that expire soon or have expired, and those that a registry rejects, whatever the rollout does.
+pub(crate) fn of_credentials(status: &Status) -> impl Iterator<Item = (String, &'static str)> {
+    let types = [
+        (condition::CREDENTIALS_REJECTED, REJECTED),
+        (condition::CREDENTIALS_EXPIRING, EXPIRES),
+    ];
+    types.into_iter().filter_map(|(type_, hint)| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|found| found.type_ == type_ && found.status == "True")?;
+        Some((found.message.clone(), hint))
+    })
 }
 
 /// Conditions that delay the rollout without stopping it.
@@ -55,9 +60,6 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
         {
             return Some((said(found).to_owned(), hint));
         }
-    }
-    if let Some(rejected) = rejected(status) {
-        return Some(rejected);
     }
     let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
     Some((

@@ -281,22 +281,6 @@ fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() 
 }
 
 #[test]
-fn credentials_that_a_registry_rejects_are_shown_on_ready_nodes_too() {
-    for value in ["True", "False"] {
-        let mut facts = ready();
-        report(&mut facts, |status| {
-            let rejected = condition(condition::CREDENTIALS_REJECTED, value, "`quay.io` (401)");
-            status.conditions.push(rejected);
-        });
-        let status = Status::of(&facts, now());
-        assert!(status.ready, "the nodes have them");
-        let found = advice(&facts, &status).map(|(message, _)| message);
-        let expected = (value == "True").then(|| "`quay.io` (401)".to_owned());
-        assert_eq!(found, expected);
-    }
-}
-
-#[test]
 fn further_sources_are_shown_with_their_scope() {
     let mut facts = ready();
     report(&mut facts, |status| {
@@ -602,6 +586,27 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
     facts.global_secret = Some(Store::default());
     let found = verdict(&facts, goal, &Status::of(&facts, now()));
     assert_eq!(found, Verdict::Done, "nothing is in force");
+}
+
+#[test]
+fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does() {
+    for (type_, value, expected) in [
+        (condition::CREDENTIALS_EXPIRING, "True", Some(EXPIRES)),
+        (condition::CREDENTIALS_EXPIRING, "False", None),
+        (condition::CREDENTIALS_REJECTED, "True", Some(REJECTED)),
+        (condition::CREDENTIALS_REJECTED, "False", None),
+        (condition::CREDENTIALS_REJECTED, "Unknown", None),
+    ] {
+        let found = condition(type_, value, "in words");
+        let mut facts = ready();
+        report(&mut facts, |status| status.conditions.push(found.clone()));
+        let status = Status::of(&facts, now());
+        assert!(status.ready, "it doesn't stop a rollout");
+        assert_eq!(advice(&facts, &status), None);
+        let named: Vec<_> = of_credentials(&status).collect();
+        let expected = expected.map(|hint| ("in words".to_owned(), hint));
+        assert_eq!(named, Vec::from_iter(expected), "{type_} {value}");
+    }
 }
 
 #[test]
