@@ -1,5 +1,6 @@
 //! From flags to a cluster: the kubeconfig as kubectl reads it, and a deadline on every call.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,8 +9,10 @@ use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
 use k8s_openapi::NamespaceResourceScope;
+use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
 
 use crate::cli::{Connection, Span};
 use crate::cluster::kubeconfig;
@@ -143,6 +146,23 @@ impl<'a> Cluster<'a> {
                 ),
                 "is the cluster reachable? More time: `--request-timeout`",
             )),
+        }
+    }
+
+    /// `false`: it was gone already, or its kind is.
+    pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(
+        &self,
+        title: &str,
+        api: &Api<K>,
+        name: &str,
+        params: &DeleteParams,
+    ) -> Result<bool, Failure> {
+        match self
+            .call(&format!("delete {title}"), api.delete(name, params))
+            .await
+        {
+            Err(failure) if failure.is(404) => Ok(false),
+            deleted => deleted.map(|_| true),
         }
     }
 

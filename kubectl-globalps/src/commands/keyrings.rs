@@ -2,28 +2,15 @@
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
+use super::pull_secret;
 use crate::cli::CatalogSecret;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
-
-pub(super) async fn secret(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Secret>, Failure> {
-    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
-    cluster
-        .call(
-            &format!("get Secret `{namespace}/{name}`"),
-            api.get_opt(name),
-        )
-        .await
-}
 
 /// The Secrets that a pod names. The kubelet ignores missing ones.
 pub(super) async fn secrets(
@@ -34,7 +21,7 @@ pub(super) async fn secrets(
 ) -> Result<(), Failure> {
     for reference in references {
         let title = format!("Secret {namespace}/{}", reference.name);
-        let found = match secret(cluster, namespace, &reference.name).await {
+        let found = match pull_secret::get_in(cluster, namespace, &reference.name).await {
             Err(failure) if asked.may_hide && failure.is(403) => {
                 let note = format!(
                     "{title} can't be read by this user, so its credentials are not listed"

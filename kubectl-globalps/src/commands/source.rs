@@ -6,7 +6,7 @@ use globalps_core::api::{GlobalPullSecret, SourceScope};
 use globalps_core::manifests::sources_access;
 use globalps_core::names;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch};
+use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -135,7 +135,7 @@ impl Sources {
         let objects = sources_access(&cluster.namespace, names_of(&list)).map(Object::of);
         for object in &objects {
             let changed = if list.is_empty() {
-                delete(cluster, object).await.map(|()| "deleted")
+                object.delete(cluster, false).await.map(|_| "deleted")
             } else {
                 let applied = apply(cluster, object, false).await;
                 applied.map(|()| "serverside-applied")
@@ -307,16 +307,6 @@ fn scope_of(source: &Value) -> Option<SourceScope> {
 fn names_of(list: &[Value]) -> Vec<String> {
     let names = list.iter().filter_map(|source| source["name"].as_str());
     names.map(str::to_owned).collect()
-}
-
-async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
-    let doing = format!("delete `{}`", object.title());
-    let api = object.api(&cluster.client);
-    let (name, params) = (object.name(), DeleteParams::default());
-    match cluster.call(&doing, api.delete(&name, &params)).await {
-        Err(failure) if failure.is(404) => Ok(()),
-        deleted => deleted.map(drop),
-    }
 }
 
 #[cfg(test)]
