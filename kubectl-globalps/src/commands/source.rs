@@ -262,8 +262,13 @@ impl Planned {
 /// may produce no revision, so this continues after some seconds.
 pub(super) async fn taken_up(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
     let deadline = Instant::now() + TAKE_UP;
-    while Sources::observe(cluster).await?.revision() <= revision && Instant::now() < deadline {
-        tokio::time::sleep(LOOK_AGAIN).await;
+    while Instant::now() < deadline {
+        match Sources::observe(cluster).await {
+            Ok(sources) if sources.revision() > revision => break,
+            // The wait names an outage that lasts.
+            Err(failure) if !failure.may_pass() => return Err(failure),
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
     Ok(())
 }
