@@ -55,6 +55,9 @@ pub(super) async fn secrets(
 
 /// Who would have to change its credentials: the controller reverts changes of the Secrets that it keeps in namespaces.
 fn origin(secret: Option<&Secret>) -> Origin {
+    if let Some(CatalogSecret((namespace, name))) = catalog(secret) {
+        return Origin::Catalog(namespace, name);
+    }
     let label = secret.and_then(|secret| secret.labels().get(names::IMAGE_PULL_SECRET_LABEL));
     match label.map(String::as_str) {
         Some("true") => Origin::Globalps,
@@ -62,14 +65,18 @@ fn origin(secret: Option<&Secret>) -> Origin {
     }
 }
 
-/// Of which catalog's pull secret it is the copy; empty: of none.
-fn of_catalog(secret: Option<&Secret>) -> String {
+/// The catalog's pull secret whose copy it is.
+fn catalog(secret: Option<&Secret>) -> Option<CatalogSecret> {
     let is_marked = |secret: &&Secret| {
         let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
         label.is_some_and(|label| label == "true")
     };
-    let name = secret.filter(is_marked).map(ResourceExt::name_any);
-    match name.and_then(|name| CatalogSecret::of_copy(&name)) {
+    CatalogSecret::of_copy(&secret.filter(is_marked)?.name_any())
+}
+
+/// Empty: it is no copy.
+fn of_catalog(secret: Option<&Secret>) -> String {
+    match catalog(secret) {
         Some(CatalogSecret((namespace, name))) => {
             format!(", copied from the catalog's pull secret {namespace}/{name}")
         }

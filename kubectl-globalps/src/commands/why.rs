@@ -17,7 +17,7 @@ use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
 use crate::registry::{Checker, ImageName, Pull, RegistryError, Trust};
 use crate::secret::pull::Answer;
-use crate::secret::tried::{Origin, Tried};
+use crate::secret::tried::Tried;
 use crate::terminal::printer::Printer;
 use crate::view::why::{
     Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Tested, failing, not_an_image,
@@ -297,7 +297,7 @@ fn name_account(tried: &mut Tried, pod: &PodSeen, account: Option<&ServiceAccoun
         let title = format!("Secret {}/{}", pod.namespace, reference.name);
         tried.source == title || tried.source.starts_with(&format!("{title},"))
     });
-    if is_own && tried.origin == Origin::Pod {
+    if is_own && !tried.origin.is_delivered() {
         let account = &pod.service_account;
         tried.source = format!("{}, of service account `{account}`", tried.source);
     }
