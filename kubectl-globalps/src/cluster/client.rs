@@ -31,6 +31,8 @@ pub(crate) struct Cluster<'a> {
     context: Option<String>,
     /// `None`: no limit.
     request_timeout: Option<Span>,
+    /// Of all requests together, and when it ends.
+    limit: Option<(Span, Instant)>,
     printer: &'a Printer,
 }
 
@@ -61,8 +63,15 @@ impl<'a> Cluster<'a> {
             server,
             context,
             request_timeout: flags.request_timeout.0,
+            limit: None,
             printer,
         }))
+    }
+
+    /// Requests fail after this time, counted from now.
+    pub(crate) fn within(self, limit: Span) -> Self {
+        let limit = Some((limit, Instant::now() + limit.0));
+        Self { limit, ..self }
     }
 
     /// For people: context and address, or the address alone.
@@ -121,7 +130,8 @@ impl<'a> Cluster<'a> {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
         let start = Instant::now();
-        let limits = [limit, self.request_timeout].into_iter().flatten();
+        let left = self.limit.map(|(_, end)| Span(end - start.min(end)));
+        let limits = [limit, self.request_timeout, left].into_iter().flatten();
         let mut request = Box::pin(request);
         let answer = tokio::select! {
             answer = &mut request => Ok(answer),
@@ -139,6 +149,10 @@ impl<'a> Cluster<'a> {
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
             }
+            Err(limit) if left == Some(limit) => Err(Failure::unreachable(
+                format!("could not {doing}: the time limit of the command was reached"),
+                "is the cluster reachable? `-v` shows how long each request takes",
+            )),
             Err(limit) => Err(Failure::unreachable(
                 format!(
                     "could not {doing}: no answer from the API server `{}` within {limit}",
@@ -372,6 +386,7 @@ pub(crate) mod tests {
             server: "https://mocked".to_owned(),
             context: None,
             request_timeout: Some(Span(Duration::from_secs(5))),
+            limit: None,
             printer,
         }
     }
