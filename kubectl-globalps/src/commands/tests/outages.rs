@@ -110,7 +110,7 @@ fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
 
 const FIRST_LOOK: &str = "list /apis/globalps.io/v1alpha1/namespaces/kube-system/nodepullsecrets";
 
-/// So many attempts fail that the outage is worth a word.
+/// With this many failed attempts the outage is worth a word.
 fn outlasts(line: &str, fault: Fault, times: usize) {
     let api = rolled_out().with_controller(act);
     let api = api.with_fault(FIRST_LOOK, fault, times);
