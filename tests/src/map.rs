@@ -137,8 +137,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "flow",
         On::Nodes(3),
-        45,
-        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte",
+        70,
+        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why` and `--retry-pods`",
     ),
     file(
         "healing",

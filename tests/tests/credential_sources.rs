@@ -122,7 +122,25 @@ fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
 
 #[test]
 fn ctrl_c_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
+    ended_at_the_password(130, |terminal, _| {
+        terminal.press(&format!("{PASSWORD}\u{3}")).unwrap();
+    });
+}
+
+#[test]
+fn sigterm_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
+    ended_at_the_password(143, |terminal, pid| {
+        terminal.press(PASSWORD).unwrap();
+        let mut kill = Command::new("kill");
+        assert!(kill.args(["-TERM", pid]).status().unwrap().success());
+    });
+}
+
+/// `end` gets the plugin's pid.
+fn ended_at_the_password(expected: i32, end: impl FnOnce(&mut Terminal, &str)) {
     let desk = Desk::new();
+    let directory = tempfile::tempdir().unwrap();
+    let pid = directory.path().join("pid");
     let add = desk.command(&["--registry", "r.example.com", "-u", USER], &[]);
     let words = std::iter::once(add.get_program()).chain(add.get_args());
     let words: Vec<String> = words
@@ -130,7 +148,8 @@ fn ctrl_c_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
         .collect();
     let mut shell = Command::new("/bin/sh");
     let script = format!(
-        "trap : INT; {}; echo \"ended $?\"; stty -a",
+        "trap : INT; sh -c 'echo $$ > {}; exec \"$@\"' sh {}; echo \"ended $?\"; stty -a",
+        pid.display(),
         words.join(" ")
     );
     shell.args(["-c", &script]);
@@ -142,10 +161,11 @@ fn ctrl_c_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
     let mut terminal = Terminal::start_alone(&shell, 200, 24).unwrap();
     terminal.wait_for("Password", DEADLINE).unwrap();
     terminal.wait_hidden(DEADLINE).unwrap();
-    terminal.press(&format!("{PASSWORD}\u{3}")).unwrap();
+    let pid = std::fs::read_to_string(pid).unwrap();
+    end(&mut terminal, pid.trim());
     let (code, screen) = terminal.end(DEADLINE).unwrap();
     assert_eq!(code, Some(0), "{screen}");
-    assert!(screen.contains("ended 130"), "{screen:?}");
+    assert!(screen.contains(&format!("ended {expected}")), "{screen:?}");
     for (mode, is_on) in [
         (" echo ", true),
         (" icanon ", true),

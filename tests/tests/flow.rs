@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
 use globalps_tests::watch::Watch;
 use globalps_tests::{Access, Cluster, Node, config_file, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const OTHERS: &str = "own.example.com";
 /// Every user can read this file in the end, so no other file has its password.
@@ -170,6 +170,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
 
     product.delete_pod("after").unwrap();
     causes_of_failing_pulls(&product, &image, first, &good);
+    waiting_pods_are_evicted_within_their_budget(&cluster, &product, &image, first);
     product
         .assert_never_shown(&[
             &password,
@@ -223,6 +224,124 @@ fn causes_of_failing_pulls(product: &Product, image: &str, node: &Node, good: &s
     product.wait_pod("fixed", false).unwrap();
     the_cause_is(product, "fixed", image, "");
     product.delete_pod("fixed").unwrap();
+}
+
+/// The credentials are in force already: pods of delivered credentials would pull by themselves once their kubelet has restarted.
+/// One pod waits for an image that is pushed too late, and one whose budget allows no eviction for an image that never is.
+fn waiting_pods_are_evicted_within_their_budget(
+    cluster: &Cluster,
+    product: &Product,
+    image: &str,
+    node: &Node,
+) {
+    let registry = image.split('/').next().unwrap();
+    let late = format!("{registry}/team/app:late");
+    let labels = |name: &str| json!({"app": name});
+    let deployment = |name: &str, image: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": labels(name)}, "template": {
+                "metadata": {"labels": labels(name)},
+                "spec": {
+                    "nodeName": node.name(), "terminationGracePeriodSeconds": 0,
+                    "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
+                },
+            }},
+        })
+    };
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels("guarded")}},
+    });
+    let items = [
+        deployment("guarded", image),
+        deployment("waiting", &late),
+        budget,
+    ];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let mut kubectl = cluster.kubectl_command();
+    let applied = run(kubectl.args(["apply", "-f", "-"]), &list.to_string()).unwrap();
+    assert_eq!(applied.code, Some(0), "{applied:?}");
+    let pods = |name: &str| -> Vec<Value> {
+        let list = cluster
+            .kubectl(&["get", "pods", "-l", &format!("app={name}"), "-o", "json"])
+            .unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        list["items"].as_array().cloned().unwrap_or_default()
+    };
+    let the_one = |name: &str, is: &dyn Fn(&Value) -> bool| {
+        let found = until(name, DEADLINE, Duration::from_millis(200), || {
+            Ok(pods(name).into_iter().find(|pod| is(pod)))
+        });
+        found.unwrap()
+    };
+    let waits = |pod: &Value| {
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+        ["ErrImagePull", "ImagePullBackOff"]
+            .iter()
+            .any(|reason| waiting["reason"] == *reason)
+    };
+    let runs = |pod: &Value| pod["status"]["containerStatuses"][0]["ready"] == true;
+    let guarded = the_one("guarded", &runs);
+    let waiting = the_one("waiting", &waits);
+    // After its second attempt the kubelet pauses for 20 seconds, in which the pod does not pull by itself.
+    let name = waiting["metadata"]["name"].as_str().unwrap().to_owned();
+    let selector = format!("involvedObject.name={name},reason=Pulling");
+    let attempts = until(
+        "a second attempt",
+        DEADLINE,
+        Duration::from_millis(200),
+        || {
+            let counts = cluster.kubectl(&[
+                "get",
+                "events",
+                "--field-selector",
+                &selector,
+                "-o",
+                "jsonpath={.items[*].count}",
+            ])?;
+            let counts = counts.split_whitespace();
+            let count: u32 = counts.filter_map(|it| it.parse::<u32>().ok()).sum();
+            Ok((count >= 2).then_some(()))
+        },
+    );
+    attempts.unwrap();
+    the_one("waiting", &waits);
+    // A budget protects only pods that ran: the API server evicts pending ones in any case.
+    let own = guarded["metadata"]["name"].as_str().unwrap();
+    let missing = format!("{registry}/team/app:missing");
+    let patch = json!({"spec": {"containers": [{"name": "c", "image": missing}]}}).to_string();
+    cluster
+        .kubectl(&["patch", "pod", own, "-p", &patch])
+        .unwrap();
+    the_one("guarded", &waits);
+    let access = cluster.registry();
+    access
+        .tag("team/app:1", Access::Private, "team/app:late")
+        .unwrap();
+    let words = "-u puller --password-stdin --skip-check --wait --timeout 8s --retry-pods";
+    let add: Vec<&str> = ["add", registry]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    let ran = product.plugin(&add, &access.password().unwrap()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stdout.contains("1 pod evicted, to pull again"),
+        "{ran:?}"
+    );
+    let kept = "their disruption budget did not allow it in time";
+    assert!(
+        ran.stderr.contains(kept) && ran.stderr.contains(own),
+        "{ran:?}"
+    );
+    let new = the_one("waiting", &runs);
+    assert_ne!(new["metadata"]["uid"], waiting["metadata"]["uid"]);
+    let same = |pod: &Value| pod["metadata"]["uid"] == guarded["metadata"]["uid"];
+    assert!(pods("guarded").iter().any(same), "the guarded pod stays");
+    let left = ["deployment/waiting", "deployment/guarded", "pdb/guarded"];
+    let delete = ["delete", "--wait=true"].into_iter().chain(left);
+    cluster.kubectl(&delete.collect::<Vec<_>>()).unwrap();
 }
 
 fn own_file(node: &Node, content: &str, mode: u32) {

@@ -11,7 +11,8 @@ use super::TEMPLATE;
 /// The archive contains the custom resources, the Deployments, `DaemonSets` and pods of globalps, the end of their logs, events,
 /// `check` and `status`, the versions of nodes, and names, types, keys and sizes of the Secrets. It never contains data of
 /// Secrets. Only known fields are included. The command then searches every file for the credentials of the Secrets that you
-/// may read, and omits a file with a credential. `manifest.json` lists the files, and what is missing and why.
+/// may read, and omits a file with a credential. `manifest.json` lists the files, and what is missing and why. Each request has
+/// the limit of --request-timeout, and all together 5 minutes: what has not arrived by then is missing.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

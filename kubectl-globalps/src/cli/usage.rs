@@ -1,61 +1,128 @@
 //! Errors of the command line in the form of all other errors: one sentence and a hint. Pure.
 
+use std::error::Error as _;
+
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::error::Failure;
+use crate::error::{Failure, without_user};
 
 /// `None` for the help and the version, which are no errors.
 pub(crate) fn failure(error: &Error) -> Option<Failure> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
-    let text = error.render().to_string();
-    let mut paragraphs = text.split("\n\n");
-    let sentence = paragraphs.next().unwrap_or_default();
-    let sentence = sentence.strip_prefix("error: ").unwrap_or(sentence);
-    let help = paragraphs
-        .find_map(|paragraph| paragraph.trim_start().strip_prefix("Usage: "))
-        .map_or_else(|| "kubectl globalps".to_owned(), command);
-    let hint = match similar(error) {
+    let help = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => command(&usage.to_string()),
+        _ => "kubectl globalps".to_owned(),
+    };
+    let is_surplus = error.kind() == ErrorKind::UnknownArgument
+        && !is_flag(text(error, ContextKind::InvalidArg));
+    let hint = match similar(error).filter(|_| !is_surplus) {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
-        None if is_surplus(error) && help.ends_with(" fleet add") => {
+        None if is_surplus && help.ends_with(" fleet add") => {
             format!("pass registries with `--registry`; see `{help} --help`")
         }
         None => format!("see `{help} --help`"),
     };
-    Some(Failure::new(message(error, sentence), hint))
+    Some(Failure::new(message(error), hint))
 }
 
-/// Whether there is an unexpected positional argument.
-fn is_surplus(error: &Error) -> bool {
-    error.kind() == ErrorKind::UnknownArgument
-        && matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if !text.starts_with('-'))
-}
-
-/// clap's words, on one line, with names in backticks.
-fn message(error: &Error, sentence: &str) -> String {
-    if is_surplus(error) {
-        // Not repeated, because it can be a password.
-        return "there is an unexpected argument".to_owned();
-    }
-    if error.kind() == ErrorKind::MissingRequiredArgument
-        && let Some(ContextValue::Strings(flags)) = error.get(ContextKind::InvalidArg)
-    {
-        return missing(flags);
-    }
-    let lines: Vec<&str> = sentence.lines().map(str::trim).collect();
-    let text = match lines.split_first() {
-        Some((first, [])) => (*first).to_owned(),
-        Some((first, rest)) if first.ends_with(':') => format!("{first} {}", rest.join(", ")),
-        _ => lines.join(" "),
+/// One sentence. It repeats no value that can be a password.
+fn message(error: &Error) -> String {
+    let arg = text(error, ContextKind::InvalidArg);
+    let value = text(error, ContextKind::InvalidValue);
+    let number = |kind| match error.get(kind) {
+        Some(ContextValue::Number(number)) => *number,
+        _ => 0,
     };
-    text.replace(" '", " `")
-        .replace("' ", "` ")
-        .replace("':", "`:")
-        .trim_end_matches('\'')
-        .to_owned()
-        + if text.ends_with('\'') { "`" } else { "" }
+    let is_given = number(ContextKind::ActualNumValues);
+    match error.kind() {
+        ErrorKind::UnknownArgument if is_flag(arg) => format!("unexpected argument `{arg}` found"),
+        ErrorKind::UnknownArgument => "there is an unexpected argument".to_owned(),
+        ErrorKind::ArgumentConflict => conflict(arg, texts(error, ContextKind::PriorArg)),
+        ErrorKind::InvalidValue if value.is_empty() => format!(
+            "a value is required for `{arg}` but none was supplied{}",
+            choices(error)
+        ),
+        ErrorKind::InvalidValue => {
+            format!("invalid value `{value}` for `{arg}`{}", choices(error))
+        }
+        ErrorKind::ValueValidation => {
+            let value = without_user(value);
+            let reason = error.source().map_or(String::new(), |it| format!(": {it}"));
+            format!("invalid value `{value}` for `{arg}`{reason}")
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = text(error, ContextKind::InvalidSubcommand);
+            format!("unrecognized subcommand `{name}`")
+        }
+        ErrorKind::MissingSubcommand => {
+            let parent = text(error, ContextKind::InvalidSubcommand);
+            let names = texts(error, ContextKind::ValidSubcommand).iter();
+            let names: Vec<&str> = names
+                .map(String::as_str)
+                .filter(|it| *it != "help")
+                .collect();
+            format!("`{parent}` needs a subcommand: {}", names.join(", "))
+        }
+        ErrorKind::MissingRequiredArgument => missing(texts(error, ContextKind::InvalidArg)),
+        ErrorKind::TooManyValues if arg.contains('<') => format!("`{arg}` takes no more values"),
+        ErrorKind::TooManyValues => format!("`{arg}` takes no value"),
+        ErrorKind::TooFewValues => {
+            let least = number(ContextKind::MinValues);
+            format!("`{arg}` needs at least {least} values; given: {is_given}")
+        }
+        ErrorKind::WrongNumberOfValues => {
+            let expected = number(ContextKind::ExpectedNumValues);
+            format!("`{arg}` needs {expected} values; given: {is_given}")
+        }
+        ErrorKind::NoEquals => format!("`{arg}` takes its value after `=`"),
+        ErrorKind::InvalidUtf8 => "an argument is not valid UTF-8".to_owned(),
+        // The other kinds are no errors of a command line; the kind itself quotes nothing of it.
+        other => other.to_string(),
+    }
+}
+
+/// Whether it is written like a flag. A password behind `-p` or `--` can begin with `-`, too.
+fn is_flag(arg: &str) -> bool {
+    let is_of_a_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    match arg.strip_prefix("--") {
+        Some(name) => name.chars().all(is_of_a_name),
+        None => arg.starts_with('-') && arg.chars().count() == 2,
+    }
+}
+
+fn conflict(arg: &str, others: &[String]) -> String {
+    match others {
+        [other] if other == arg => format!("the argument `{arg}` cannot be used multiple times"),
+        [] => format!("the argument `{arg}` cannot be used with the other arguments"),
+        others => {
+            let others = others.join("` or `");
+            format!("the argument `{arg}` cannot be used with `{others}`")
+        }
+    }
+}
+
+/// ` [possible values: ...]`, or nothing.
+fn choices(error: &Error) -> String {
+    match texts(error, ContextKind::ValidValue) {
+        [] => String::new(),
+        values => format!(" [possible values: {}]", values.join(", ")),
+    }
+}
+
+/// Empty where the error has none.
+fn text(error: &Error, kind: ContextKind) -> &str {
+    texts(error, kind).first().map_or("", String::as_str)
+}
+
+fn texts(error: &Error, kind: ContextKind) -> &[String] {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => std::slice::from_ref(text),
+        Some(ContextValue::Strings(texts)) => texts,
+        _ => &[],
+    }
 }
 
 /// `flags` in clap's syntax: `--a <A>`, or `<B|--a <A>|--c>` for alternatives.
@@ -74,30 +141,27 @@ fn missing(flags: &[String]) -> String {
 
 /// The words of a usage before its first flag or value.
 fn command(usage: &str) -> String {
-    let words = usage.split_whitespace();
+    let words = usage.trim_start_matches("Usage: ").split_whitespace();
     let is_name = |word: &&str| !word.starts_with(['-', '<', '[']);
     words.take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
-fn similar(error: &Error) -> Option<String> {
+fn similar(error: &Error) -> Option<&str> {
     [
         ContextKind::SuggestedSubcommand,
         ContextKind::SuggestedArg,
         ContextKind::SuggestedValue,
     ]
     .into_iter()
-    .find_map(|kind| match error.get(kind)? {
-        ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) => texts.first().cloned(),
-        _ => None,
-    })
+    .map(|kind| text(error, kind))
+    .find(|text| !text.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::Cli;
-    use clap::Parser as _;
+    use clap::{Arg, Parser as _};
 
     fn told(line: &str) -> Option<String> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
@@ -148,8 +212,77 @@ mod tests {
                 "history hunter2",
                 "there is an unexpected argument\nsee `kubectl globalps history --help`",
             ),
+            (
+                "add quay.io -u u -p --Hunter2",
+                "there is an unexpected argument\nsee `kubectl globalps add --help`",
+            ),
+            (
+                "history -- -hunter2",
+                "there is an unexpected argument\nsee `kubectl globalps history --help`",
+            ),
+            (
+                "remove --password=hunter2",
+                "unexpected argument `--password` found\ndid you mean `--as`? See `kubectl globalps remove --help`",
+            ),
+            (
+                "add quay.io -u u --password-stdin=hunter2",
+                "`--password-stdin` takes no value\nsee `kubectl globalps add --help`",
+            ),
+            (
+                "fleet join m --member-kubeconfig k --server-for-hub http://u:hunter2@m:1",
+                "invalid value `http://m:1` for `--server-for-hub <URL>`: must be `https://HOST:PORT`\nsee `kubectl globalps --help`",
+            ),
+            (
+                "add quay.io -u u -p",
+                "a value is required for `--password <PASSWORD>` but none was supplied\nsee `kubectl globalps --help`",
+            ),
+            (
+                "add quay.io --authfile f -u u",
+                "the argument `--authfile <FILE>` cannot be used with `--username <USER>`\nsee `kubectl globalps add --help`",
+            ),
+            (
+                "status --watch --watch",
+                "the argument `--watch` cannot be used multiple times\nsee `kubectl globalps status --help`",
+            ),
+            (
+                "remove --all --registry a b",
+                "the argument `--all` cannot be used with `--registry <REGISTRY>` or `[REGISTRY]...`\nsee `kubectl globalps remove --help`",
+            ),
+            (
+                "status --output=",
+                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps --help`",
+            ),
+            (
+                "fleet -n x",
+                "`kubectl globalps fleet` needs a subcommand: install, status, diff, pause, resume, retry, undo, remove, add, join\nsee `kubectl globalps fleet --help`",
+            ),
+            (
+                "install --image-pull-secrets=It's --controller-image c --syncer-image s",
+                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps --help`",
+            ),
         ] {
             assert_eq!(told(line).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    /// Kinds that no flag of the plugin has today.
+    #[test]
+    fn numbers_of_values_are_named() {
+        let command = clap::Command::new("c")
+            .arg(Arg::new("two").long("two").num_args(2))
+            .arg(Arg::new("some").long("some").num_args(2..=3))
+            .arg(Arg::new("is").long("is").num_args(1).require_equals(true));
+        for (line, expected) in [
+            ("--two 1", "`--two <two> <two>` needs 2 values; given: 1"),
+            (
+                "--some 1",
+                "`--some <some> <some>...` needs at least 2 values; given: 1",
+            ),
+            ("--is 1", "`--is=<is>` takes its value after `=`"),
+        ] {
+            let words = std::iter::once("c").chain(line.split_whitespace());
+            let error = command.clone().try_get_matches_from(words);
+            assert_eq!(message(&error.expect_err(line)), expected, "{line}");
         }
     }
 

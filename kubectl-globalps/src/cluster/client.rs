@@ -1,5 +1,6 @@
 //! From flags to a cluster: the kubeconfig as kubectl reads it, and a deadline on every call.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,8 +9,10 @@ use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
 use k8s_openapi::NamespaceResourceScope;
+use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
 
 use crate::cli::{Connection, Span};
 use crate::cluster::kubeconfig;
@@ -28,6 +31,8 @@ pub(crate) struct Cluster<'a> {
     context: Option<String>,
     /// `None`: no limit.
     request_timeout: Option<Span>,
+    /// Of all requests together, and when it ends.
+    limit: Option<(Span, Instant)>,
     printer: &'a Printer,
 }
 
@@ -58,8 +63,15 @@ impl<'a> Cluster<'a> {
             server,
             context,
             request_timeout: flags.request_timeout.0,
+            limit: None,
             printer,
         }))
+    }
+
+    /// Requests fail after this time, counted from now.
+    pub(crate) fn within(self, limit: Span) -> Self {
+        let limit = Some((limit, Instant::now() + limit.0));
+        Self { limit, ..self }
     }
 
     /// For people: context and address, or the address alone.
@@ -118,7 +130,8 @@ impl<'a> Cluster<'a> {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
         let start = Instant::now();
-        let limits = [limit, self.request_timeout].into_iter().flatten();
+        let left = self.limit.map(|(_, end)| Span(end - start.min(end)));
+        let limits = [limit, self.request_timeout, left].into_iter().flatten();
         let mut request = Box::pin(request);
         let answer = tokio::select! {
             answer = &mut request => Ok(answer),
@@ -136,6 +149,10 @@ impl<'a> Cluster<'a> {
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
             }
+            Err(limit) if left == Some(limit) => Err(Failure::unreachable(
+                format!("could not {doing}: the time limit of the command was reached"),
+                "is the cluster reachable? `-v` shows how long each request takes",
+            )),
             Err(limit) => Err(Failure::unreachable(
                 format!(
                     "could not {doing}: no answer from the API server `{}` within {limit}",
@@ -143,6 +160,23 @@ impl<'a> Cluster<'a> {
                 ),
                 "is the cluster reachable? More time: `--request-timeout`",
             )),
+        }
+    }
+
+    /// `false`: it was gone already, or its kind is.
+    pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(
+        &self,
+        title: &str,
+        api: &Api<K>,
+        name: &str,
+        params: &DeleteParams,
+    ) -> Result<bool, Failure> {
+        match self
+            .call(&format!("delete {title}"), api.delete(name, params))
+            .await
+        {
+            Err(failure) if failure.is(404) => Ok(false),
+            deleted => deleted.map(|_| true),
         }
     }
 
@@ -352,6 +386,7 @@ pub(crate) mod tests {
             server: "https://mocked".to_owned(),
             context: None,
             request_timeout: Some(Span(Duration::from_secs(5))),
+            limit: None,
             printer,
         }
     }

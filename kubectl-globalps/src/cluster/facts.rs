@@ -8,7 +8,7 @@ mod watch;
 
 pub(crate) use pages::{Format, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
-pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
+pub(crate) use watch::{Kind, Signal, Signals, Update, pause, watch_kind};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;

@@ -1,11 +1,10 @@
 //! `add`: adds registries to the additional pull secret or to another source, or changes their credentials.
 
-use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use globalps_core::api::DeliveryType;
 use globalps_core::dockerconfig::{DockerConfig, validate};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::live_check::{live_check, trust};
@@ -151,9 +150,7 @@ async fn of_secret(
     name: &str,
 ) -> Result<AuthFile, Failure> {
     let shown = format!("Secret `{namespace}/{name}`");
-    let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
-    let secret = cluster
-        .call(&format!("get {shown}"), api.get_opt(name))
+    let secret = pull_secret::get_in(cluster, namespace, name)
         .await?
         .ok_or_else(|| {
             Failure::new(
@@ -282,14 +279,10 @@ async fn announcement(
 ) -> Result<Announcement, Failure> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
-    let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
     // Without access to the content in force, or without globalps, the preview compares only the Secret.
     let (global, gps) = futures::join!(
-        cluster.call(
-            "read the content in force",
-            global.get_opt(names::GLOBAL_SECRET)
-        ),
-        cluster.call("read the precedence", gps.get_opt(names::GLOBAL_SECRET)),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::configuration(cluster),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);

@@ -3,9 +3,9 @@
 use futures::future::try_join_all;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::{dockerconfig, names};
-use k8s_openapi::api::core::v1::Secret;
 
 use super::live_check::ask;
+use super::pull_secret;
 use crate::cli::Asking;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
@@ -38,9 +38,7 @@ async fn secret(
     cluster: &Cluster<'_>,
     name: &str,
 ) -> Result<Option<(String, SecretSeen)>, Failure> {
-    let api = cluster.api::<Secret>();
-    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
-    let seen = match cluster.call(&doing, api.get_opt(name)).await {
+    let seen = match pull_secret::get(cluster, name).await {
         Ok(secret) => secret.and_then(|secret| {
             let bytes = data_of(&secret, names::DATA_KEY)?;
             Some(SecretSeen::Content(dockerconfig::Secret::new(bytes)))

@@ -14,8 +14,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
 use super::explain_namespace::{Delivered, OfPod};
-use super::keyrings::secret;
-use super::pull_secret::{content_of, unreadable};
+use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
@@ -66,9 +65,7 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
     let puller = puller.map(|named| named.namespace.as_str());
     cluster.namespace = of_credentials(&cluster, puller).await?;
     let cluster = &cluster;
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let gps = cluster.call("get the GlobalPullSecret", call).await;
+    let gps = pull_secret::configuration(cluster).await;
     // Judged later: a pod that is not there is the better answer.
     let of = match (&args.pod, &args.service_account) {
         (Some(named), _) => {
@@ -93,7 +90,7 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
     };
     let shared = Shared {
         gps: gps.ok().flatten(),
-        global: secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?,
+        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
         nodes: None,
     };
     asked(cluster, &shared, &args.image, &of, false).await

@@ -1,8 +1,7 @@
 //! `install`: the manifests, printed or applied.
 
 use globalps_core::api::{
-    DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
-    SourceRef,
+    DeliveryType, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef, SourceRef,
 };
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
@@ -12,6 +11,7 @@ use super::namespace_access;
 use super::objects::put_all;
 use super::operator_access;
 use super::preview::preview;
+use super::pull_secret;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller;
@@ -130,14 +130,7 @@ async fn complete(
             }
         }
     }
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let config = match cluster.call("read the configuration", call).await {
-        Ok(config) => config,
-        // Its kind doesn't exist yet.
-        Err(failure) if failure.is(404) => None,
-        Err(failure) => return Err(failure),
-    };
+    let config = pull_secret::installed_configuration(cluster).await?;
     manifests.image_pull_secrets = namespace_access::chosen(args, config.as_ref(), cluster).await?;
     let config = config.map(|config| config.spec);
     let is_enabled = config

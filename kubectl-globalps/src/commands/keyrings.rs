@@ -2,28 +2,15 @@
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
+use super::pull_secret;
 use crate::cli::CatalogSecret;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
-
-pub(super) async fn secret(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Secret>, Failure> {
-    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
-    cluster
-        .call(
-            &format!("get Secret `{namespace}/{name}`"),
-            api.get_opt(name),
-        )
-        .await
-}
 
 /// The Secrets that a pod names. The kubelet ignores missing ones.
 pub(super) async fn secrets(
@@ -34,7 +21,7 @@ pub(super) async fn secrets(
 ) -> Result<(), Failure> {
     for reference in references {
         let title = format!("Secret {namespace}/{}", reference.name);
-        let found = match secret(cluster, namespace, &reference.name).await {
+        let found = match pull_secret::get_in(cluster, namespace, &reference.name).await {
             Err(failure) if asked.may_hide && failure.is(403) => {
                 let note = format!(
                     "{title} can't be read by this user, so its credentials are not listed"
@@ -68,6 +55,9 @@ pub(super) async fn secrets(
 
 /// Who would have to change its credentials: the controller reverts changes of the Secrets that it keeps in namespaces.
 fn origin(secret: Option<&Secret>) -> Origin {
+    if let Some(CatalogSecret((namespace, name))) = catalog(secret) {
+        return Origin::Catalog(namespace, name);
+    }
     let label = secret.and_then(|secret| secret.labels().get(names::IMAGE_PULL_SECRET_LABEL));
     match label.map(String::as_str) {
         Some("true") => Origin::Globalps,
@@ -75,14 +65,18 @@ fn origin(secret: Option<&Secret>) -> Origin {
     }
 }
 
-/// Of which catalog's pull secret it is the copy; empty: of none.
-fn of_catalog(secret: Option<&Secret>) -> String {
+/// The catalog's pull secret whose copy it is.
+fn catalog(secret: Option<&Secret>) -> Option<CatalogSecret> {
     let is_marked = |secret: &&Secret| {
         let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
         label.is_some_and(|label| label == "true")
     };
-    let name = secret.filter(is_marked).map(ResourceExt::name_any);
-    match name.and_then(|name| CatalogSecret::of_copy(&name)) {
+    CatalogSecret::of_copy(&secret.filter(is_marked)?.name_any())
+}
+
+/// Empty: it is no copy.
+fn of_catalog(secret: Option<&Secret>) -> String {
+    match catalog(secret) {
         Some(CatalogSecret((namespace, name))) => {
             format!(", copied from the catalog's pull secret {namespace}/{name}")
         }

@@ -224,14 +224,10 @@ async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Fa
         let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
         let api: Api<Secret> = Api::namespaced(cluster.client.clone(), &namespace);
         let params = params::delete(false, &secret.metadata);
-        let doing = format!("delete Secret `{namespace}/{name}`");
-        match cluster.call(&doing, api.delete(&name, &params)).await {
-            Err(failure) if failure.is(404) => {}
-            done => {
-                done?;
-                let line = format!("secret/{name} of namespace {namespace} deleted");
-                cluster.printer().data(&line);
-            }
+        let title = format!("Secret `{namespace}/{name}`");
+        if cluster.delete(&title, &api, &name, &params).await? {
+            let line = format!("secret/{name} of namespace {namespace} deleted");
+            cluster.printer().data(&line);
         }
     }
     Ok(())

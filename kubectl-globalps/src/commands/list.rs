@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::history::slots;
+use super::pull_secret;
 use crate::cli::{Connection, List as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::node_secrets;
@@ -24,9 +25,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let Some(gps) = cluster.call("get the GlobalPullSecret", call).await? else {
+    let Some(gps) = pull_secret::configuration(&cluster).await? else {
         return Err(Failure::no(
             "there is no GlobalPullSecret, so no registry is listed",
             "`kubectl globalps check` shows whether globalps is installed",
@@ -61,12 +60,8 @@ pub(super) async fn run(
 }
 
 async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing, Failure> {
-    let api = cluster.api::<Secret>();
     let (global, nodes, kept) = tokio::join!(
-        cluster.call(
-            "get the content in force",
-            api.get_opt(names::GLOBAL_SECRET)
-        ),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
         node_secrets(cluster),
         slots(cluster, gps.spec.history_limit),
     );

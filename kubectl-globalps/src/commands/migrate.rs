@@ -6,7 +6,7 @@ use std::time::Duration;
 use globalps_core::api::Attach;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, Preconditions};
+use kube::api::{ListParams, Patch};
 use kube::core::Selector;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::cluster::namespaces::is_ours;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::secret::migration::{
-    Old, PATCHER, Step, account, list, number, refusal, step, table, without_reference,
+    PATCHER, Step, account, list, number, refusal, step, table, without_reference,
 };
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_confirm, confirm};
@@ -224,10 +224,12 @@ async fn migrate(
         .get(namespace)
         .and_then(|place| place.old.as_ref());
     if let Some(old) = old.filter(|_| step.deletes)
-        && delete(cluster, &secrets, namespace, &found.secret_name, old).await?
+        && let name = &found.secret_name
+        && let title = format!("Secret `{namespace}/{name}`")
+        && let params = params::delete(false, &old.metadata)
+        && cluster.delete(&title, &secrets, name, &params).await?
     {
         summary.secrets += 1;
-        let name = &found.secret_name;
         let line = format!("secret/{name} of namespace {namespace} deleted");
         cluster.printer().data(&line);
     }
@@ -273,28 +275,6 @@ async fn detach(
             }
             Err(failure) => return Err(failure),
         }
-    }
-}
-
-/// Deletes it if it is still as it was read. `false`: it was gone.
-async fn delete(
-    cluster: &Cluster<'_>,
-    api: &Api<Secret>,
-    namespace: &str,
-    name: &str,
-    old: &Old,
-) -> Result<bool, Failure> {
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            resource_version: old.version.clone(),
-            uid: old.uid.clone(),
-        }),
-        ..DeleteParams::default()
-    };
-    let doing = format!("delete Secret `{namespace}/{name}`");
-    match cluster.call(&doing, api.delete(name, &params)).await {
-        Err(failure) if failure.is(404) => Ok(false),
-        deleted => deleted.map(|_| true),
     }
 }
 
@@ -362,6 +342,7 @@ fn finish(
 mod tests {
     use super::*;
     use crate::cli::Color;
+    use crate::secret::migration::Old;
     use crate::secret::migration::{Account, Place};
 
     fn found(place: Place) -> Found {

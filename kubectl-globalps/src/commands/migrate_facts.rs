@@ -9,6 +9,7 @@ use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_exclud
 use globalps_core::provider::{Content, Delivery};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
@@ -107,10 +108,7 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>, Failure> 
 
 /// Refuses where globalps has nothing in force.
 async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered, Failure> {
-    let gps = match pull_secret::configuration(cluster).await {
-        Err(failure) if failure.is(404) => None,
-        found => found?,
-    };
+    let gps = pull_secret::installed_configuration(cluster).await?;
     let gps = gps.filter(|gps| gps.spec.image_pull_secrets.enabled);
     let Some(gps) = gps else {
         return Err(Failure::no(
@@ -173,8 +171,11 @@ async fn old_secrets(
         let (missing, different) = compare(&old.unwrap_or_default(), &ours);
         let place = Place {
             old: Some(Old {
-                version: secret.resource_version(),
-                uid: secret.uid(),
+                metadata: ObjectMeta {
+                    resource_version: secret.metadata.resource_version,
+                    uid: secret.metadata.uid,
+                    ..ObjectMeta::default()
+                },
                 missing,
                 different,
             }),

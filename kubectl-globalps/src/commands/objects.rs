@@ -3,7 +3,7 @@
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::runtime::wait::{await_condition, conditions};
@@ -142,6 +142,20 @@ impl Object {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
             None => Api::all_with(client.clone(), &self.resource),
         }
+    }
+
+    /// `false`: it was gone already, or its kind is.
+    pub(super) async fn delete(
+        &self,
+        cluster: &Cluster<'_>,
+        dry_run: bool,
+    ) -> Result<bool, Failure> {
+        let (title, api) = (format!("`{}`", self.title()), self.api(&cluster.client));
+        let params = DeleteParams {
+            dry_run,
+            ..DeleteParams::background()
+        };
+        cluster.delete(&title, &api, &self.name(), &params).await
     }
 }
 

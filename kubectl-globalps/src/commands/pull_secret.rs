@@ -5,7 +5,7 @@ use globalps_core::dockerconfig::parse;
 use globalps_core::names;
 use globalps_core::provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
@@ -34,8 +34,16 @@ const OWN_ANNOTATIONS: &str = "globalps.io/";
 
 /// A Secret of the namespace of the pull secrets.
 pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
-    let api = cluster.api::<Secret>();
-    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
+    get_in(cluster, &cluster.namespace, name).await
+}
+
+pub(super) async fn get_in(
+    cluster: &Cluster<'_>,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Secret>, Failure> {
+    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    let doing = format!("get Secret `{namespace}/{name}`");
     cluster.call(&doing, api.get_opt(name)).await
 }
 
@@ -46,6 +54,16 @@ pub(super) async fn configuration(
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     cluster.call("get the GlobalPullSecret", call).await
+}
+
+/// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
+pub(super) async fn installed_configuration(
+    cluster: &Cluster<'_>,
+) -> Result<Option<GlobalPullSecret>, Failure> {
+    match configuration(cluster).await {
+        Err(failure) if failure.is(404) => Ok(None),
+        found => found,
+    }
 }
 
 /// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its

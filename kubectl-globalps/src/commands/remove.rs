@@ -1,6 +1,5 @@
 //! `remove`: removes registries from the additional pull secret or another source, and the Secret with the last one.
 
-use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use jiff::Timestamp;
@@ -137,13 +136,9 @@ async fn difference(
 
 /// Other credentials on the nodes, as far as this user may read them.
 async fn in_force(cluster: &Cluster<'_>, name: &str, content: &DockerConfig) -> InForce {
-    let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
     let (global, gps) = futures::join!(
-        cluster.call(
-            "read the content in force",
-            global.get_opt(names::GLOBAL_SECRET)
-        ),
-        cluster.call("read the sources", gps.get_opt(names::GLOBAL_SECRET)),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::configuration(cluster),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
@@ -230,10 +225,7 @@ async fn plan(
 
 /// Reports further sources that stay in force, if this user may read them.
 async fn tell_what_stays(cluster: &Cluster<'_>) {
-    let api = cluster.api::<GlobalPullSecret>();
-    let gps = cluster
-        .call("read further sources", api.get_opt(names::GLOBAL_SECRET))
-        .await;
+    let gps = pull_secret::configuration(cluster).await;
     let status = gps
         .ok()
         .flatten()
@@ -282,7 +274,6 @@ async fn carry_out(
         skip_unreachable: args.skip_unreachable,
     };
     let api = cluster.api::<Secret>();
-    let shown = format!("{}/{name}", cluster.namespace);
     let mut done = Vec::new();
     match plan {
         Plan::Keep(secret) => {
@@ -293,13 +284,10 @@ async fn carry_out(
         }
         Plan::Delete(secret) => {
             let params = params::delete(args.dry_run == DryRun::Server, &secret.metadata);
-            let doing = format!("delete Secret `{shown}`");
+            let title = format!("Secret `{}/{name}`", cluster.namespace);
             if args.dry_run != DryRun::Client {
-                match cluster.call(&doing, api.delete(name, &params)).await {
-                    // Another client deleted it first.
-                    Err(failure) if failure.is(404) => {}
-                    other => drop(other?),
-                }
+                // Another client may delete it first.
+                cluster.delete(&title, &api, name, &params).await?;
             }
             done.push(format!("secret/{name} deleted"));
         }

@@ -6,7 +6,7 @@ use globalps_core::api::{GlobalPullSecret, SourceScope};
 use globalps_core::manifests::sources_access;
 use globalps_core::names;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch};
+use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -135,7 +135,7 @@ impl Sources {
         let objects = sources_access(&cluster.namespace, names_of(&list)).map(Object::of);
         for object in &objects {
             let changed = if list.is_empty() {
-                delete(cluster, object).await.map(|()| "deleted")
+                object.delete(cluster, false).await.map(|_| "deleted")
             } else {
                 let applied = apply(cluster, object, false).await;
                 applied.map(|()| "serverside-applied")
@@ -262,8 +262,13 @@ impl Planned {
 /// may produce no revision, so this continues after some seconds.
 pub(super) async fn taken_up(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
     let deadline = Instant::now() + TAKE_UP;
-    while Sources::observe(cluster).await?.revision() <= revision && Instant::now() < deadline {
-        tokio::time::sleep(LOOK_AGAIN).await;
+    while Instant::now() < deadline {
+        match Sources::observe(cluster).await {
+            Ok(sources) if sources.revision() > revision => break,
+            // The wait names an outage that lasts.
+            Err(failure) if !failure.may_pass() => return Err(failure),
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
     Ok(())
 }
@@ -307,16 +312,6 @@ fn scope_of(source: &Value) -> Option<SourceScope> {
 fn names_of(list: &[Value]) -> Vec<String> {
     let names = list.iter().filter_map(|source| source["name"].as_str());
     names.map(str::to_owned).collect()
-}
-
-async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
-    let doing = format!("delete `{}`", object.title());
-    let api = object.api(&cluster.client);
-    let (name, params) = (object.name(), DeleteParams::default());
-    match cluster.call(&doing, api.delete(&name, &params)).await {
-        Err(failure) if failure.is(404) => Ok(()),
-        deleted => deleted.map(drop),
-    }
 }
 
 #[cfg(test)]

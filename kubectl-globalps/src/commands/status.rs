@@ -87,10 +87,16 @@ pub(super) async fn run(
     let waited = follow_some(&cluster, wait, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
     if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
-        let facts = Facts::observe_some(&cluster, scope).await?;
         let now = Timestamp::now();
-        let status = with_health(&cluster, &facts, now).await?;
-        print(printer, &status, now, how)?;
+        let status = match Facts::observe_some(&cluster, scope).await {
+            Ok(facts) => with_health(&cluster, &facts, now).await,
+            Err(failure) => Err(failure),
+        };
+        match status {
+            // The wait has named the outage.
+            Err(failure) if waited.is_err() && failure.may_pass() => {}
+            status => drop(print(printer, &status?, now, how)?),
+        }
     }
     waited
 }

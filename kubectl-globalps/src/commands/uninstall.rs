@@ -130,16 +130,10 @@ async fn controller_runs(cluster: &Cluster<'_>) -> Result<bool, Failure> {
 async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     let api = cluster.api::<Secret>();
     let name = names::ADDITIONAL_SECRET;
-    let deleted = cluster
-        .call(
-            &format!("delete Secret `{}/{name}`", cluster.namespace),
-            api.delete(name, &DeleteParams::default()),
-        )
-        .await;
-    match deleted {
-        Ok(_) => cluster.printer().data(&format!("secret/{name} deleted")),
-        Err(failure) if failure.is(404) => {}
-        Err(failure) => return Err(failure),
+    let title = format!("Secret `{}/{name}`", cluster.namespace);
+    let params = DeleteParams::default();
+    if cluster.delete(&title, &api, name, &params).await? {
+        cluster.printer().data(&format!("secret/{name} deleted"));
     }
     Ok(())
 }
@@ -241,19 +235,10 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
 }
 
 async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
-    let title = object.title();
-    let deleted = cluster
-        .call(
-            &format!("delete `{title}`"),
-            object
-                .api(&cluster.client)
-                .delete(&object.name(), &DeleteParams::background()),
-        )
-        .await;
-    match deleted {
-        Ok(_) => cluster.printer().data(&format!("{title} deleted")),
-        Err(failure) if failure.is(404) => {}
-        Err(failure) => return Err(failure),
+    if object.delete(cluster, false).await? {
+        cluster
+            .printer()
+            .data(&format!("{} deleted", object.title()));
     }
     Ok(())
 }

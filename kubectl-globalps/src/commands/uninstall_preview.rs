@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use globalps_core::api::{Phase, Restart};
 use globalps_core::names;
 use jiff::Timestamp;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::objects::Object;
@@ -52,21 +51,15 @@ async fn is_deleted(
     object: &Object,
     dry_run: DryRun,
 ) -> Result<bool, Failure> {
-    let (api, name, title) = (object.api(&cluster.client), object.name(), object.title());
-    let found = if dry_run == DryRun::Server {
-        let params = DeleteParams::background().dry_run();
-        let doing = format!("delete `{title}` as a dry run");
-        let deleted = cluster.call(&doing, api.delete(&name, &params)).await;
-        deleted.map(|_| true)
-    } else {
-        let doing = format!("see whether `{title}` exists");
-        let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
-        found.map(|found| found.is_some())
-    };
-    match found {
+    if dry_run == DryRun::Server {
+        return object.delete(cluster, true).await;
+    }
+    let (api, name) = (object.api(&cluster.client), object.name());
+    let doing = format!("see whether `{}` exists", object.title());
+    match cluster.call(&doing, api.get_metadata_opt(&name)).await {
         // Its kind may be gone too.
         Err(failure) if failure.is(404) => Ok(false),
-        found => found,
+        found => Ok(found?.is_some()),
     }
 }
 

@@ -1,12 +1,10 @@
 //! `version`: of the plugin, and the controller's image where a cluster can be asked.
 
-use globalps_core::names;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
 use serde_json::json;
 
 use crate::cli::{Connection, Version};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::{Program, deployment};
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
@@ -46,13 +44,7 @@ async fn controller_image(
     printer: &Printer,
 ) -> Result<Option<String>, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let deployment = cluster
-        .call(
-            "get the controller's Deployment",
-            api.get_opt(names::CONTROLLER),
-        )
-        .await?;
+    let deployment = deployment(&cluster, Program::Controller).await?;
     Ok(deployment
         .and_then(|deployment| deployment.spec?.template.spec)
         .and_then(|pod| pod.containers.into_iter().next()?.image))

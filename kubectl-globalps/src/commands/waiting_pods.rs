@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::keyrings::secret;
+use super::pull_secret;
 use super::why_all::unfinished_pods;
 use crate::cli::Span;
 use crate::cluster::client::Cluster;
@@ -86,7 +86,7 @@ async fn added(
 ) -> Result<Added, Failure> {
     let mut scope = None;
     if let Some(source) = source {
-        let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
+        let global = pull_secret::get(cluster, names::GLOBAL_SECRET).await?;
         let bytes = global
             .as_ref()
             .and_then(|it| data_of(it, names::SCOPED_KEY));

@@ -9,8 +9,8 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::explain::{PullerSeen, Shared, asked, node_secret, there};
-use super::keyrings::secret;
 use super::live_check::{ask_each, trust};
+use super::pull_secret;
 use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
@@ -18,7 +18,7 @@ use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
 use crate::registry::Trust;
 use crate::secret::pull::Answer;
-use crate::secret::tried::{Origin, Tried};
+use crate::secret::tried::Tried;
 use crate::terminal::printer::Printer;
 use crate::view::why::{
     Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Tested, failing, not_an_image,
@@ -104,16 +104,10 @@ async fn explained(
 
 /// What globalps has in force.
 pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
-    let api = cluster.api::<GlobalPullSecret>();
-    let gps = api.get_opt(names::GLOBAL_SECRET);
-    let gps = match cluster.call("get the GlobalPullSecret", gps).await {
-        // globalps is not installed: pods have their own Secrets all the same.
-        Err(failure) if failure.is(404) => None,
-        gps => gps?,
-    };
     Ok(Shared {
-        gps,
-        global: secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?,
+        // Without globalps, pods have their own Secrets all the same.
+        gps: pull_secret::installed_configuration(cluster).await?,
+        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
         nodes: None,
     })
 }
@@ -304,7 +298,7 @@ fn name_account(tried: &mut Tried, pod: &PodSeen, account: Option<&ServiceAccoun
         let title = format!("Secret {}/{}", pod.namespace, reference.name);
         tried.source == title || tried.source.starts_with(&format!("{title},"))
     });
-    if is_own && tried.origin == Origin::Pod {
+    if is_own && !tried.origin.is_delivered() {
         let account = &pod.service_account;
         tried.source = format!("{}, of service account `{account}`", tried.source);
     }

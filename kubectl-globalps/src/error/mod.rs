@@ -251,10 +251,33 @@ pub(crate) fn without_user(text: &str) -> String {
     shown + rest
 }
 
+/// Where the guide of this version has a section: a URL where `repository` is set in Cargo.toml, else a path in the repository.
+pub(crate) fn guide(section: &str) -> String {
+    guide_in(env!("CARGO_PKG_REPOSITORY"), section)
+}
+
+fn guide_in(repository: &str, section: &str) -> String {
+    let file = format!("docs/troubleshooting.md#{section}");
+    match repository.trim_end_matches('/') {
+        "" => file,
+        base => format!("{base}/blob/v{}/{file}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kube::core::Status;
+
+    #[test]
+    fn the_guide_is_a_url_once_the_project_has_an_address() {
+        assert_eq!(guide_in("", "lease"), "docs/troubleshooting.md#lease");
+        let version = env!("CARGO_PKG_VERSION");
+        for repository in ["https://h/a/b", "https://h/a/b/"] {
+            let expected = format!("https://h/a/b/blob/v{version}/docs/troubleshooting.md#lease");
+            assert_eq!(guide_in(repository, "lease"), expected);
+        }
+    }
 
     fn answered(code: u16, message: &str) -> Failure {
         let status = Status {

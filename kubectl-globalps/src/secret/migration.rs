@@ -8,6 +8,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use crate::error::Failure;
@@ -22,10 +23,10 @@ pub(crate) const SECRET_NAME: &str = "image-pull-secret";
 const MOST: usize = 5;
 
 /// A Secret of the patcher, as it was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Old {
-    pub version: Option<String>,
-    pub uid: Option<String>,
+    /// Version and uid only: annotations can have credentials.
+    pub metadata: ObjectMeta,
     /// Its registries that globalps does not deliver to the namespace.
     pub missing: Vec<String>,
     /// Those for which globalps has other credentials.
@@ -41,7 +42,7 @@ pub(crate) struct Account {
 }
 
 /// What is known of one namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Place {
     /// `None`: there is none any more, only references to it.
     pub old: Option<Old>,

@@ -21,6 +21,15 @@ pub(crate) enum Origin {
     Globalps,
     /// The source with a scope of this name.
     Scoped(String),
+    /// The owner of the catalog: this Secret, by namespace and name, which globalps copies.
+    Catalog(String, String),
+}
+
+impl Origin {
+    /// Whether a rollout of globalps brings it.
+    pub(crate) fn is_delivered(&self) -> bool {
+        matches!(self, Self::Globalps | Self::Scoped(_))
+    }
 }
 
 pub(super) fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {

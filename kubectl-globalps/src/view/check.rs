@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use crate::cluster::installed::{Installed, Sight};
+use crate::error::guide;
 use crate::terminal::escapes::line;
 
 pub(crate) use credentials::credentials;
@@ -103,8 +104,6 @@ fn checks(number: usize) -> String {
     format!("{number} check{plural}")
 }
 
-const GUIDE: &str = "docs/troubleshooting.md";
-
 fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> Check {
     Check {
         group,
@@ -130,7 +129,7 @@ impl Check {
         Self {
             result,
             hint: hint.into(),
-            see: format!("{GUIDE}#{}", self.name),
+            see: guide(self.name),
             ..self
         }
     }

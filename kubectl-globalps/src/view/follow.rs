@@ -8,7 +8,7 @@ use crate::cluster::controller::Program;
 use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::error::{Exit, Failure};
-use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
 use crate::view::outage;
 use crate::view::running::Running;
 use crate::view::skipped::Skipped;
@@ -30,12 +30,14 @@ pub(crate) async fn follow_some(
     scope: Scope,
 ) -> Result<Exit, Failure> {
     let mut interrupt = Interrupt::catch();
-    let observed = interrupt.or(Facts::observe_some(cluster, scope)).await;
-    let Some(mut facts) = observed.transpose()? else {
+    let deadline = how.deadline();
+    let mut view = View::new(cluster, how);
+    let look = async || Facts::observe_some(cluster, scope.clone()).await;
+    let observed = first(&mut view.screen, &mut interrupt, &how, deadline, look).await?;
+    let Some(mut facts) = observed else {
         return Ok(interrupted(cluster));
     };
-    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
-    let mut view = View::new(cluster, how);
+    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, deadline);
     let skips = how.goal
         == Some(Goal::Restored {
             skip_unreachable: true,

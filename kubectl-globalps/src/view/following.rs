@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::Span;
-use crate::cluster::facts::{Signal, Signals, Update};
+use crate::cluster::facts::{Signal, Signals, Update, pause};
 use crate::error::Failure;
 use crate::terminal::columns::wrap;
 use crate::terminal::escapes::line;
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Frame, Printer, Stream, is_terminal, terminal_size};
-use crate::view::outage::Outage;
+use crate::view::outage::{self, Outage};
 
 /// Changes that arrive together are shown together.
 const REDRAW_AFTER: Duration = Duration::from_millis(80);
@@ -48,6 +48,11 @@ impl<G> Follow<G> {
             timeout: Some(timeout),
             stream,
         }
+    }
+
+    /// `None`: never.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timeout.map(|timeout| Instant::now() + timeout.0)
     }
 
     /// ` within 10 min`, or nothing.
@@ -119,7 +124,7 @@ impl<'a, F: 'static> Pauses<'a, F> {
     pub(crate) fn new(
         changes: impl IntoIterator<Item = Changes<'a, F>>,
         interrupt: Interrupt,
-        timeout: Option<Span>,
+        deadline: Option<Instant>,
     ) -> Self {
         let numbered = changes.into_iter().enumerate();
         let numbered =
@@ -127,7 +132,7 @@ impl<'a, F: 'static> Pauses<'a, F> {
         Self {
             changes: select_all(numbered),
             interrupt,
-            deadline: timeout.map(|timeout| Instant::now() + timeout.0),
+            deadline,
             outage: Outage::default(),
         }
     }
@@ -180,6 +185,51 @@ async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+/// The facts before watches change them. A wait looks again while the cluster can't be reached, until its deadline, as its
+/// watches do later. `None`: Ctrl-C came first.
+pub(crate) async fn first<F, G>(
+    screen: &mut Screen<'_>,
+    interrupt: &mut Interrupt,
+    how: &Follow<G>,
+    deadline: Option<Instant>,
+    look: impl AsyncFn() -> Result<F, Failure>,
+) -> Result<Option<F>, Failure> {
+    let mut outage = Outage::default();
+    // Also of a look without an answer.
+    let mut last = None;
+    let mut failures = 0;
+    loop {
+        let again = async {
+            if failures > 0 {
+                tokio::time::sleep(pause(failures, Timestamp::now())).await;
+            }
+            look().await
+        };
+        let found = tokio::select! {
+            found = interrupt.or(again) => found,
+            () = until(deadline) => {
+                let notice = outage.notice(Timestamp::now());
+                let reason = notice.or(last).unwrap_or_else(|| "the API server did not answer".to_owned());
+                return Err(outage::timed_out(&how.within(), &reason));
+            }
+        };
+        match found {
+            Some(Err(failure)) if how.goal.is_some() && failure.may_pass() => {
+                let now = Timestamp::now();
+                last = Some(failure.message.clone());
+                outage.lost(0, failure, now);
+                failures += 1;
+                screen.outage(outage.notice(now));
+                screen.draw(|_| String::new());
+            }
+            found => {
+                screen.outage(None);
+                return found.transpose();
+            }
+        }
     }
 }
 
@@ -239,7 +289,8 @@ impl<'a> Screen<'a> {
             live: true,
             ..Layout::default()
         });
-        frame.draw(&(text.trim_end_matches('\n').to_owned() + "\n" + &notice.join("\n")));
+        let text = text.trim_end_matches('\n').to_owned() + "\n" + &notice.join("\n");
+        frame.draw(text.trim_start_matches('\n'));
     }
 
     pub(crate) fn line(&self, line: &str) {

@@ -12,11 +12,9 @@ use kube::ResourceExt as _;
 use crate::cluster::annotate::annotate;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
-use crate::error::Failure;
+use crate::error::{Failure, guide};
 use crate::terminal::printer::Printer;
 use crate::view::status::{Status, is_restoring};
-
-const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` on it, as docs/troubleshooting.md#restore-one-node-by-hand shows";
 
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
@@ -95,7 +93,10 @@ impl Skipped {
     pub(crate) fn report(&self, printer: &Printer) {
         if let Some(stays) = self.stays() {
             printer.warning(format_args!("unreachable nodes were skipped: {stays}"));
-            printer.hint(CLEAN_UP);
+            let guide = guide("restore-one-node-by-hand");
+            printer.hint(format_args!(
+                "to clean up such a node, run `globalps-syncer restore` on it, as {guide} shows"
+            ));
         }
     }
 

@@ -323,7 +323,7 @@ impl Format {
 }
 
 /// Before the next attempt, after this number of consecutive failures, with up to a fifth of jitter.
-fn pause(failures: u32, now: Timestamp) -> Duration {
+pub(crate) fn pause(failures: u32, now: Timestamp) -> Duration {
     let [first, last] = PAUSES;
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(10));
     let chance = now.subsec_nanosecond().unsigned_abs() % 1000;

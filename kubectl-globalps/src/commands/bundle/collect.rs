@@ -48,14 +48,15 @@ pub(super) async fn all(
     customs::<NodePullSecret>(cluster, contents, own, all()).await;
     let fleets = customs::<FleetPullSecret>(cluster, contents, None, all()).await;
     customs::<ClusterPullSecret>(cluster, contents, None, all()).await;
+    // Before everything that is searched for their credentials: the time may not suffice for all of it.
+    secrets::all(cluster, contents, known, &gps, &fleets).await;
     reports(cluster, contents).await;
-    workloads(cluster, contents).await;
     events(cluster, contents, &fleets).await;
     let nodes = list::<Node>(cluster, None, all()).await;
     if let Some(nodes) = contents.read("nodes", nodes) {
         contents.json("nodes.json", &kept(&nodes, &NODE));
     }
-    secrets::all(cluster, contents, known, &gps, &fleets).await;
+    workloads(cluster, contents).await;
 }
 
 /// All objects of a kind, as the API server returns them. `namespace`: `None` is all of them.

@@ -9,23 +9,36 @@ mod secrets;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use self::contents::Contents;
 use self::search::Known;
-use crate::cli::{Bundle, Connection};
+use crate::cli::{Bundle, Connection, Span};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
+/// Of all requests together: the logs of 50 pods from slow nodes take a minute.
+const LIMIT: Span = Span(Duration::from_mins(5));
 const EXTENSION: &str = ".tar.gz";
 
 pub(super) async fn run(
     args: &Bundle,
     flags: &Connection,
     printer: &Printer,
+) -> Result<Exit, Failure> {
+    run_within(args, flags, printer, LIMIT).await
+}
+
+/// What does not arrive within `limit` is missing.
+pub(super) async fn run_within(
+    args: &Bundle,
+    flags: &Connection,
+    printer: &Printer,
+    limit: Span,
 ) -> Result<Exit, Failure> {
     let now = Timestamp::now();
     let root = format!("globalps-bundle-{}", now.strftime("%Y%m%dT%H%M%SZ"));
@@ -34,7 +47,7 @@ pub(super) async fn run(
     if !args.force && file.symlink_metadata().is_ok() {
         return Err(exists(&file));
     }
-    let cluster = Cluster::connect(flags, printer)?;
+    let cluster = Cluster::connect(flags, printer)?.within(limit);
     // A cluster that does not respond has nothing to collect.
     let call = cluster.client.apiserver_version();
     let version = cluster.call("ask the API server", call).await?;

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
+use super::super::pull_secret;
 use super::allowed;
 use super::contents::Contents;
 use super::search::Known;
@@ -22,10 +23,8 @@ pub(super) async fn all(
 ) {
     let mut found = Vec::new();
     for (namespace, name) in places(&cluster.namespace, gps, fleets) {
-        let api: Api<Secret> = Api::namespaced(cluster.client.clone(), &namespace);
         let shown = format!("Secret {namespace}/{name}");
-        let doing = format!("get {shown}");
-        let answer = cluster.call(&doing, api.get_opt(&name)).await;
+        let answer = pull_secret::get_in(cluster, &namespace, &name).await;
         found.extend(contents.read(&shown, answer).flatten());
     }
     let namespaces: BTreeSet<String> = fleets.iter().filter_map(ResourceExt::namespace).collect();

@@ -3,15 +3,13 @@
 use globalps_core::manifests::{HubInstall, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::Api;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::super::objects::{Object, put_all};
 use super::super::preview::preview;
 use crate::cli::{Connection, FleetInstall};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::{Program, deployment};
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
@@ -30,9 +28,8 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let found = cluster.call("see what is installed", api.get_opt(names::HUB));
-    let known = found.await?.as_ref().and_then(installed);
+    let found = deployment(&cluster, Program::Hub).await?;
+    let known = found.as_ref().and_then(installed);
     if let Some(known) = known.as_ref().filter(|_| args.shards.is_none()) {
         hub.shards = known.shards;
     }
@@ -44,8 +41,8 @@ pub(super) async fn run(
         return Ok(exit);
     }
     // Two processes with other parts would be connected to the same clusters.
-    for index in hub.shards..before {
-        end_shard(&cluster, &names::hub_shard(index)).await?;
+    for object in &ended {
+        object.delete(&cluster, false).await?;
     }
     put_all(&cluster, objects, names::HUB, args.timeout).await?;
     printer
@@ -66,25 +63,6 @@ fn shard(index: u32) -> [Object; 2] {
             "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
         }))
     })
-}
-
-/// Deletes what only this shard has.
-async fn end_shard(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
-    let namespace = names::CONTROLLER_NAMESPACE;
-    let params = DeleteParams::default();
-    let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
-    let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), namespace);
-    let deployment = cluster.call("end a shard of the hub", deployments.delete(name, &params));
-    unless_gone(deployment.await.map(drop))?;
-    let policy = cluster.call("end a shard of the hub", policies.delete(name, &params));
-    unless_gone(policy.await.map(drop))
-}
-
-fn unless_gone(deleted: Result<(), Failure>) -> Result<(), Failure> {
-    match deleted {
-        Err(failure) if failure.is(404) => Ok(()),
-        deleted => deleted,
-    }
 }
 
 /// What is not named stays as it is installed.

@@ -2,9 +2,10 @@
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 use kube::config::Kubeconfig;
-use kube::{Api, ResourceExt as _};
 
+use super::super::pull_secret;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
@@ -70,13 +71,11 @@ impl Member<'_> {
 /// The Secret with the kubeconfig that the hub uses, and the kubeconfig.
 async fn kubeconfig(hub: &Cluster<'_>, title: &str) -> Result<(String, Vec<u8>), Failure> {
     let (namespace, name) = title.split_once('/').unwrap_or_default();
-    let api: Api<Secret> = Api::namespaced(hub.client.clone(), namespace);
     let names = [name.to_owned(), format!("{name}-kubeconfig")];
     let mut forbidden = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let shown = format!("{namespace}/{name}");
-        let call = api.get_opt(name);
-        let found = match hub.call(&format!("get Secret `{shown}`"), call).await {
+        let found = match pull_secret::get_in(hub, namespace, name).await {
             Err(failure) if failure.is(403) => {
                 forbidden.push(shown);
                 continue;

@@ -100,9 +100,8 @@ async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<(), Fa
     let mut attempt = 1;
     loop {
         let params = params::delete(false, &fleet.metadata);
-        let doing = format!("delete FleetPullSecret `{title}`");
-        match cluster.call(&doing, api.delete(&name, &params)).await {
-            Err(failure) if failure.is(404) => return Ok(()),
+        let object = format!("FleetPullSecret `{title}`");
+        match cluster.delete(&object, &api, &name, &params).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
             done => return done.map(drop),
         }

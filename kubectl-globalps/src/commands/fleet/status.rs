@@ -36,12 +36,22 @@ pub(super) async fn run(
         return show(&cluster, how, scope).await;
     }
     let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    unknown(&Facts::observe(&cluster, scope.clone()).await?)?;
+    match Facts::observe(&cluster, scope.clone()).await {
+        // The wait outlasts it.
+        Err(failure) if failure.may_pass() => {}
+        facts => unknown(&facts?)?,
+    }
     let waited = follow(&cluster, wait, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
     if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
-        let facts = Facts::observe(&cluster, scope).await?;
-        print(printer, &facts.statuses(), &facts.scope, how)?;
+        match Facts::observe(&cluster, scope).await {
+            // The wait has named the outage.
+            Err(failure) if waited.is_err() && failure.may_pass() => {}
+            facts => {
+                let facts = facts?;
+                print(printer, &facts.statuses(), &facts.scope, how)?;
+            }
+        }
     }
     waited
 }

@@ -1,8 +1,10 @@
 //! `bundle`, against a fake API server.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,9 +12,13 @@ use flate2::read::GzDecoder;
 use globalps_core::names;
 use serde_json::{Value, json};
 
-use super::super::fake_api::{FakeApi, path};
+use super::super::bundle::run_within;
+use super::super::fake_api::{FakeApi, Fault, path};
+use super::super::runtime::block_on;
 use super::{config, deployment, gps, in_force, kept, node, refused, right, secret};
+use crate::cli::{Cli, Command, Span};
 use crate::error::Exit;
+use crate::terminal::printer::Printer;
 use crate::view::check::permissions_of_commands;
 
 const PASSWORD: &str = "bundle-s3cret";
@@ -229,6 +235,34 @@ fn what_may_not_be_read_is_missing_and_no_error() {
     let (missing, files) = run(Vec::new());
     assert!(missing.len() > 10, "{missing:?}");
     assert!(files.contains_key("versions.json"));
+}
+
+#[test]
+fn a_log_that_never_ends_is_missing_at_the_time_limit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("b.tar.gz");
+    let logs = "get /api/v1/namespaces/kube-system/pods/global-pull-secret-syncer-a/log";
+    let api = cluster("delivered").with_fault(logs, Fault::Silence, usize::MAX);
+    let (server, path) = (api.address(), file.display().to_string());
+    let flags = ["--kubeconfig", "/dev/null", "--server", &server];
+    let words = ["kubectl-globalps", "bundle", "--request-timeout=0"];
+    let words = words.into_iter().chain(["--file", &path]).chain(flags);
+    let cli = Cli::of(words.map(OsString::from)).expect("flags");
+    let Command::Bundle(args) = &cli.command else {
+        unreachable!("another command");
+    };
+    let start = Instant::now();
+    let limit = Span(Duration::from_secs(3));
+    let printer = Printer::capturing();
+    let ran = block_on(run_within(args, &cli.connection, &printer, limit));
+    assert_eq!(ran, Ok(Exit::Done));
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let files = files(&file);
+    shows_no_credential(&files);
+    assert!(files.contains_key("objects/pods.json"));
+    let missing = missing(&files);
+    let is_late = |it: &&String| it.ends_with("the time limit of the command was reached");
+    assert_eq!(missing.iter().filter(is_late).count(), 2, "{missing:?}");
 }
 
 #[test]

@@ -108,6 +108,75 @@ fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
     }
 }
 
+const FIRST_LOOK: &str = "list /apis/globalps.io/v1alpha1/namespaces/kube-system/nodepullsecrets";
+
+/// With this many failed attempts the outage is worth a word.
+fn outlasts(line: &str, fault: Fault, times: usize) {
+    let api = rolled_out().with_controller(act);
+    let api = api.with_fault(FIRST_LOOK, fault, times);
+    let (ran, [_, err]) = api.printed(&format!("{line} --request-timeout 1s"));
+    assert_eq!(ran, Ok(Exit::Done), "{line} {fault:?}");
+    for part in [
+        "the cluster can't be reached since ",
+        "the cluster can be reached again",
+    ] {
+        assert_eq!(err.matches(part).count(), 1, "{line} {fault:?}: {err}");
+    }
+}
+
+/// At the deadline, or at once where only a person can help.
+fn ends(line: &str) {
+    let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(500), usize::MAX);
+    let start = Instant::now();
+    let failure = refused(api.run(&line.replace("30s", "4s")));
+    let begin = "not done within 4 s: the cluster can't be reached since ";
+    assert!(failure.message.starts_with(begin), "{line}: {failure:?}");
+    assert_eq!(failure.exit, Exit::Failed);
+    assert!(start.elapsed() < Duration::from_secs(10), "{line}");
+    for code in [401, 403] {
+        let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(code), usize::MAX);
+        let start = Instant::now();
+        let failure = refused(api.run(line));
+        assert!(failure.is(code), "{line}: {failure:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{line} {code}");
+    }
+}
+
+#[test]
+fn the_first_look_of_a_wait_outlasts_an_outage_too() {
+    let fleets = format!("/apis/{}/{}/namespaces", names::GROUP, names::VERSION);
+    let fleet = format!("{fleets}/kube-system/fleetpullsecrets/team-a");
+    let object = json!({
+        "metadata": {"generation": 1}, "spec": {"secretRef": {"name": "team-a"}},
+        "status": {"observedGeneration": 1, "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Synced", "message": "", "lastTransitionTime": SINCE,
+        }]},
+    });
+    let waits = [
+        "status --wait --timeout 30s",
+        "remove quay.io --yes --wait --timeout 30s",
+        "add docker.io -u robot -p t --skip-check --wait --timeout 30s",
+    ];
+    std::thread::scope(|scope| {
+        for line in waits {
+            scope.spawn(|| outlasts(line, Fault::Code(500), 4));
+            scope.spawn(|| outlasts(line, Fault::Silence, 3));
+            scope.spawn(|| ends(line));
+        }
+    });
+    // A watch has no deadline, so that it says at once that there is nothing to see.
+    let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(500), usize::MAX);
+    let failure = refused(api.run("status --watch"));
+    assert!(failure.is(500), "{failure:?}");
+    let api = FakeApi::new(&[(&fleet, object)]).with_fault(
+        "get /apis/globalps.io/v1alpha1/namespaces/kube-system/fleetpullsecrets",
+        Fault::Code(500),
+        3,
+    );
+    let ran = api.run("fleet status team-a --wait --timeout 30s");
+    assert_eq!(ran, Ok(Exit::Done));
+}
+
 const SINCE: &str = "2026-01-01T00:00:00Z";
 
 fn lose(objects: &mut Objects) {

@@ -104,6 +104,29 @@ fn why_says_no_where_a_cause_was_found_and_asks_the_registry() {
 }
 
 #[test]
+fn why_names_the_catalogs_secret_where_a_copy_is_refused() {
+    let registry = registry();
+    let mut copy = secret(&[(&registry, OTHER_AUTH)]);
+    copy["metadata"]["labels"] = json!({names::OPERATOR_SECRET_LABEL: "true"});
+    let name = names::operator_secret("olm", "pull");
+    let secrets = json!({"spec": {"imagePullSecrets": [{"name": name}]}});
+    let pod = pod(&format!("{registry}/team/app:1"), &secrets);
+    let api = FakeApi::new(&[
+        (&path("nodepullsecrets", "node-1"), node("Synced")),
+        (&format!("/api/v1/namespaces/a/secrets/{name}"), copy),
+        ("/api/v1/namespaces/a/pods/p", pod),
+    ]);
+    let (ran, [out, _]) = api.printed("why a/p --insecure -o json");
+    assert_eq!(ran, Ok(Exit::No));
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(answer["cause"]["code"], "CredentialsRefused", "{out}");
+    assert_eq!(
+        answer["cause"]["command"],
+        "kubectl -n olm edit secret pull"
+    );
+}
+
+#[test]
 fn thousands_of_pods_are_read_in_pages_and_looked_at_once() {
     let pods: Vec<(String, Value)> = (0..5000)
         .map(|at| (format!("p{at}"), pod("quay.io/team/app:1", &owned())))

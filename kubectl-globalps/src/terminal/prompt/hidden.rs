@@ -1,12 +1,15 @@
 //! A line from a terminal without echo. Ctrl-C ends the program, so it must not do so while the echo is off: for that
-//! time it ends the line instead, and the terminal still edits lines.
+//! time it ends the line instead, and the terminal still edits lines. SIGTERM ends the program after the echo is on again.
 
 use std::io::{self, BufRead, Write as _};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use rustix::termios::{tcgetattr, tcsetattr};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal::escapes::plain;
 
@@ -17,12 +20,54 @@ const NO_KEY: u8 = if cfg!(any(target_os = "linux", target_os = "android")) {
     0xff
 };
 
+/// As a shell reports a program that SIGTERM ended.
+const TERMINATED: i32 = 128 + 15;
+
+/// The terminal whose echo is off, and its modes before.
+#[derive(Clone, Default)]
+struct Silenced(Arc<Mutex<Option<(OwnedFd, Termios)>>>);
+
+impl Silenced {
+    /// `None`: its echo is on.
+    fn set(&self, terminal: Option<(OwnedFd, Termios)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
+    }
+
+    /// From now on SIGTERM turns the echo on and calls `end`, which ends the program: a handler of a signal can't be removed.
+    fn on_term(&self, end: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        // The thread of the command waits for the keyboard.
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let mut term = {
+            let _entered = runtime.enter();
+            signal(SignalKind::terminate())?
+        };
+        let silenced = self.clone();
+        std::thread::spawn(move || {
+            runtime.block_on(term.recv());
+            let terminal = silenced.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((terminal, before)) = &*terminal {
+                let _ = tcsetattr(terminal, OptionalActions::Flush, before);
+                let _ = io::stderr().write_all(b"\n");
+            }
+            end();
+        });
+        Ok(())
+    }
+}
+
+#[expect(clippy::exit, reason = "a signal ends the program")]
+fn exit() {
+    std::process::exit(TERMINATED);
+}
+
 /// `None`: Ctrl-C, and a program around this one ignores that signal.
 pub(super) fn line(question: &str) -> io::Result<Option<String>> {
+    let silenced = Silenced::default();
+    silenced.on_term(exit)?;
     let mut output = io::stderr();
     output.write_all(format!("{}: ", plain(question)).as_bytes())?;
     let terminal = io::stdin();
-    let answer = read(&terminal, &mut terminal.lock());
+    let answer = read(&terminal, &mut terminal.lock(), &silenced);
     // The echo of the line's end is missing.
     output.write_all(b"\n")?;
     let answer = answer?;
@@ -33,13 +78,20 @@ pub(super) fn line(question: &str) -> io::Result<Option<String>> {
 }
 
 /// `None`: Ctrl-C or Ctrl-\. The terminal is as before in any case.
-fn read(terminal: &impl AsFd, input: &mut impl BufRead) -> io::Result<Option<String>> {
+fn read(
+    terminal: &impl AsFd,
+    input: &mut impl BufRead,
+    silenced: &Silenced,
+) -> io::Result<Option<String>> {
     let before = tcgetattr(terminal)?;
     let interrupts =
         [SpecialCodeIndex::VINTR, SpecialCodeIndex::VQUIT].map(|index| before.special_codes[index]);
+    let own = terminal.as_fd().try_clone_to_owned()?;
+    silenced.set(Some((own, before.clone())));
     tcsetattr(terminal, OptionalActions::Flush, &hidden(&before))?;
     let line = until_end(input, interrupts);
     tcsetattr(terminal, OptionalActions::Flush, &before)?;
+    silenced.set(None);
     line?
         .map(|line| String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into()))
         .transpose()
@@ -85,6 +137,7 @@ mod tests {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::fs::File;
     use std::io::BufReader;
+    use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -96,27 +149,10 @@ mod tests {
             ("pa\u{3}", None),
             ("\u{1c}", None),
         ] {
-            let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-            grantpt(&keyboard).expect("granted");
-            unlockpt(&keyboard).expect("unlocked");
-            let path = ptsname(&keyboard, Vec::new()).expect("a name");
-            let terminal = path.to_str().ok().and_then(|path| {
-                let mut options = File::options();
-                options.read(true).write(true).open(path).ok()
-            });
-            let terminal = terminal.expect("a terminal");
-            let before = tcgetattr(&terminal).expect("modes");
-            let reader = terminal.try_clone().expect("a terminal");
-            let reading = std::thread::spawn(move || {
-                let mut input = BufReader::new(reader.try_clone()?);
-                read(&reader, &mut input)
-            });
+            let (keyboard, terminal) = pair();
             let modes = || tcgetattr(&terminal).expect("modes");
-            let deadline = Instant::now() + Duration::from_secs(10);
-            while modes().local_modes.contains(LocalModes::ECHO) {
-                assert!(Instant::now() < deadline, "the echo stays");
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let before = modes();
+            let reading = reading(&terminal, Silenced::default());
             rustix::io::write(&keyboard, typed.as_bytes()).expect("typed");
             let found = reading.join().expect("an end").expect("a line");
             assert_eq!(found.as_deref(), expected, "{typed:?}");
@@ -125,5 +161,57 @@ mod tests {
             let intr = SpecialCodeIndex::VINTR;
             assert_eq!(after.special_codes[intr], before.special_codes[intr]);
         }
+    }
+
+    #[test]
+    fn the_echo_is_back_when_the_program_is_terminated() {
+        let (keyboard, terminal) = pair();
+        let modes = || tcgetattr(&terminal).expect("modes");
+        let before = modes();
+        let silenced = Silenced::default();
+        let (ended, end) = mpsc::channel();
+        let sent = silenced.on_term(move || ended.send(()).unwrap_or_default());
+        sent.expect("a handler");
+        let reading = reading(&terminal, silenced);
+        kill_process(getpid(), Signal::TERM).expect("sent");
+        end.recv_timeout(Duration::from_secs(10)).expect("an end");
+        assert_eq!(modes().local_modes, before.local_modes);
+        rustix::io::write(&keyboard, b"\n").expect("typed");
+        reading.join().expect("an end").expect("a line");
+    }
+
+    /// A keyboard and its terminal.
+    fn pair() -> (OwnedFd, File) {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&keyboard).expect("granted");
+        unlockpt(&keyboard).expect("unlocked");
+        let path = ptsname(&keyboard, Vec::new()).expect("a name");
+        let terminal = path.to_str().ok().and_then(|path| {
+            let mut options = File::options();
+            options.read(true).write(true).open(path).ok()
+        });
+        (keyboard, terminal.expect("a terminal"))
+    }
+
+    /// Reads in a thread, once the echo is off.
+    fn reading(
+        terminal: &File,
+        silenced: Silenced,
+    ) -> std::thread::JoinHandle<io::Result<Option<String>>> {
+        let reader = terminal.try_clone().expect("a terminal");
+        let reading = std::thread::spawn(move || {
+            let mut input = BufReader::new(reader.try_clone()?);
+            read(&reader, &mut input, &silenced)
+        });
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let has_echo = || {
+            let modes = tcgetattr(terminal).expect("modes");
+            modes.local_modes.contains(LocalModes::ECHO)
+        };
+        while has_echo() {
+            assert!(Instant::now() < deadline, "the echo stays");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reading
     }
 }

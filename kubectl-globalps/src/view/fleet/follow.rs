@@ -10,7 +10,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::Program;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
-use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
 use crate::view::outage;
 use crate::view::running::Running;
 
@@ -22,17 +22,19 @@ pub(crate) async fn follow(
     scope: Scope,
 ) -> Result<Exit, Failure> {
     let mut interrupt = Interrupt::catch();
-    let Some(observed) = interrupt.or(Facts::observe(cluster, scope)).await else {
-        return Ok(Exit::Interrupted);
-    };
-    let mut facts = match observed {
+    let deadline = how.deadline();
+    let mut view = View::new(cluster, how, scope.clone());
+    let look = async || Facts::observe(cluster, scope.clone()).await;
+    let mut facts = match first(&mut view.screen, &mut interrupt, &how, deadline, look).await {
         Err(failure) if failure.is(404) && how.goal == Some(Goal::Removed) => {
             return Ok(Exit::Done);
         }
-        facts => facts?,
+        facts => match facts? {
+            Some(facts) => facts,
+            None => return Ok(Exit::Interrupted),
+        },
     };
-    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
-    let mut view = View::new(cluster, how, facts.scope.clone());
+    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, deadline);
     let mut hub = Running::of(Program::Hub);
     loop {
         let all = facts.statuses();

@@ -97,7 +97,7 @@ impl Evidence<'_> {
             _ if has(Pull::Missing) && !has(Pull::Available) => return self.not_found(),
             _ => {}
         }
-        let has_own = self.tries.iter().any(|it| it.tried.origin != Origin::Pod);
+        let has_own = self.tries.iter().any(|it| it.tried.origin.is_delivered());
         if let (Some(lag), true) = (self.lag, has_own)
             && !self.tries.iter().all(Tested::is_refused)
         {
@@ -179,6 +179,10 @@ impl Evidence<'_> {
             Origin::Scoped(source) => (
                 format!("kubectl globalps add {key} --source {source} -u USER --wait --retry-pods"),
                 "it asks for the password and checks it first; the scope stays",
+            ),
+            Origin::Catalog(namespace, name) => (
+                format!("kubectl -n {namespace} edit secret {name}"),
+                "the pod's Secret is a copy that globalps keeps: put the new credentials into `.dockerconfigjson` of the catalog's pull secret, and globalps copies them",
             ),
             Origin::Pod => {
                 let name = source.strip_prefix("Secret ").unwrap_or(source);
@@ -642,8 +646,12 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_globalps_keeps_in_a_namespace_is_changed_by_add() {
+    fn a_refused_secret_is_changed_where_it_comes_from() {
         for (origin, expected) in [
+            (
+                Origin::Catalog("olm".to_owned(), "pull".to_owned()),
+                "kubectl -n olm edit secret pull",
+            ),
             (Origin::Globalps, ADD),
             (
                 Origin::Scoped("team".to_owned()),
