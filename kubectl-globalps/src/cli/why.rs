@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{Asking, TEMPLATE, TextFormat};
 
-/// Show why a pod can't pull its image, and the command that mends it
+/// Show why a pod can't pull its image, and the command that fixes it
 ///
 /// Reads what the kubelet says, lists the credentials that the pod's node tries for the image, in order, and asks the
 /// registry, from this machine, what it answers to each. Entries of other programs in a node's own file are not listed.
@@ -32,7 +32,7 @@ Examples:
     mut_arg("check_timeout", |arg| arg.conflicts_with("no_ask"))
 )]
 pub(crate) struct Why {
-    /// Pod, as NAMESPACE/NAME, or NAME in the namespace of `-n`, else in `default`
+    /// Pod, as NAMESPACE/NAME, or NAME in the namespace of `-n`, else in `default`. Here `-n` is the pod's namespace
     #[arg(value_name = "POD", value_parser = pod, conflicts_with = "all_namespaces")]
     pub pod: Option<PodName>,
     /// All pods that can't pull, of every namespace

@@ -1,4 +1,4 @@
-//! Why pods can't pull their images: the facts of each, the likely cause, and the command that mends it. Pure.
+//! Why pods can't pull their images: the facts of each, the likely cause, and the command that fixes it. Pure.
 
 mod answer;
 mod cause;

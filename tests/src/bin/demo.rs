@@ -163,6 +163,11 @@ fn demo() -> Result<()> {
             globalps_tests::kubernetes::bin_dir().display()
         );
         println!("  kubectl globalps status");
+        println!(
+            "  kubectl globalps add {private} -u {} --password-stdin --insecure --wait < {}/registry/password",
+            registry.user(),
+            parent(&kubeconfig)
+        );
     }
     Ok(())
 }

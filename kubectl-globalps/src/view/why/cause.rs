@@ -1,4 +1,4 @@
-//! The likely cause, and the command that mends it. Pure.
+//! The likely cause, and the command that fixes it. Pure.
 
 use globalps_core::api::{GlobalPullSecret, Phase};
 use globalps_core::names;
