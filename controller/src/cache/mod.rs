@@ -263,16 +263,18 @@ impl Cache {
     }
 
     /// The current `global-pull-secret`.
-    pub(crate) fn decoded_global(&self) -> Option<Global> {
+    fn current_global(&self) -> Option<&Secret> {
         let global = self.global.get(GLOBAL_SECRET);
-        global.or(self.deleted_global.as_ref()).map(secret::decode)
+        global.or(self.deleted_global.as_ref())
+    }
+
+    pub(crate) fn decoded_global(&self) -> Option<Global> {
+        self.current_global().map(secret::decode)
     }
 
     /// `resourceVersion` of the current `global-pull-secret`.
     pub(crate) fn global_version(&self) -> Option<&str> {
-        let global = self.global.get(GLOBAL_SECRET);
-        let global = global.or(self.deleted_global.as_ref())?;
-        global.metadata.resource_version.as_deref()
+        self.current_global()?.metadata.resource_version.as_deref()
     }
 
     /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.

@@ -5,7 +5,7 @@ use globalps_core::provider::Content;
 
 use super::secret::{Global, Since};
 
-/// In place of a source name: the part for every pod.
+/// In place of a source name: the part for every pod, as [`Content::parts`] has it.
 pub(crate) const EVERY_POD: &str = "";
 
 /// `revision`: of this content. A part that equals the one in `before` keeps its revision.
@@ -30,11 +30,8 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -
                 .unwrap_or(global.revision),
         )
     };
-    let scoped = content.scoped.iter();
-    let scoped = scoped.map(|scoped| (scoped.source.as_str(), &scoped.config));
-    [(EVERY_POD, &content.config)]
-        .into_iter()
-        .chain(scoped)
+    content
+        .parts()
         .map(|(source, config)| {
             let since = known(source, config).unwrap_or(revision);
             (source.to_owned(), since)

@@ -14,7 +14,7 @@ use crate::clusters::input::{ClusterKey, title};
 use crate::clusters::plan::{FleetPlan, Hold, is_halted as halts};
 use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
-use crate::report::statement::{Statement, dated, sentences, statement};
+use crate::report::statement::{Statement, dated, first, sentences, statement};
 
 /// Condition that only a `FleetPullSecret` has.
 const SOURCE_VALID: &str = "SourceValid";
@@ -117,11 +117,7 @@ fn list(failures: &[ClusterFailure]) -> String {
         (reason, "") => format!("`{}`: {reason}", it.cluster),
         (_, message) => format!("`{}`: {message}", it.cluster),
     };
-    let mut texts: Vec<String> = failures.iter().take(3).map(one).collect();
-    if failures.len() > 3 {
-        texts.push(format!("and {} more", failures.len() - 3));
-    }
-    texts.join("; ")
+    first(failures.iter().map(one), 3)
 }
 
 fn ready(

@@ -4,15 +4,18 @@ use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 
-use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
+use super::counts::{NodeCounts, failures, restoring, rolling_out};
 use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
-use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, statement};
+use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, list, sentences, statement};
 use crate::content::source::Verdict;
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
+
+/// Maximum number of nodes in a list of names.
+const NAMED: usize = 5;
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
@@ -120,7 +123,7 @@ pub(super) fn ready(
     if !counts.unreachable.is_empty() {
         message = format!(
             "{message}; NotReady or with an unresponsive syncer: {}",
-            list(&counts.unreachable)
+            list(&counts.unreachable, NAMED)
         );
     }
     if status.synced == 0 {
@@ -246,7 +249,7 @@ fn keeps(snapshot: &Snapshot) -> String {
     let names: Vec<String> = with_provider.map(|(name, _)| name.clone()).collect();
     format!(
         "{what}: it takes effect once these nodes use the credentials file again or are deleted: {}",
-        list(&names)
+        list(&names, NAMED)
     )
 }
 

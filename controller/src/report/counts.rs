@@ -3,6 +3,7 @@
 use globalps_core::api::Counts;
 use globalps_core::rollout::{Goal, Member, Progress};
 
+use super::statement::first;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::failure;
 
@@ -77,26 +78,7 @@ pub(super) fn restoring(counts: &NodeCounts) -> String {
 
 /// At most three of these nodes, each with its reason.
 pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
-    let first = names.iter().take(3).map(|name| failure(snapshot, name));
-    let mut text = first.collect::<Vec<_>>().join("; ");
-    if names.len() > 3 {
-        text = format!("{text}; and {} more", names.len() - 3);
-    }
-    text
-}
-
-/// At most five names.
-pub(super) fn list(names: &[String]) -> String {
-    let mut text = names
-        .iter()
-        .take(5)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if names.len() > 5 {
-        text = format!("{text} and {} more", names.len() - 5);
-    }
-    text
+    first(names.iter().map(|name| failure(snapshot, name)), 3)
 }
 
 #[cfg(test)]

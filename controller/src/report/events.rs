@@ -16,6 +16,7 @@ use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::statement::list;
 use crate::content::resolve::shadowed;
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
@@ -83,11 +84,7 @@ impl EventRecorder {
         if reverted.is_empty() {
             return;
         }
-        let (named, others) = reverted.split_at(reverted.len().min(NAMED));
-        let mut objects = named.join(", ");
-        if !others.is_empty() {
-            objects = format!("{objects} and {} more", others.len());
-        }
+        let objects = list(reverted, NAMED);
         let note = format!("another client {done} {objects}; the controller reverted this");
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "DriftCorrected", note)]);

@@ -3,7 +3,7 @@
 use globalps_core::api::condition;
 use jiff::Timestamp;
 
-use super::statement::{REGISTRY_LIMIT, Statement, shortened, statement};
+use super::statement::{REGISTRY_LIMIT, Statement, first, shortened, statement};
 use crate::content::expiry::{Expiries, Expiring, Stage};
 
 /// Maximum number of credentials in the message.
@@ -25,17 +25,8 @@ pub(super) fn credentials_expiring(expiries: &Expiries, now: Timestamp) -> State
         Stage::WithinAnHour => "ExpiringWithinAnHour",
         Stage::Expired => "Expired",
     };
-    let named = due.iter().take(NAMED).map(|(stage, it)| say(*stage, it));
-    let mut sentences: Vec<String> = named.collect();
-    if due.len() > NAMED {
-        sentences.push(format!("and {} more", due.len() - NAMED));
-    }
-    statement(
-        condition::CREDENTIALS_EXPIRING,
-        "True",
-        reason,
-        sentences.join("; "),
-    )
+    let message = first(due.iter().map(|(stage, it)| say(*stage, it)), NAMED);
+    statement(condition::CREDENTIALS_EXPIRING, "True", reason, message)
 }
 
 /// Times are in UTC, and the message changes only with them: a relative time would change with each reconcile.

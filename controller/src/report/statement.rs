@@ -70,14 +70,24 @@ pub(crate) fn dated(
 
 /// At most 20 findings in one line, each with its registry.
 pub(crate) fn sentences(findings: &[Finding]) -> String {
-    const MOST: usize = 20;
-    let mut sentences: Vec<String> = findings
-        .iter()
-        .take(MOST)
-        .map(ToString::to_string)
-        .collect();
-    if findings.len() > MOST {
-        sentences.push(format!("and {} more", findings.len() - MOST));
+    first(findings.iter().map(ToString::to_string), 20)
+}
+
+/// At most this many sentences, and how many more there are.
+pub(crate) fn first(mut sentences: impl ExactSizeIterator<Item = String>, most: usize) -> String {
+    let mut first: Vec<String> = sentences.by_ref().take(most).collect();
+    if sentences.len() > 0 {
+        first.push(format!("and {} more", sentences.len()));
     }
-    sentences.join("; ")
+    first.join("; ")
+}
+
+/// At most this many names, and how many more there are.
+pub(super) fn list(names: &[String], most: usize) -> String {
+    let (shown, others) = names.split_at(names.len().min(most));
+    let mut text = shown.join(", ");
+    if !others.is_empty() {
+        text = format!("{text} and {} more", others.len());
+    }
+    text
 }

@@ -3,7 +3,7 @@
 use globalps_core::api::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::statement::{REGISTRY_LIMIT, Statement, shortened, statement};
+use super::statement::{REGISTRY_LIMIT, Statement, list, shortened, statement};
 use crate::verification::Verified;
 
 /// Maximum number of registries in the message, in each of its parts.
@@ -30,7 +30,7 @@ pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) ->
         });
         let message = format!(
             "registries reject the credentials: {}",
-            list(rejected.collect())
+            list(&rejected.collect::<Vec<_>>(), NAMED)
         );
         return new("True", REJECTED, message);
     }
@@ -45,7 +45,7 @@ pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) ->
             shortened(registry.as_str(), REGISTRY_LIMIT)
         )
     });
-    let unknown = list(unknown.collect());
+    let unknown = list(&unknown.collect::<Vec<_>>(), NAMED);
     match (verified.accepted, verified.unknown.len()) {
         (_, 0) => new("False", ACCEPTED, String::new()),
         (0, _) => new(
@@ -73,16 +73,6 @@ fn kept(before: &[Condition]) -> Option<Statement> {
         reason,
         message,
     ))
-}
-
-fn list(mut names: Vec<String>) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let mut text = names.join(", ");
-    if more > 0 {
-        text = format!("{text} and {more} more");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -98,21 +98,21 @@ async fn ask(question: Question) -> (Question, Outcome) {
         allows: is_allowed,
     });
     let answer = checker
-        .check(&question.registry, &question.credential)
+        .check(question.registry(), &question.credential)
         .await;
     let outcome = Outcome::from(answer);
     match outcome {
         Outcome::Accepted => {}
         Outcome::Rejected(status) => {
             tracing::warn!(
-                registry = question.registry,
+                registry = question.registry(),
                 status,
                 "the registry rejects the credentials"
             );
         }
         Outcome::Unknown(reason) => {
             tracing::info!(
-                registry = question.registry,
+                registry = question.registry(),
                 reason,
                 "the registry could not be asked"
             );

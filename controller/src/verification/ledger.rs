@@ -29,11 +29,16 @@ type Key = (String, String);
 
 /// What is asked, and about which credentials.
 pub(crate) struct Question {
-    pub(crate) registry: String,
     pub(crate) credential: Credential,
     key: Key,
     /// Distinguishes this credential from later ones with the same key.
     serial: u64,
+}
+
+impl Question {
+    pub(crate) fn registry(&self) -> &str {
+        &self.key.1
+    }
 }
 
 struct Entry {
@@ -74,9 +79,7 @@ impl Ledger {
         jitter: impl Fn(Duration) -> Duration,
     ) {
         let mut known = std::mem::take(&mut self.entries);
-        let scoped = content.scoped.iter();
-        let scoped = scoped.map(|scoped| (scoped.source.as_str(), &scoped.config));
-        let parts = [("", &content.config)].into_iter().chain(scoped);
+        let parts = content.parts();
         for (key, credential) in parts.flat_map(|(source, config)| credentials(source, config)) {
             if self.entries.len() == MOST {
                 break;
@@ -108,15 +111,11 @@ impl Ledger {
 
     /// The next question, if one is due and not too many are open; it is open until [`Self::settle`].
     pub(crate) fn ask(&mut self, now: Instant) -> Option<Question> {
-        let open = self.entries.values().filter(|entry| entry.is_asked).count();
+        self.next().filter(|due| *due <= now)?;
         let waiting = self.entries.iter_mut().filter(|(_, entry)| !entry.is_asked);
         let (key, entry) = waiting.min_by_key(|(_, entry)| entry.due)?;
-        if open >= CONCURRENT || entry.due > now {
-            return None;
-        }
         entry.is_asked = true;
         Some(Question {
-            registry: key.1.clone(),
             credential: entry.credential.clone(),
             key: key.clone(),
             serial: entry.serial,
@@ -300,10 +299,7 @@ mod tests {
         let first = ledger.ask(now).unwrap();
         ledger.settle(&first, Outcome::Accepted, now, HOUR, all);
         let late = ledger.ask(now).unwrap();
-        assert_eq!(
-            (first.registry.as_str(), late.registry.as_str()),
-            ("a.io", "b.io")
-        );
+        assert_eq!((first.registry(), late.registry()), ("a.io", "b.io"));
         let before = ledger.verified().unwrap();
         assert_eq!((before.accepted, before.is_complete), (1, false));
 
@@ -336,7 +332,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.set_content(&with_scope, now, none);
         let asked: Vec<String> = std::iter::from_fn(|| ledger.ask(now))
-            .map(|question| question.registry)
+            .map(|question| question.registry().to_owned())
             .collect();
         assert_eq!(asked, ["docker.io", "docker.io/org"]);
 

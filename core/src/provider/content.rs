@@ -25,6 +25,13 @@ pub struct Content {
 }
 
 impl Content {
+    /// The parts with the names of their sources; empty: the part for every pod.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &DockerConfig)> {
+        let scoped = self.scoped.iter();
+        let scoped = scoped.map(|scoped| (scoped.source.as_str(), &scoped.config));
+        [("", &self.config)].into_iter().chain(scoped)
+    }
+
     /// Whether both have the same effect on a node.
     pub fn means_the_same(&self, other: &Self) -> bool {
         self.delivery == other.delivery
