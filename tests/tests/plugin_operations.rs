@@ -819,7 +819,7 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     let places: Vec<Option<usize>> = [
         "as org, from Secret default/team",
         "as team, from Secret default/team",
-        "as robot, from every node's file",
+        "as robot, from the nodes' file",
         "Secret default/gone does not exist",
     ]
     .iter()
@@ -833,7 +833,7 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
         serde_json::from_str(&stage.done("explain a.example.com/x -o json").stdout).unwrap();
     assert_eq!(
         answer["kubelet"]["tries"],
-        json!([{"key": "a.example.com", "username": "robot", "source": "every node's file"}])
+        json!([{"key": "a.example.com", "username": "robot", "source": "the nodes' file"}])
     );
     let none = stage.plugin("explain elsewhere.example.com/x --service-account default/default");
     assert_eq!(none.code, Some(1), "{none:?}");

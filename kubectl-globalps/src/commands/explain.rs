@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
-    DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, Phase, SourceStatus,
+    DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, SourceStatus,
 };
 use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts};
 use globalps_core::names;
@@ -26,6 +26,7 @@ use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
+use crate::view::why::Lag;
 
 pub(super) async fn run(
     args: &Explain,
@@ -171,7 +172,7 @@ pub(super) async fn asked(
     match global.and_then(|global| Some((global, data_of(global, names::DATA_KEY)?))) {
         Some((global, bytes)) => {
             let file = Keyring {
-                name: "every node's file".to_owned(),
+                name: "the nodes' file".to_owned(),
                 bytes: bytes.to_vec(),
                 origin: Origin::Globalps,
             };
@@ -344,16 +345,15 @@ fn node_lags(
     node: &str,
     object: &NodePullSecret,
 ) -> Option<String> {
-    let wanted = gps
-        .and_then(|gps| gps.status.as_ref())
-        .map_or(0, |status| status.revision);
-    let status = object.status.clone().unwrap_or_default();
-    (status.phase != Phase::Synced || status.revision < wanted).then(|| {
-        format!(
-            "{node} is {} with revision {} of {wanted}, so it may have other credentials",
-            status.phase, status.revision
-        )
-    })
+    let Lag {
+        phase,
+        revision,
+        wanted,
+        ..
+    } = Lag::of(gps, object)?;
+    Some(format!(
+        "{node} is {phase} with revision {revision} of {wanted}, so it may have other credentials"
+    ))
 }
 
 #[cfg(test)]

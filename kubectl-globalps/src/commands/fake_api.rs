@@ -100,6 +100,11 @@ impl FakeApi {
         self
     }
 
+    pub(crate) fn with_object(self, path: &str, object: Value) -> Self {
+        self.lock().store(path, object);
+        self
+    }
+
     /// `change` runs when the first watch starts, and every watch reports what it changed.
     pub(crate) fn with_controller(self, change: fn(&mut Objects)) -> Self {
         self.lock().controller = Some(change);

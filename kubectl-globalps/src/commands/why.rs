@@ -1,7 +1,6 @@
 //! `why`: why a pod can't pull its image.
 
-use globalps_core::api::GlobalPullSecret;
-use globalps_core::dockerconfig::Credential;
+use globalps_core::dockerconfig::{Credential, attempts};
 use globalps_core::names;
 use globalps_registry::{Checker, ImageName, Pull, RegistryError};
 use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
@@ -9,6 +8,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::explain::{PullerSeen, Shared, asked, node_secret, there};
+use super::history::slots;
 use super::live_check::{ask_each, trust};
 use super::pull_secret;
 use crate::cli::{Asking, Connection, Named, PodName, Why};
@@ -17,11 +17,12 @@ use crate::cluster::controller::of_credentials;
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
 use crate::registry::Trust;
+use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::Answer;
-use crate::secret::tried::Tried;
+use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::Printer;
 use crate::view::why::{
-    Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Tested, failing, not_an_image,
+    Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested, failing, not_an_image,
 };
 
 pub(super) async fn run(
@@ -93,9 +94,13 @@ async fn explained(
         Some(trust) => ask(&questions, trust, flags, cluster.printer()).await,
         None => Vec::new(),
     };
-    let known: Vec<_> = questions.into_iter().zip(answers).collect();
-    let gps = shared.gps.as_ref();
-    let judge = |looked: &Looked| looked.explained(&seen, gps, &cluster.namespace, &known);
+    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
+    let known = Known {
+        earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
+        answers,
+        insecure: flags.insecure,
+    };
+    let judge = |looked: &Looked| looked.explained(&seen, &shared, &cluster.namespace, &known);
     answer.containers = looked.iter().map(judge).collect();
     let mut causes = answer.containers.iter().map(|found| &found.cause);
     answer.cause = causes.next().cloned();
@@ -150,7 +155,36 @@ pub(super) struct Question {
     credential: Option<Credential>,
 }
 
-pub(super) type Known = [(Question, Result<Pull, RegistryError>)];
+type Answers = [(Question, Result<Pull, RegistryError>)];
+
+/// What was found out for all containers together.
+pub(super) struct Known {
+    pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
+    /// The additional pull secrets that were rolled out before, the newest first.
+    pub earlier: Vec<Revision>,
+    /// Whether the registries were asked with `--insecure`.
+    pub insecure: bool,
+}
+
+/// Read only where a credential of globalps is rejected; none for a user who may not read them.
+pub(super) async fn earlier<'a>(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    mut looked: impl Iterator<Item = &'a Looked>,
+    answers: &Answers,
+) -> Result<Vec<Revision>, Failure> {
+    let Some(gps) = shared
+        .gps
+        .as_ref()
+        .filter(|_| looked.any(|it| it.is_rejected(answers)))
+    else {
+        return Ok(Vec::new());
+    };
+    match slots(cluster, gps.spec.history_limit).await {
+        Err(failure) if failure.is(403) => Ok(Vec::new()),
+        found => Ok(sorted(found?, None)),
+    }
+}
 
 pub(super) async fn ask(
     questions: &[Question],
@@ -240,17 +274,47 @@ impl Looked {
             .collect()
     }
 
+    /// Whether a credential of globalps is.
+    fn is_rejected(&self, answers: &Answers) -> bool {
+        let questions = self.questions();
+        let is_refused = |question: &Question| {
+            let mut refused = answers
+                .iter()
+                .filter(|(_, answer)| answer.as_ref().is_err_and(RegistryError::is_refusal));
+            refused.any(|(asked, _)| asked == question)
+        };
+        let is_denied = self.failing.said() == Said::Denied;
+        let mut tries = self.tries.iter().zip(&questions);
+        tries.any(|(tried, question)| {
+            tried.origin == Origin::Globalps && (is_denied || is_refused(question))
+        })
+    }
+
+    /// The newest revision with another credential for the image than those that are tried now.
+    fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
+        let is_other = |revision: &&Revision| {
+            let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();
+            let is_tried = |credential: &Credential| {
+                let mut now = self.tries.iter();
+                now.any(|tried| tried.credential == *credential)
+            };
+            let first = tries.first();
+            first.is_some_and(|(_, first)| !is_tried(&first.credential))
+        };
+        earlier.iter().find(is_other).map(|found| found.number)
+    }
+
     /// `secrets`: namespace of the pull secrets.
     pub(super) fn explained(
         &self,
         pod: &PodSeen,
-        gps: Option<&GlobalPullSecret>,
+        shared: &Shared,
         secrets: &str,
         known: &Known,
     ) -> Explained {
         let questions = self.questions();
         let answer_to = |question: &Question| {
-            let found = known.iter().find(|(asked, _)| asked == question);
+            let found = known.answers.iter().find(|(asked, _)| asked == question);
             found.map(|(_, answer)| answer.clone())
         };
         let tries: Vec<Tested<'_>> = self
@@ -277,8 +341,10 @@ impl Looked {
                 .as_ref()
                 .map(|(a, b)| (a.as_str(), b.as_str())),
             lag: self.lag.as_ref(),
-            gps,
+            gps: shared.gps.as_ref(),
             secrets,
+            earlier: self.other_revision(&known.earlier),
+            insecure: known.insecure,
         };
         let cause = evidence.cause();
         Explained::of(

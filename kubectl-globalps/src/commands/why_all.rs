@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Looked, Question, ask, look, shared};
+use super::why::{Known, Looked, Question, ask, earlier, look, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
@@ -110,15 +110,20 @@ pub(super) async fn run(
         Some(trust) if !questions.is_empty() => ask(&questions, trust, &args.asking, printer).await,
         _ => Vec::new(),
     };
-    let known: Vec<_> = questions.into_iter().zip(answers).collect();
-    let gps = shared.gps.as_ref();
+    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
+    let of_kinds = looked.iter().map(|(_, looked, _)| looked);
+    let known = Known {
+        earlier: earlier(cluster, &shared, of_kinds, &answers).await?,
+        answers,
+        insecure: args.asking.insecure,
+    };
     let groups = Groups::of(looked.into_iter().map(|(seen, looked, names)| {
-        let found = looked.explained(&seen, gps, &cluster.namespace, &known);
+        let found = looked.explained(&seen, &shared, &cluster.namespace, &known);
         (found.cause, names)
     }));
     printer.print(args.output, ("the answer", &groups), [], || {
         if groups.pods == 0 {
-            printer.note("every pod has its images");
+            printer.note("no pod waits for an image");
         } else {
             printer.data(&groups.text());
         }

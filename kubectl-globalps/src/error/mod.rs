@@ -9,6 +9,7 @@ use kube::client::AuthError;
 use kube::config::{KubeconfigError, LoadDataError};
 
 use crate::error::permission::Missing;
+pub(crate) use crate::error::permission::quoted;
 
 /// Exit status of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

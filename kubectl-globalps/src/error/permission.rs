@@ -113,7 +113,7 @@ fn word(text: &str) -> String {
 }
 
 /// Quotes the text as one shell word.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":._@/-".contains(c);
     if text.chars().all(is_plain) {
         text.to_owned()

@@ -53,6 +53,14 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
+/// Whether the registry was seen not to speak TLS.
+pub(crate) fn is_without_tls(error: &RegistryError) -> bool {
+    let RegistryError::Way { to, why } = error else {
+        return false;
+    };
+    matches!((to, why), (Peer::Host { .. }, Why::NotTls))
+}
+
 /// `key`: the registry that was checked.
 pub(crate) fn failure(error: &RegistryError, key: &str, purpose: Purpose) -> Failure {
     let (why, hint) = match error {

@@ -600,7 +600,7 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
         let answer = Answer::of(Asked {
             image: "quay.io/org/app:1".to_owned(),
             of_node: Some(keyring(
-                "every node's file",
+                "the nodes' file",
                 r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
             )),
             provided: Some(provided()),
@@ -615,14 +615,14 @@ repository: quay.io/org/app
 nodes:      3 with the credential provider, 1 with the credentials file
 kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
   then:     `quay.io`, as u, from the credential provider
-by file:    `quay.io`, as u, from every node's file
+by file:    `quay.io`, as u, from the nodes' file
 scope:      source `team-a` is for pods of team-a (service accounts ci), which covers a pod of `team-a` with service account `ci`
 CRI-O:      has no credential for it
 "
         );
         assert_eq!(
             answer.json()["byFile"],
-            json!({"nodes": 1, "tries": [{"key": "quay.io", "username": "u", "source": "every node's file"}]})
+            json!({"nodes": 1, "tries": [{"key": "quay.io", "username": "u", "source": "the nodes' file"}]})
         );
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod cause;
+mod commands;
 mod facts;
 mod failing;
 mod groups;

@@ -164,7 +164,8 @@ fn check_names_exactly_the_permissions_of_why() {
             let api = api().allow_only(rights.map(|it| right(it)).collect());
             let ran = api.run(line);
             let can_do_without = ["events", "serviceaccounts"].contains(&missing.resource)
-                || missing.resource == "secrets" && missing.name.is_empty();
+                || missing.resource == "secrets" && missing.name.is_empty()
+                || missing.name.contains("history");
             if can_do_without && missing.resource != "secrets" {
                 assert_eq!(ran, Ok(Exit::No), "{line} without {missing:?}");
             } else if !can_do_without {
@@ -235,4 +236,137 @@ fn pods_that_wait_are_evicted_after_add_if_a_controller_recreates_them() {
             .run(&format!("{line} --retry-pods")),
     );
     assert!(refused.is(403), "{refused:?}");
+}
+
+#[test]
+fn why_prints_a_command_that_works_as_it_is() {
+    let registry = registry();
+    let image = format!("{registry}/team/app:1");
+    let rejected = || {
+        with_pods(
+            &[(&registry, OTHER_AUTH)],
+            &[("p", pod(&image, &json!({})))],
+        )
+    };
+    let add = format!("kubectl globalps add {registry} -u u --insecure --wait --retry-pods");
+    for (flags, expected) in [
+        (
+            "",
+            format!("`{registry}` rejects the node's credentials: user `u`, from the nodes' file"),
+        ),
+        (
+            " --insecure",
+            format!("`{registry}` rejects user `u` of entry `{registry}` in the nodes' file (401)"),
+        ),
+    ] {
+        for line in ["why a/p", "why -A"] {
+            let (ran, [out, _]) = rejected().printed(&format!("{line}{flags}"));
+            assert_eq!(ran, Ok(Exit::No), "{line}{flags}");
+            assert!(out.contains(&format!("cause:      {expected}\n")), "{out}");
+            assert!(out.contains(&format!("to fix it:  {add}\n")), "{out}");
+        }
+    }
+    let (_, [out, _]) = rejected().printed("why a/p");
+    assert!(
+        out.contains(
+            "does not speak TLS; if the registry uses plain HTTP on purpose, add `--insecure`\n"
+        ),
+        "{out}"
+    );
+    let without_tls = json!({"status": {"containerStatuses": [{
+        "name": "c", "image": image, "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}},
+    }]}});
+    let api = with_pods(&[], &[("p", pod(&image, &without_tls))]);
+    let (_, [out, _]) = api.printed("why a/p");
+    assert!(
+        out.contains("hint:       if the registry uses plain HTTP on purpose, add `--insecure`"),
+        "{out}"
+    );
+    // Without `--insecure`, where nothing calls for it.
+    let api = with_pods(
+        &[("quay.io", AUTH)],
+        &[("p", pod("quay.io/a:1", &json!({})))],
+    );
+    let (_, [out, _]) = api.printed("why a/p --no-ask");
+    assert!(
+        out.contains("add quay.io -u u --wait --retry-pods\n"),
+        "{out}"
+    );
+}
+
+fn right_to_history() -> Right {
+    Right {
+        verb: "get".to_owned(),
+        resource: "secrets".to_owned(),
+        namespace: names::NAMESPACE.to_owned(),
+        name: names::history_secret(0),
+    }
+}
+
+#[test]
+fn why_mentions_an_earlier_revision_with_other_credentials() {
+    let registry = registry();
+    let image = format!("{registry}/team/app:1");
+    let undo = "`kubectl globalps undo --to-revision 2 --wait --retry-pods`";
+    for (number, auths, expected) in [
+        ("2", vec![(registry.as_str(), AUTH)], true),
+        ("2", vec![(registry.as_str(), OTHER_AUTH)], false),
+        ("2", vec![("ghcr.io", AUTH)], false),
+    ] {
+        let slot = (
+            path("secrets", &names::history_secret(0)),
+            kept(number, &auths),
+        );
+        let objects = |may_read: bool| {
+            let api = with_pods(
+                &[(&registry, OTHER_AUTH)],
+                &[("p", pod(&image, &json!({})))],
+            );
+            let api = api.with_object(&slot.0, slot.1.clone());
+            if may_read {
+                return api;
+            }
+            let all = permissions_of_commands(2);
+            let named = all.iter();
+            let named = named.filter(|it| it.is_for("why") || it.is_for("why -A"));
+            let is_of_history = |it: &&Permission| right(it).covers(&right_to_history());
+            api.allow_only(named.filter(|it| !is_of_history(it)).map(right).collect())
+        };
+        for line in ["why a/p", "why -A"] {
+            let line = format!("{line} --insecure");
+            let (ran, [out, _]) = objects(true).printed(&line);
+            assert_eq!((ran, out.contains(undo)), (Ok(Exit::No), expected), "{out}");
+            let (ran, [out, err]) = objects(false).printed(&line);
+            assert_eq!((ran, out.contains(undo)), (Ok(Exit::No), false), "{err}");
+        }
+    }
+    // Only where the credentials of globalps are rejected.
+    let api = with_pods(&[], &[("p", pod(&image, &json!({})))]);
+    assert_eq!(api.run("why a/p --insecure"), Ok(Exit::No));
+    let requests = api.requests();
+    assert!(
+        !requests.iter().any(|it| it.contains("history")),
+        "{requests:?}"
+    );
+}
+
+#[test]
+fn why_does_not_call_a_node_behind_where_nothing_is_synced() {
+    let mut nothing = gps("", &json!({}), &[("Ready", "True", "NoAdditional")]);
+    nothing["status"]["revision"] = json!(0);
+    let mut pending = node("Pending");
+    pending["status"]["revision"] = json!(0);
+    let api = FakeApi::new(&[
+        (&path("globalpullsecrets", names::GLOBAL_SECRET), nothing),
+        (&path("nodepullsecrets", "node-1"), pending),
+        (
+            "/api/v1/namespaces/a/pods/p",
+            pod("quay.io/a:1", &json!({})),
+        ),
+    ]);
+    let (ran, [out, _]) = api.printed("why a/p --no-ask");
+    assert_eq!(ran, Ok(Exit::No));
+    assert!(out.contains("nothing is synced to the nodes"), "{out}");
+    assert!(!out.contains("Pending"), "{out}");
 }

@@ -114,7 +114,10 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
     all.extend(slots.map(|slot| {
         without(
             secret("get", &slot, &["history", "undo", "bundle"]),
-            &[(&["list"], "ages")],
+            &[
+                (&["list"], "ages"),
+                (&["why", "why -A"], "revisions to go back to"),
+            ],
         )
     }));
     for verb in ["list", "watch"] {

@@ -6,7 +6,8 @@ use super::cause::{Cause, Tested};
 use super::failing::Failing;
 use globalps_registry::{Pull, RegistryError};
 
-use crate::registry::{Purpose, failure};
+use crate::error::Failure;
+use crate::registry::{Purpose, failure, is_without_tls};
 
 /// A credential, and what the registry answers to it.
 #[derive(Debug, Serialize)]
@@ -31,8 +32,15 @@ impl Answer {
             answer: match found {
                 Ok(Pull::Available) => "accepted, the image is there".to_owned(),
                 Ok(Pull::Missing) => "accepted, but there is no such image (404)".to_owned(),
-                Err(RegistryError::Refused { status, .. }) => format!("refused ({status})"),
-                Err(error) => failure(error, registry, Purpose::Look).message,
+                Err(RegistryError::Refused { status, .. }) => format!("rejected ({status})"),
+                Err(error) => {
+                    let Failure { message, hint, .. } = failure(error, registry, Purpose::Look);
+                    if is_without_tls(error) {
+                        format!("{message}; {hint}")
+                    } else {
+                        message
+                    }
+                }
             },
         }
     }
@@ -129,7 +137,7 @@ impl PodAnswer {
                 ));
             }
             if let Some(answer) = &found.without_credentials {
-                lines.push(format!("  without:  {}", answer.answer));
+                lines.push(format!("  request without credentials: {}", answer.answer));
             }
             lines.extend(found.notes.iter().map(|note| format!("note:       {note}")));
             lines.extend(cause(&found.cause));
@@ -137,7 +145,7 @@ impl PodAnswer {
         match &self.cause {
             Some(found) if self.containers.is_empty() => lines.extend(cause(found)),
             Some(_) => {}
-            None => lines.push("cause:      nothing is wrong with its images".to_owned()),
+            None => lines.push("cause:      none: no container waits for an image".to_owned()),
         }
         lines.join("\n")
     }
@@ -146,7 +154,7 @@ impl PodAnswer {
 fn cause(found: &Cause) -> Vec<String> {
     let mut lines = vec![format!("cause:      {}", found.message)];
     if !found.command.is_empty() {
-        lines.push(format!("to mend it: {}", found.command));
+        lines.push(format!("to fix it:  {}", found.command));
     }
     if !found.hint.is_empty() {
         lines.push(format!("hint:       {}", found.hint));

@@ -1,13 +1,13 @@
 //! The likely cause, and the command that fixes it. Pure.
 
 use globalps_core::api::{GlobalPullSecret, Phase};
-use globalps_core::names;
 use globalps_registry::{Pull, RegistryError};
 use serde::Serialize;
 
+use super::commands::{Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said};
-use crate::registry::{Purpose, failure};
+use crate::registry::{Purpose, failure, is_without_tls};
 use crate::secret::tried::{Origin, Tried};
 
 /// Scripts rely on these names.
@@ -35,7 +35,7 @@ pub(crate) struct Cause {
     pub registry: String,
     /// One sentence in lower case, without a full stop.
     pub message: String,
-    /// The one command to run; empty: no command of the cluster mends it.
+    /// The one command to run; empty: no command of the cluster fixes it.
     pub command: String,
     /// What else to know, or to do.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -74,6 +74,10 @@ pub(crate) struct Evidence<'a> {
     pub gps: Option<&'a GlobalPullSecret>,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
+    /// The newest revision whose additional pull secret has another credential for the image.
+    pub earlier: Option<i64>,
+    /// Whether the registries were asked with `--insecure`.
+    pub insecure: bool,
 }
 
 impl Evidence<'_> {
@@ -125,7 +129,15 @@ impl Evidence<'_> {
         {
             Some(error) => {
                 let failure = failure(error, self.registry, Purpose::Look);
-                self.unreachable(&failure.message)
+                let cause = self.unreachable(&failure.message);
+                if is_without_tls(error) {
+                    Cause {
+                        hint: failure.hint,
+                        ..cause
+                    }
+                } else {
+                    cause
+                }
             }
             None => self.unknown(),
         }
@@ -141,12 +153,20 @@ impl Evidence<'_> {
         }
     }
 
+    fn add(&self, login: &Login<'_>) -> String {
+        let answers = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
+        let mut errors = answers
+            .chain(self.anonymous)
+            .filter_map(|it| it.as_ref().err());
+        add(login, self.insecure || errors.any(is_without_tls))
+    }
+
     fn no_credentials(&self) -> Cause {
         let registry = self.registry;
         self.of(
             Code::NoCredentials,
             format!("the node has no credentials for `{registry}`, which needs a login"),
-            add(registry),
+            self.add(&Login::new(registry)),
             "it asks for the password; every pod of the cluster can then pull with it. For some namespaces only: `--source` and `--only-namespaces`",
         )
     }
@@ -166,18 +186,30 @@ impl Evidence<'_> {
         };
         let message = match &tested.answer {
             Some(Err(RegistryError::Refused { status, .. })) => format!(
-                "`{}` refuses user `{username}` of `{key}`, from {from} ({status})",
+                "`{}` rejects user `{username}` of entry `{key}` in {from} ({status})",
                 self.registry
             ),
             _ => format!(
-                "`{}` refuses the credentials that the node has, the first of user `{username}` from {from}",
+                "`{}` rejects the node's credentials: user `{username}`, from {from}",
                 self.registry
             ),
         };
+        let login = Login {
+            user: username,
+            ..Login::new(key)
+        };
         let (command, hint) = match origin {
-            Origin::Globalps => (add(key), "it asks for the password and checks it first"),
+            Origin::Globalps => {
+                let hint = "it asks for the password and checks it first";
+                let hint = match self.earlier {
+                    Some(revision) => format!("{hint}; {}", go_back(revision)),
+                    None => hint.to_owned(),
+                };
+                let command = self.add(&login);
+                return self.of(Code::CredentialsRefused, message, command, &hint);
+            }
             Origin::Scoped(source) => (
-                format!("kubectl globalps add {key} --source {source} -u USER --wait --retry-pods"),
+                self.add(&Login { source, ..login }),
                 "it asks for the password and checks it first; the scope stays",
             ),
             Origin::Catalog(namespace, name) => (
@@ -223,7 +255,7 @@ impl Evidence<'_> {
             Code::RegistryUnreachable,
             format!("`{}` can't be reached, or its certificate is not trusted: {why}", self.registry),
             String::new(),
-            &format!("no credentials mend it: check DNS, firewall, proxy and certificate authorities of {node} for `{}`", self.registry),
+            &format!("credentials don't fix it: check DNS, firewall, proxy and certificate authorities of {node} for `{}`", self.registry),
         )
     }
 
@@ -231,7 +263,7 @@ impl Evidence<'_> {
         let registry = self.registry;
         let (command, hint) = if self.tries.is_empty() {
             (
-                add(registry),
+                self.add(&Login::new(registry)),
                 "a user with a login has a higher limit; the kubelet also tries again by itself",
             )
         } else {
@@ -279,7 +311,7 @@ impl Evidence<'_> {
         let (command, hint) = match lag.phase {
             Phase::Failed | Phase::RolledBack => (
                 format!("kubectl globalps retry {node} --wait"),
-                "`kubectl globalps status` has the reason: mend it first",
+                "`kubectl globalps status` has the reason: fix it first",
             ),
             _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), ""),
             _ => (
@@ -304,53 +336,12 @@ impl Evidence<'_> {
             "source `{source}` has a credential for `{}`, but only for {who}, not for service account `{service_account}` of `{namespace}`",
             self.registry
         );
-        let command = self.widen(source).unwrap_or_default();
+        let command = self
+            .gps
+            .and_then(|gps| widen(gps, source, self.pod, self.secrets));
+        let command = command.unwrap_or_default();
         let hint = "adds the pod to the scope, if it may use these credentials";
         self.of(Code::OutsideScope, message, command, hint)
-    }
-
-    /// Adds what is missing of the pod to the scope of the source.
-    fn widen(&self, source: &str) -> Option<String> {
-        use globalps_core::provider::Pattern;
-        let sources = &self.gps?.spec.sources;
-        let at = sources.iter().position(|it| it.name == source)?;
-        let scope = sources.get(at)?.scope.as_ref()?;
-        let matches = |patterns: &[String], name: &str| {
-            let mut patterns = patterns.iter().cloned();
-            patterns.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(name)))
-        };
-        let add = |field: &str, all: &[String], name: &str| {
-            let base = format!("/spec/sources/{at}/scope/{field}");
-            if all.is_empty() {
-                serde_json::json!({"op": "add", "path": base, "value": [name]})
-            } else {
-                serde_json::json!({"op": "add", "path": format!("{base}/-"), "value": name})
-            }
-        };
-        // Another change of the list meanwhile fails the patch.
-        let name = format!("/spec/sources/{at}/name");
-        let mut patch = vec![serde_json::json!({"op": "test", "path": name, "value": source})];
-        let PodSeen {
-            namespace,
-            service_account,
-            ..
-        } = self.pod;
-        let accounts = &scope.service_accounts;
-        let has_account = accounts.is_empty() || matches(accounts, service_account);
-        if !has_account {
-            patch.push(add("serviceAccounts", accounts, service_account));
-        }
-        let is_named = matches(&scope.namespaces, namespace);
-        // A selector may select it already, where only the service account is missing.
-        if !is_named && (has_account || scope.namespace_selector.is_none()) {
-            patch.push(add("namespaces", &scope.namespaces, namespace));
-        }
-        let patch = serde_json::Value::from(patch);
-        Some(format!(
-            "kubectl -n {} patch globalpullsecret {} --type=json -p '{patch}'",
-            self.secrets,
-            names::GLOBAL_SECRET
-        ))
     }
 
     fn waits(&self) -> Cause {
@@ -385,10 +376,6 @@ fn is_refusal(answer: &Result<Pull, RegistryError>) -> bool {
     matches!(answer, Err(error) if error.is_refusal())
 }
 
-fn add(key: &str) -> String {
-    format!("kubectl globalps add {key} -u USER --wait --retry-pods")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,7 +397,7 @@ mod tests {
         })
     }
 
-    /// Of the pod, or of every node's file.
+    /// Of the pod, or of the nodes' file.
     fn answer(of_pod: bool) -> Answer {
         let ring = |name: &str| Keyring {
             name: name.to_owned(),
@@ -424,7 +411,7 @@ mod tests {
         let asked = Asked {
             image: "quay.io/org/app:1".to_owned(),
             of_pod: of_pod.then(|| ring("Secret a/own")).into_iter().collect(),
-            of_node: (!of_pod).then(|| ring("every node's file")),
+            of_node: (!of_pod).then(|| ring("the nodes' file")),
             ..Asked::default()
         };
         Answer::of(asked).expect("an image's name")
@@ -448,10 +435,12 @@ mod tests {
     }
 
     const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
+    /// For the user whose credentials are rejected.
+    const AGAIN: &str = "kubectl globalps add quay.io -u u --wait --retry-pods";
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table of cases")]
-    fn each_cause_has_the_one_command_that_mends_it() {
+    fn each_cause_has_the_one_command_that_fixes_it() {
         let denied = "401 Unauthorized";
         let own = "kubectl -n a edit secret own";
         let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
@@ -473,7 +462,7 @@ mod tests {
                 None,
                 false,
                 Code::CredentialsRefused,
-                ADD,
+                AGAIN,
             ),
             (
                 denied,
@@ -481,7 +470,7 @@ mod tests {
                 Some(refused()),
                 false,
                 Code::CredentialsRefused,
-                ADD,
+                AGAIN,
             ),
             (
                 denied,
@@ -489,7 +478,7 @@ mod tests {
                 Some(refused()),
                 true,
                 Code::CredentialsRefused,
-                ADD,
+                AGAIN,
             ),
             (
                 denied,
@@ -591,6 +580,8 @@ mod tests {
                 lag: lag.as_ref(),
                 gps: None,
                 secrets: "kube-system",
+                earlier: None,
+                insecure: false,
             };
             let cause = evidence.cause();
             assert_eq!(
@@ -632,6 +623,8 @@ mod tests {
                 lag: None,
                 gps: Some(&gps),
                 secrets: "kube-system",
+                earlier: None,
+                insecure: false,
             };
             let cause = evidence.cause();
             assert_eq!(cause.code, Code::OutsideScope);
@@ -652,10 +645,10 @@ mod tests {
                 Origin::Catalog("olm".to_owned(), "pull".to_owned()),
                 "kubectl -n olm edit secret pull",
             ),
-            (Origin::Globalps, ADD),
+            (Origin::Globalps, AGAIN),
             (
                 Origin::Scoped("team".to_owned()),
-                "kubectl globalps add quay.io --source team -u USER --wait --retry-pods",
+                "kubectl globalps add quay.io --source team -u u --wait --retry-pods",
             ),
         ] {
             let ring = Keyring {
@@ -688,6 +681,8 @@ mod tests {
                 lag: None,
                 gps: None,
                 secrets: "kube-system",
+                earlier: None,
+                insecure: false,
             };
             assert_eq!(evidence.cause().command, expected);
         }

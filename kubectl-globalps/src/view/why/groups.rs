@@ -80,7 +80,7 @@ impl Groups {
                 format!("cause:      {message}"),
             ];
             if !command.is_empty() {
-                lines.push(format!("to mend it: {command}"));
+                lines.push(format!("to fix it:  {command}"));
             }
             if !hint.is_empty() {
                 lines.push(format!("hint:       {hint}"));
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(counts, [9, 1, 1]);
         assert!(
             groups.text().starts_with(
-                "registry:   quay.io\npods:       9: a/p0, a/p1, a/p2, a/p3, a/p4 and 4 more\ncause:      none\nto mend it: do\n"
+                "registry:   quay.io\npods:       9: a/p0, a/p1, a/p2, a/p3, a/p4 and 4 more\ncause:      none\nto fix it:  do\n"
             ),
             "{}",
             groups.text()

@@ -1,0 +1,131 @@
+//! Commands that fix a cause, as a shell takes them. Pure.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use globalps_core::provider::Pattern;
+use serde_json::{Value, json};
+
+use super::facts::PodSeen;
+use crate::error::quoted;
+
+/// What `add` is to write.
+pub(super) struct Login<'a> {
+    pub key: &'a str,
+    /// Empty: not known.
+    pub user: &'a str,
+    /// Source with a scope; empty: the additional pull secret.
+    pub source: &'a str,
+}
+
+impl<'a> Login<'a> {
+    pub(super) fn new(key: &'a str) -> Self {
+        Self {
+            key,
+            user: "",
+            source: "",
+        }
+    }
+}
+
+/// `insecure`: the registry is not checked over TLS.
+pub(super) fn add(login: &Login<'_>, insecure: bool) -> String {
+    let source = match login.source {
+        "" => String::new(),
+        source => format!(" --source {}", quoted(source)),
+    };
+    let user = match login.user {
+        "" => "USER".to_owned(),
+        user => quoted(user),
+    };
+    let insecure = if insecure { " --insecure" } else { "" };
+    let key = quoted(login.key);
+    format!("kubectl globalps add {key}{source} -u {user}{insecure} --wait --retry-pods")
+}
+
+/// The way back to an earlier revision, as part of a hint.
+pub(super) fn go_back(revision: i64) -> String {
+    format!(
+        "or go back to revision {revision}, which had another credential: `kubectl globalps undo --to-revision {revision} --wait --retry-pods`"
+    )
+}
+
+/// Adds what is missing of the pod to the scope of the source. `secrets`: namespace of the pull secrets.
+pub(super) fn widen(
+    gps: &GlobalPullSecret,
+    source: &str,
+    pod: &PodSeen,
+    secrets: &str,
+) -> Option<String> {
+    let sources = &gps.spec.sources;
+    let at = sources.iter().position(|it| it.name == source)?;
+    let scope = sources.get(at)?.scope.as_ref()?;
+    let matches = |patterns: &[String], name: &str| {
+        let mut patterns = patterns.iter().cloned();
+        patterns.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(name)))
+    };
+    let add = |field: &str, all: &[String], name: &str| {
+        let base = format!("/spec/sources/{at}/scope/{field}");
+        if all.is_empty() {
+            json!({"op": "add", "path": base, "value": [name]})
+        } else {
+            json!({"op": "add", "path": format!("{base}/-"), "value": name})
+        }
+    };
+    // Another change of the list meanwhile fails the patch.
+    let name = format!("/spec/sources/{at}/name");
+    let mut patch = vec![json!({"op": "test", "path": name, "value": source})];
+    let PodSeen {
+        namespace,
+        service_account,
+        ..
+    } = pod;
+    let accounts = &scope.service_accounts;
+    let has_account = accounts.is_empty() || matches(accounts, service_account);
+    if !has_account {
+        patch.push(add("serviceAccounts", accounts, service_account));
+    }
+    let is_named = matches(&scope.namespaces, namespace);
+    // A selector may select it already, where only the service account is missing.
+    if !is_named && (has_account || scope.namespace_selector.is_none()) {
+        patch.push(add("namespaces", &scope.namespaces, namespace));
+    }
+    let patch = Value::from(patch);
+    Some(format!(
+        "kubectl -n {secrets} patch globalpullsecret {} --type=json -p '{patch}'",
+        names::GLOBAL_SECRET
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn add_is_one_command_of_a_shell() {
+        for (key, user, source, insecure, expected) in [
+            ("quay.io", "", "", false, "quay.io -u USER"),
+            (
+                "10.0.0.1:5051",
+                "puller",
+                "",
+                true,
+                "10.0.0.1:5051 -u puller --insecure",
+            ),
+            ("quay.io", "u", "team", false, "quay.io --source team -u u"),
+            (
+                "*.example.com",
+                "robot$ci",
+                "",
+                false,
+                "'*.example.com' -u 'robot$ci'",
+            ),
+            ("quay.io", "it's", "", false, r"quay.io -u 'it'\''s'"),
+        ] {
+            let login = Login { key, user, source };
+            assert_eq!(
+                add(&login, insecure),
+                format!("kubectl globalps add {expected} --wait --retry-pods")
+            );
+        }
+    }
+}
