@@ -7,8 +7,9 @@ use super::{TEMPLATE, TableFormat};
 /// List the registries whose credentials are in force
 ///
 /// For each registry: the user, the pull secret that provides the credentials and who may use them, the first revision with them
-/// (`<=3`: an earlier one may have them too), and how many nodes or namespaces have them. Passwords are never shown. What
-/// you may not read is named on stderr, and the rest is shown.
+/// (`<=3`: an earlier one may have them too), and how many nodes or namespaces have them. A source that no pod gets is listed
+/// with the delivery `NotDeliverable`. Passwords are never shown. What you may not read is named on stderr, and the rest is
+/// shown.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

@@ -10,6 +10,7 @@ use super::attempts::{ATTEMPTS, pause};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
 use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
+use super::source_state::{When, must_reach_pods};
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
@@ -29,7 +30,7 @@ use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
 
 /// Warning for a source with a scope that nodes don't get.
-const NOT_DELIVERED: &str = "nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
+const NOT_DELIVERED: &str = "no pod gets the credentials: nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
 /// Warning for a scope with service accounts that nothing delivers.
 const NOT_FOR_NAMESPACES: &str = "no pod gets the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
@@ -52,18 +53,27 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     };
     let changed = change(&cluster, &logins, args).await?;
-    let awaited = changed.awaited;
     show(printer, &changed, args)?;
-    if args.dry_run != DryRun::None {
-        return Ok(Exit::Done);
+    let source = args.to.source.as_ref().map(|source| source.0.as_str());
+    let awaited_source = source.filter(|_| args.wait.wait);
+    if let Some(name) = awaited_source {
+        must_reach_pods(&cluster, name, When::BeforeTheRollout).await?;
     }
-    if let Some(revision) = awaited.filter(|_| args.wait.wait) {
+    if let Some(revision) = changed.awaited.filter(|_| args.wait.wait) {
         taken_up(&cluster, revision).await?;
     }
-    let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
+    let exit = match args.dry_run {
+        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait).await?,
+        DryRun::Client | DryRun::Server => Exit::Done,
+    };
+    if let Some(why) = changed.undelivered {
+        printer.warning(why);
+    }
     if args.wait.wait && exit == Exit::Done {
+        if let Some(name) = awaited_source {
+            must_reach_pods(&cluster, name, When::AfterTheRollout).await?;
+        }
         let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
-        let source = args.to.source.as_ref().map(|source| source.0.as_str());
         after_wait(
             &cluster,
             &registries,
@@ -106,6 +116,7 @@ fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Chan
         outcome,
         beside: source.into_iter().collect(),
         awaited: None,
+        undelivered: None,
     })
 }
 
@@ -181,6 +192,8 @@ struct Changed {
     beside: Vec<String>,
     /// The revision before, where a source brings a newer one.
     awaited: Option<i64>,
+    /// Why no pod gets the credentials. It is shown last.
+    undelivered: Option<&'static str>,
 }
 
 fn name_of(args: &Add) -> &str {
@@ -241,8 +254,9 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 let (secret, beside) = done?;
                 return Ok(Changed {
                     awaited: source
-                        .filter(|_| outcome != Outcome::Unchanged && told.is_delivered)
+                        .filter(|_| outcome != Outcome::Unchanged && told.undelivered.is_none())
                         .map(|source| source.sources.revision()),
+                    undelivered: told.undelivered,
                     secret,
                     outcome,
                     beside,
@@ -258,8 +272,8 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
 struct Announcement {
     changes: String,
     warnings: Vec<String>,
-    /// Nodes or namespaces get it.
-    is_delivered: bool,
+    /// Why neither nodes nor namespaces get it.
+    undelivered: Option<&'static str>,
 }
 
 impl Announcement {
@@ -323,22 +337,18 @@ async fn announcement(
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));
-    let mut warnings: Vec<String> = new.map(ToString::to_string).collect();
-    if !is_delivered {
-        let why = if to_namespaces {
-            NOT_FOR_NAMESPACES
-        } else {
-            NOT_DELIVERED
-        };
-        warnings.push(why.to_owned());
-    }
+    let undelivered = if to_namespaces {
+        NOT_FOR_NAMESPACES
+    } else {
+        NOT_DELIVERED
+    };
     let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {
         changes: source.map(Planned::text).unwrap_or_default()
             + &text(&changes)
             + &effects.collect::<String>(),
-        warnings,
-        is_delivered,
+        warnings: new.map(ToString::to_string).collect(),
+        undelivered: (!is_delivered).then_some(undelivered),
     })
 }
 

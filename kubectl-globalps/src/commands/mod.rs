@@ -39,6 +39,7 @@ mod remove;
 mod retry;
 mod runtime;
 mod source;
+mod source_state;
 mod status;
 mod status_namespaces;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod bundle;
 mod dry_run;
 mod outages;
+mod source;
 mod why;
 
 use globalps_core::names;

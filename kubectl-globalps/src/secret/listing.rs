@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, SourceStatus};
 use globalps_core::dockerconfig::{
     DockerConfig, Entry, Lifetime, Precedence, lifetime, shown_key, validate_bytes,
 };
@@ -31,6 +31,9 @@ pub(crate) struct Snapshot<'a> {
     /// What this user may not read.
     pub hidden: Vec<String>,
 }
+
+/// A source's credentials that no pod gets, as the controller reports it.
+const NOT_DELIVERABLE: &str = "NotDeliverable";
 
 /// `list -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
@@ -61,7 +64,8 @@ pub(crate) struct Row {
     kind: Kind,
     /// Who may pull with it; `null`: every pod.
     scope: Option<Scope>,
-    /// To nodes: `ConfigFile` or `CredentialProvider`. Otherwise `ImagePullSecrets`, or `None`.
+    /// To nodes: `ConfigFile` or `CredentialProvider`. Otherwise `ImagePullSecrets`, or `None`. `NotDeliverable`: no pod
+    /// gets it.
     delivery: &'static str,
     /// Nodes that have it, and that should.
     nodes: Option<usize>,
@@ -91,8 +95,21 @@ impl Listing {
     pub(crate) fn of(snapshot: Snapshot) -> Self {
         let mut registries = match snapshot.global {
             Some(global) => of_content(&snapshot, global),
-            None => of_status(&snapshot),
+            None => of_status(&snapshot, |source| source.delivery != NOT_DELIVERABLE),
         };
+        let known = |row: &Row| registries.iter().any(|it| it.is_same(row));
+        let undelivered = of_status(&snapshot, |source| source.delivery == NOT_DELIVERABLE);
+        let undelivered: Vec<Row> = undelivered
+            .into_iter()
+            .filter(|row| !known(row))
+            .map(|row| Row {
+                delivery: NOT_DELIVERABLE,
+                nodes: Some(0),
+                nodes_total: snapshot.nodes.map(<[_]>::len),
+                ..row
+            })
+            .collect();
+        registries.extend(undelivered);
         // Stable: of one registry, the credential for every pod comes first.
         registries.sort_by(|a, b| a.registry.cmp(&b.registry));
         Self {
@@ -103,6 +120,8 @@ impl Listing {
 
     pub(crate) fn table(&self, now: Timestamp, layout: Layout) -> String {
         let has_namespaces = self.registries.iter().any(|row| row.namespaces.is_some());
+        let mut rows = self.registries.iter();
+        let has_undelivered = rows.any(|row| row.delivery == NOT_DELIVERABLE);
         let all = [
             ("REGISTRY", true),
             ("USER", true),
@@ -112,7 +131,7 @@ impl Listing {
             ("AGE", true),
             ("NODES", true),
             ("NAMESPACES", has_namespaces),
-            ("DELIVERY", layout.wide),
+            ("DELIVERY", layout.wide || has_undelivered),
             ("EXPIRES", layout.wide),
         ];
         let shown = all.iter().filter(|(_, is_shown)| *is_shown);
@@ -124,6 +143,10 @@ impl Listing {
 }
 
 impl Row {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.registry, &self.source) == (&other.registry, &other.source)
+    }
+
     fn cell(&self, title: &str, now: Timestamp) -> String {
         const UNKNOWN: &str = "?";
         match title {
@@ -139,6 +162,7 @@ impl Row {
             "REVISION" => match self.revision {
                 Some(revision) if self.or_earlier => format!("<={revision}"),
                 Some(revision) => revision.to_string(),
+                None if self.delivery == NOT_DELIVERABLE => String::new(),
                 None => UNKNOWN.to_owned(),
             },
             "AGE" => self
@@ -324,16 +348,19 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         namespaces: None,
         revision: Some(first),
         or_earlier: true,
-        since: since_time.map_or(String::new(), |time| time.to_string()),
+        since: since_time.map_or(String::new(), |time| {
+            time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        }),
         expires,
         since_time,
     }
 }
 
 /// Without the content, the registries of sources are known, and nothing more of them.
-fn of_status(snapshot: &Snapshot) -> Vec<Row> {
+fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<Row> {
     let status = snapshot.gps.status.as_ref();
     let sources = status.into_iter().flat_map(|status| &status.sources);
+    let sources = sources.filter(is_wanted);
     let known: BTreeMap<&str, _> = snapshot
         .gps
         .spec
@@ -567,5 +594,67 @@ ghcr.io           team     pods of team-*   ?                ?"
 REGISTRY   USER   SOURCE                   SCOPE       REVISION   AGE   NODES   DELIVERY     EXPIRES
 quay.io    u      additional-pull-secret   every pod   1                0/0     ConfigFile   2026-01-01T00:00:00Z"
         );
+    }
+
+    #[test]
+    fn a_source_that_no_pod_gets_is_listed_with_its_state() {
+        let mut gps = gps(json!({
+            "sources": [{"name": "team", "scope": {"namespaces": ["team-a"]}}, {"name": "more"}],
+        }));
+        let status = gps.status.as_mut().expect("a status");
+        status.sources[0].delivery = NOT_DELIVERABLE.to_owned();
+        let global = secret("1", &json!({}), &[(names::DATA_KEY, auths("quay.io:dTpw"))]);
+        let node = node(1, "ConfigFile");
+        for content in [Some(&global), None] {
+            let listing = Listing::of(Snapshot {
+                gps: &gps,
+                global: content,
+                revisions: &[],
+                nodes: Some(&[&node]),
+                in_namespaces: None,
+                hidden: Vec::new(),
+            });
+            let row = json!(listing)["registries"][0].clone();
+            assert_eq!(
+                (
+                    &row["registry"],
+                    &row["source"],
+                    &row["delivery"],
+                    &row["nodes"]
+                ),
+                (
+                    &json!("ghcr.io"),
+                    &json!("team"),
+                    &json!("NotDeliverable"),
+                    &json!(0)
+                )
+            );
+            let text = table(&listing, false);
+            assert!(text.contains("   0/1     NotDeliverable"), "{text}");
+            assert_eq!(text.matches("ghcr.io").count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_have_seconds_as_those_of_other_commands() {
+        let data = auths("quay.io:dTpw");
+        let mut global = secret("1", &json!({}), &[(names::DATA_KEY, data)]);
+        let annotations = global.metadata.annotations.as_mut().expect("some");
+        let time = "2026-01-01T07:15:56.683212867Z".to_owned();
+        annotations.insert(names::ROLLED_OUT_ANNOTATION.to_owned(), time);
+        global.data.as_mut().expect("data").insert(
+            names::LAST_ADDITIONAL_KEY.to_owned(),
+            ByteString(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#.to_vec()),
+        );
+        let listing = Listing::of(Snapshot {
+            gps: &gps(json!({})),
+            global: Some(&global),
+            revisions: &sorted([], Some(&global)),
+            nodes: Some(&[]),
+            in_namespaces: None,
+            hidden: Vec::new(),
+        });
+        let since = json!(listing)["registries"][0]["since"].clone();
+        assert_eq!(since, "2026-01-01T07:15:56Z");
     }
 }

@@ -1,0 +1,94 @@
+//! Whether a source reaches pods, as the controller reports it: for `add --source --wait`.
+
+use std::time::Duration;
+
+use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use tokio::time::{Instant, sleep};
+
+use super::pull_secret::configuration;
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+/// Maximum time until the controller reports a change of a source.
+const REPORT: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// What a rollout can still change is no failure yet.
+    BeforeTheRollout,
+    AfterTheRollout,
+}
+
+/// What the controller reports of a source.
+#[derive(Debug, PartialEq, Eq)]
+enum Report {
+    /// Nothing yet of this configuration.
+    Stale,
+    Reaches,
+    /// Its Secret may not be read yet.
+    Invalid(String),
+    NotDeliverable(String),
+}
+
+/// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a controller that
+/// does not report is the subject of the wait for the rollout.
+pub(super) async fn must_reach_pods(
+    cluster: &Cluster<'_>,
+    source: &str,
+    when: When,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + REPORT;
+    loop {
+        let found = match configuration(cluster).await {
+            // The wait names an outage that lasts.
+            Err(failure) if !failure.may_pass() => return Err(failure),
+            found => found.ok().flatten(),
+        };
+        let report = found
+            .as_ref()
+            .map_or(Report::Stale, |gps| report(gps, source));
+        let is_final = match &report {
+            Report::Reaches => return Ok(()),
+            Report::NotDeliverable(_) => true,
+            Report::Stale | Report::Invalid(_) => Instant::now() >= deadline,
+        };
+        let can_change =
+            found.is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::CredentialProvider);
+        match report {
+            Report::NotDeliverable(_) if can_change && when == When::BeforeTheRollout => {
+                return Ok(());
+            }
+            _ if !is_final => sleep(LOOK_AGAIN).await,
+            Report::Stale | Report::Reaches => return Ok(()),
+            Report::Invalid(why) => {
+                return Err(Failure::no(
+                    format!("source `{source}` is not valid: {why}"),
+                    "`kubectl globalps check` shows the cause and what to do",
+                ));
+            }
+            Report::NotDeliverable(why) => {
+                return Err(Failure::no(
+                    format!("source `{source}` reaches no node and no namespace: {why}"),
+                    "`kubectl globalps install --apply --delivery CredentialProvider` delivers it to nodes, `--image-pull-secrets` into namespaces",
+                ));
+            }
+        }
+    }
+}
+
+fn report(gps: &GlobalPullSecret, source: &str) -> Report {
+    let Some(status) = &gps.status else {
+        return Report::Stale;
+    };
+    let found = status.sources.iter().find(|found| found.name == source);
+    let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
+    match found.filter(|_| is_fresh) {
+        None => Report::Stale,
+        Some(found) if !found.valid => Report::Invalid(found.message.clone()),
+        Some(found) if found.delivery == "NotDeliverable" => {
+            Report::NotDeliverable(found.message.clone())
+        }
+        Some(_) => Report::Reaches,
+    }
+}
