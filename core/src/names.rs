@@ -18,6 +18,9 @@ pub const SYNCER: &str = "global-pull-secret-syncer";
 pub const RESTORER: &str = "global-pull-secret-restorer";
 /// Lease of the controllers' leader election, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
+/// `ServiceAccount` without pods or permissions, in [`CONTROLLER_NAMESPACE`]: its annotation [`LEADER_ANNOTATION`] names the Lease's
+/// holder to the admission policy of the same name.
+pub const LEADER: &str = "globalps-leader";
 /// Port of the controller's metrics, and its name in the pod.
 pub const METRICS_PORT: u16 = 8080;
 pub const METRICS_PORT_NAME: &str = "metrics";
@@ -87,7 +90,7 @@ pub fn history_secret(slot: u32) -> String {
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
-/// Annotation of everything that moves the rollout: the Lease holder that wrote it.
+/// Annotation of everything that moves the rollout: the Lease holder that wrote it. Of [`LEADER`]: the current Lease holder.
 pub const LEADER_ANNOTATION: &str = "globalps.io/leader";
 /// Annotation of the syncer's pods: uid of their `ServiceAccount`.
 pub const ACCOUNT_ANNOTATION: &str = "globalps.io/service-account-uid";
@@ -139,6 +142,8 @@ pub fn operator_secret(namespace: &str, name: &str) -> String {
 
 /// `Deployment`, `ServiceAccount`, RBAC objects and Lease of the hub, in [`CONTROLLER_NAMESPACE`]; prefix of its field manager.
 pub const HUB: &str = "globalps-hub";
+/// As [`LEADER`], for the first shard of the hub.
+pub const HUB_LEADER: &str = "globalps-hub-leader";
 /// Maximum number of hub shards; each has its own Lease and Deployment.
 pub const MAX_SHARDS: u32 = 32;
 

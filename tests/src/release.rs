@@ -11,6 +11,8 @@ use crate::{Access, Cluster, kubernetes};
 
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
 const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
+/// In the policy that limits the DaemonSet; the previous release has no such line.
+const POLICY_LINE: &str = r#"- expression: "\"globalps-syncer:"#;
 
 /// A release whose images are built.
 #[derive(Clone, Debug)]
@@ -122,7 +124,7 @@ pub fn syncers_are(cluster: &Cluster, release: &Pushed) -> Result<bool> {
 
 /// The manifests with these images.
 fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String> {
-    let mut replaced = 0;
+    let (mut replaced, mut policies) = (0, 0);
     let lines: Vec<String> = manifests
         .lines()
         .map(|line| {
@@ -131,6 +133,9 @@ fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String
                 format!("{indent}image: {controller}")
             } else if line.trim_start().starts_with(SYNCER_LINE) {
                 format!("{indent}- --syncer-image={syncer}")
+            } else if line.trim_start().starts_with(POLICY_LINE) {
+                policies += 1;
+                return format!("{indent}- expression: '\"{syncer}\"'");
             } else {
                 return line.to_owned();
             };
@@ -139,7 +144,7 @@ fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String
         })
         .collect();
     ensure!(
-        replaced == 2,
+        replaced == 2 && policies <= 1,
         "the manifests name {replaced} images, not the controller's and the syncer's"
     );
     Ok(lines.join("\n"))
@@ -150,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_images_of_the_committed_manifests_are_replaced_and_nothing_else() {
+    fn every_image_of_the_committed_manifests_is_replaced_and_nothing_else() {
         let path = Release::current().manifests.join("install.yaml");
         let before = fs::read_to_string(path).unwrap();
         let after = with_images(&before, "r/c:1", "r/s:1").unwrap();
@@ -160,7 +165,12 @@ mod tests {
             .filter(|(before, after)| before != after)
             .map(|(_, after)| after.trim())
             .collect();
-        assert_eq!(changed, ["- --syncer-image=r/s:1", "image: r/c:1"]);
+        let expected = [
+            "- expression: '\"r/s:1\"'",
+            "- --syncer-image=r/s:1",
+            "image: r/c:1",
+        ];
+        assert_eq!(changed, expected);
         with_images("image: other:1", "r/c:1", "r/s:1").unwrap_err();
     }
 }

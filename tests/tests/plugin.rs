@@ -7,13 +7,15 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use flate2::read::GzDecoder;
 use globalps_tests::product::{ADDITIONAL, DEADLINE, Product, Ran};
 use globalps_tests::secrecy::Search;
 use globalps_tests::terminal::Terminal;
-use globalps_tests::{Access, Cluster, config_file, kubernetes};
+use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "pl4gin-s3cret";
@@ -39,6 +41,9 @@ fn the_plugin_does_the_whole_job_and_tells_the_truth() {
         .assert_never_shown(&[PASSWORD, &base64(&format!("robot:{PASSWORD}"))])
         .unwrap();
     uninstall_restores_first_and_leaves_nothing(&cluster, &product);
+    globalps_works_when_installed_again(&cluster, &product);
+    a_write_that_the_api_server_rejects_is_reported(&cluster, &product);
+    the_status_is_at_rest_after_the_last_removal(&product);
 }
 
 #[test]
@@ -873,4 +878,106 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
         !left.contains("globalps") && !left.contains("pull-secret"),
         "{left}"
     );
+}
+
+/// The API server is the same, with everything that it remembers of the first installation.
+fn globalps_works_when_installed_again(cluster: &Cluster, product: &Product) {
+    product.install_again(&[]).unwrap();
+    let add = ["add", "again.example.com", "--skip-check"];
+    let how = ["-u", "robot", "--password-stdin", "--wait", "--timeout=1m"];
+    done(
+        product
+            .plugin(&[&add[..], &how].concat(), PASSWORD)
+            .unwrap(),
+    );
+    for node in cluster.nodes().unwrap() {
+        let auth = config_file::auth(&node, "again.example.com").unwrap();
+        assert_eq!(auth, Some(base64(&format!("robot:{PASSWORD}"))));
+    }
+    // The API server knows the new leader, so it rejects other writers.
+    let account = "--as=system:serviceaccount:globalps-system:globalps-controller";
+    let delete = ["delete", "secret", "global-pull-secret", "-n=kube-system"];
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(delete).args([account, "--dry-run=server"]);
+    let ran = globalps_tests::product::run(&mut kubectl, "").unwrap();
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("another controller leads"), "{ran:?}");
+}
+
+fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &Product) {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "of-the-test"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["secrets"], "resourceNames": ["global-pull-secret"],
+            }]},
+            "validations": [{"expression": "false", "message": "the test rejects this"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "of-the-test"},
+        "spec": {"policyName": "of-the-test", "validationActions": ["Deny"]},
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "-f", "-"]);
+    let ran = globalps_tests::product::run(&mut kubectl, &list.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // The API server learns of it by a watch.
+    sleep(Duration::from_secs(2));
+    let add = ["add", "rejected.example.com", "--skip-check"];
+    let how = ["-u", "robot", "--password-stdin", "--wait", "--timeout=2m"];
+    let begun = Instant::now();
+    let ran = product
+        .plugin(&[&add[..], &how].concat(), PASSWORD)
+        .unwrap();
+    println!("reported after {:.1} s", begun.elapsed().as_secs_f64());
+    fails(&ran, 1, "the test rejects this");
+    fails(
+        &product.plugin(&["status"], "").unwrap(),
+        1,
+        "the test rejects this",
+    );
+    let ran = product.plugin(&["check"], "").unwrap();
+    assert!(ran.stdout.contains("the test rejects this"), "{ran:?}");
+    let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
+    cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
+    let ready = "--for=condition=Ready";
+    let wait = [
+        "wait",
+        ready,
+        "gps/global-pull-secret",
+        "-n=kube-system",
+        "--timeout=1m",
+    ];
+    cluster.kubectl(&wait).unwrap();
+    done(product.plugin(&["status"], "").unwrap());
+}
+
+fn the_status_is_at_rest_after_the_last_removal(product: &Product) {
+    done(
+        product
+            .plugin(&["remove", "--all", "--yes", "--wait"], "")
+            .unwrap(),
+    );
+    until(
+        "a status without a restore in progress",
+        DEADLINE,
+        Duration::from_millis(100),
+        || {
+            let status = product.status()?;
+            let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+            let reason = |type_: &str| {
+                let found = conditions.iter().find(|found| found["type"] == type_);
+                found.map(|found| found["reason"].clone())
+            };
+            let is_at_rest = reason("Ready") == Some(json!("NoAdditional"))
+                && reason("Progressing") == Some(json!("NothingToDo"));
+            Ok(is_at_rest.then_some(()))
+        },
+    )
+    .unwrap();
 }

@@ -36,7 +36,7 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
     let [leader, other] = &pods[..] else {
         panic!("two controllers: {pods:?}");
     };
-    lease(&cluster, &format!("{leader}_1"));
+    names_leader(&cluster, &format!("{leader}_1"));
     let controller = Account::of_pod(&cluster, "globalps-controller", SYSTEM, leader);
     the_policies_are_well_typed(&cluster);
 
@@ -77,7 +77,7 @@ fn the_policies_are_well_typed(cluster: &Cluster) {
         Ok(policies.iter().all(is_checked).then_some(policies))
     })
     .unwrap();
-    assert_eq!(checked.len(), 7, "{checked:#?}");
+    assert_eq!(checked.len(), 9, "{checked:#?}");
     for policy in checked {
         let warnings = &policy["status"]["typeChecking"]["expressionWarnings"];
         assert!(
@@ -447,15 +447,12 @@ fn ways_out_are_refused(controller: &Account) {
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "globalps-daemonsets"}, "spec": {"failurePolicy": "Ignore"},
     });
-    let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
-    deployment["metadata"] = json!({"name": "globalps-controller", "namespace": SYSTEM});
     let mut elsewhere = whole("DaemonSet", SYNCER);
     elsewhere["metadata"]["namespace"] = json!("default");
     let mut another = whole("DaemonSet", SYNCER);
     another["metadata"]["name"] = json!("kube-proxy");
     for (sentence, object) in [
         ("the policy", policy),
-        ("the policy's parameter", deployment),
         ("a DaemonSet elsewhere", elsewhere),
         ("another DaemonSet", another),
     ] {
@@ -583,7 +580,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
             );
         }
     }
-    lease(cluster, "");
+    names_leader(cluster, "");
     for object in &objects {
         refused(
             "no controller leads",
@@ -591,7 +588,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
             leader.delete(object, true),
         );
     }
-    lease(cluster, &mine);
+    names_leader(cluster, &mine);
     for object in &objects {
         let title = title(object);
         until(&title, SOON, POLL, || Ok(leader.delete(object, false).ok())).unwrap();
@@ -621,7 +618,7 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     let ours = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
     of_others.extend(ours);
     cluster
-        .kubectl(&["delete", "-n", SYSTEM, "lease,deployment", "--all"])
+        .kubectl(&["delete", "-n", SYSTEM, "serviceaccount/globalps-leader"])
         .unwrap();
     // The API server learns of deletions of policies by a watch.
     std::thread::sleep(Duration::from_secs(2));
@@ -657,15 +654,12 @@ fn pods(cluster: &Cluster) -> Vec<String> {
     .unwrap()
 }
 
-fn lease(cluster: &Cluster, holder: &str) {
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "globalps-controller", "namespace": SYSTEM}, "spec": {"holderIdentity": holder},
-    });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &lease.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+/// As a controller does that takes the Lease; empty: none has taken it.
+fn names_leader(cluster: &Cluster, holder: &str) {
+    let annotation = format!("globalps.io/leader={holder}");
+    let args = ["annotate", "--overwrite", "-n", SYSTEM];
+    let args = [&args[..], &["serviceaccount/globalps-leader", &annotation]].concat();
+    cluster.kubectl(&args).unwrap();
 }
 
 fn typed(object: &Value, api_version: &str, kind: &str) -> Value {

@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::ClusterPullSecretStatus;
-use globalps_core::names::hub_shard;
+use globalps_core::names::{HUB_LEADER, hub_shard};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -101,6 +101,8 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         health: &process.health,
         metrics: &process.metrics,
         lease: &lease,
+        // Only the first shard writes what the policy protects.
+        record: (args.shard.index == 0).then_some(HUB_LEADER),
         me: &me,
     };
     // Each term starts with new watches and new connections to the clusters.

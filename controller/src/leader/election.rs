@@ -102,9 +102,15 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    pub(crate) fn new(client: Client, lease: &str, me: &str, health: &Arc<Health>) -> Self {
+    /// `lease`: its name. `record`: the `ServiceAccount` that names the holder to the admission policy, if there is one.
+    pub(crate) fn new(
+        client: Client,
+        (lease, record): (&str, Option<&'static str>),
+        me: &str,
+        health: &Arc<Health>,
+    ) -> Self {
         Self {
-            api: LeaseApi::new(client, lease, me),
+            api: LeaseApi::new(client, lease, record, me),
             health: Arc::clone(health),
         }
     }
@@ -145,7 +151,11 @@ impl Election {
                     let sent = clock::now();
                     let transitions = state.as_ref().map_or(0, |state| state.transitions);
                     match self.api.take(&version, transitions).await {
-                        Ok(lease) => return LeaseGuard::new(&self.api, lease, sent),
+                        Ok(lease) => {
+                            let mut guard = LeaseGuard::new(&self.api, lease, sent);
+                            guard.announce().await;
+                            return guard;
+                        }
                         // Another controller was faster, and the watch has not reported it yet.
                         Err(LeaseError::Conflict) => match self.api.get().await {
                             Ok(lease) => {

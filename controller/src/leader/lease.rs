@@ -1,10 +1,12 @@
-//! The requests for the Lease, each with a deadline and the `resourceVersion` that it applies to.
+//! The requests for the Lease, and for the object that names its holder to the admission policy. Each has a deadline and the
+//! `resourceVersion` that it applies to.
 
 use std::time::Duration;
 
-use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE};
+use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, LEADER_ANNOTATION};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -20,6 +22,9 @@ const REQUEST: Duration = Duration::from_secs(2);
 
 pub(super) struct LeaseApi {
     pub(super) leases: Api<Lease>,
+    accounts: Api<ServiceAccount>,
+    /// Name of the `ServiceAccount` that names the holder to the admission policy; `None`: no policy reads it.
+    record: Option<&'static str>,
     /// Name of the Lease.
     pub(super) name: String,
     /// Holder identity of this process.
@@ -27,9 +32,11 @@ pub(super) struct LeaseApi {
 }
 
 impl LeaseApi {
-    pub(super) fn new(client: Client, name: &str, me: &str) -> Self {
+    pub(super) fn new(client: Client, name: &str, record: Option<&'static str>, me: &str) -> Self {
         Self {
-            leases: Api::namespaced(client, CONTROLLER_NAMESPACE),
+            leases: Api::namespaced(client.clone(), CONTROLLER_NAMESPACE),
+            accounts: Api::namespaced(client, CONTROLLER_NAMESPACE),
+            record,
             name: name.to_owned(),
             me: me.to_owned(),
         }
@@ -65,11 +72,56 @@ impl LeaseApi {
     /// Succeeds only if the Lease still has this `resourceVersion`.
     pub(super) async fn write(&self, version: &str, spec: Value) -> Result<Lease, LeaseError> {
         let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
-        let params = PatchParams {
-            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
-            ..PatchParams::default()
+        let (patch, params) = (Patch::Merge(&body), params());
+        within(self.leases.patch(&self.name, &params, &patch)).await
+    }
+
+    /// The object that names the holder, if it has to be written: it names another one.
+    pub(super) async fn outdated_record(&self) -> Result<Option<Record>, LeaseError> {
+        let Some(name) = self.record else {
+            return Ok(None);
         };
-        within(self.leases.patch(&self.name, &params, &Patch::Merge(&body))).await
+        let metadata = match within(self.accounts.get_metadata(name)).await {
+            Ok(found) => found.metadata,
+            // The policy is not in force without it.
+            Err(LeaseError::Gone) => {
+                tracing::warn!(
+                    name,
+                    "the ServiceAccount is missing, so the API server does not reject late writes; install again"
+                );
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let annotations = metadata.annotations.unwrap_or_default();
+        let is_current = annotations.get(LEADER_ANNOTATION) == Some(&self.me);
+        Ok((!is_current).then(|| Record {
+            name,
+            version: metadata.resource_version.unwrap_or_default(),
+        }))
+    }
+
+    /// Names this process. Succeeds only if the object still has the `resourceVersion`.
+    pub(super) async fn write_record(&self, record: &Record) -> Result<(), LeaseError> {
+        let body = json!({"metadata": {
+            "resourceVersion": record.version, "annotations": {LEADER_ANNOTATION: self.me},
+        }});
+        let (patch, params) = (Patch::Merge(&body), params());
+        within(self.accounts.patch_metadata(record.name, &params, &patch)).await?;
+        Ok(())
+    }
+}
+
+/// A version of the object that names the holder.
+pub(super) struct Record {
+    name: &'static str,
+    version: String,
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
 }
 
@@ -77,7 +129,7 @@ impl LeaseApi {
 pub(super) enum LeaseError {
     #[error("another client wrote it")]
     Conflict,
-    #[error("the Lease does not exist")]
+    #[error("the object does not exist")]
     Gone,
     #[error("no response from the API server within {} s", REQUEST.as_secs())]
     Timeout,
@@ -85,11 +137,9 @@ pub(super) enum LeaseError {
     Other(kube::Error),
 }
 
-async fn within(
-    call: impl Future<Output = Result<Lease, kube::Error>>,
-) -> Result<Lease, LeaseError> {
+async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, LeaseError> {
     match timeout(REQUEST, call).await {
-        Ok(Ok(lease)) => Ok(lease),
+        Ok(Ok(object)) => Ok(object),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(LeaseError::Conflict),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(LeaseError::Gone),
         Ok(Err(error)) => Err(LeaseError::Other(error)),

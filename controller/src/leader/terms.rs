@@ -24,6 +24,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) metrics: &'a Arc<Metrics>,
     /// Name of the Lease.
     pub(crate) lease: &'a str,
+    /// Name of the `ServiceAccount` that names the Lease's holder to the admission policy; `None`: there is no policy.
+    pub(crate) record: Option<&'static str>,
     /// Holder identity of this process.
     pub(crate) me: &'a str,
 }
@@ -45,7 +47,12 @@ impl Terms<'_> {
         mut term: impl AsyncFnMut(Arc<FencingToken>) -> anyhow::Error,
     ) -> anyhow::Result<()> {
         let mut stop = Stop::new()?;
-        let election = Election::new(self.client.clone(), self.lease, self.me, self.health);
+        let election = Election::new(
+            self.client.clone(),
+            (self.lease, self.record),
+            self.me,
+            self.health,
+        );
         loop {
             let guard = tokio::select! {
                 () = stop.wait() => break,

@@ -20,6 +20,11 @@ const NAMED: usize = 5;
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
 
+/// Reason of `Ready` and `Degraded` while every reconcile fails.
+pub(super) const RECONCILE_FAILED: &str = "ReconcileFailed";
+
+const ALL_RESTORED: &str = "all nodes are restored; removing the syncers and the other objects";
+
 fn is_invalid(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Invalid(_))
 }
@@ -74,6 +79,7 @@ pub(super) fn ready(
                 }
                 no("NoAdditional", message)
             }
+            (_, Aim::CleanUp) => no("Restoring", ALL_RESTORED.to_owned()),
             _ => no("Restoring", restoring(counts)),
         };
     };
@@ -141,7 +147,7 @@ pub(super) fn progressing(
     let open = counts.waiting + counts.status.progressing;
     let (status, reason, message) = match plan.aim {
         Aim::Nothing => ("False", "NothingToDo", String::new()),
-        Aim::CleanUp => ("True", "CleaningUp", "all nodes are restored".to_owned()),
+        Aim::CleanUp => ("True", "CleaningUp", ALL_RESTORED.to_owned()),
         Aim::Reach(_) if open == 0 => ("False", "Complete", String::new()),
         Aim::Reach(_) if snapshot.spec.rollout.paused => (
             "False",

@@ -16,6 +16,7 @@ use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::conditions::RECONCILE_FAILED;
 use super::statement::list;
 use crate::content::resolve::shadowed;
 use crate::content::source::Verdict;
@@ -88,6 +89,24 @@ impl EventRecorder {
         let note = format!("another client {done} {objects}; the controller reverted this");
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "DriftCorrected", note)]);
+    }
+
+    /// Not for each message: it may differ with each retry.
+    pub(crate) fn record_failed(
+        &self,
+        before: &GlobalPullSecretStatus,
+        after: &GlobalPullSecretStatus,
+    ) {
+        let ready = |status: &GlobalPullSecretStatus| {
+            let mut found = status.conditions.iter();
+            let found = found.find(|found| found.type_ == condition::READY);
+            found
+                .filter(|found| found.reason == RECONCILE_FAILED)
+                .cloned()
+        };
+        if let (None, Some(new)) = (ready(before), ready(after)) {
+            self.write(vec![(WARNING, RECONCILE_FAILED, new.message)]);
+        }
     }
 
     /// Without a `GlobalPullSecret` there is no status to report this in.

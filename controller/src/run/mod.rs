@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use futures::stream::{self, BoxStream, Stream};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::SecretRef;
-use globalps_core::names::{self, LEASE};
+use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -52,6 +52,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// Interval between updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The status reports a reconcile that has failed for this long. Most failures are shorter, such as the API server's restart.
+const REPORT_FAILURE: Duration = Duration::from_secs(10);
+
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
 struct Cli {
@@ -88,6 +91,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         health: &process.health,
         metrics: &process.metrics,
         lease: LEASE,
+        record: Some(LEADER),
         me: &me,
     };
     // Every watch starts again with each term, so that no plan uses objects from before the Lease was taken: the caches must have
@@ -180,6 +184,7 @@ impl Controller {
     /// Returns only with an error.
     async fn run(&mut self) -> anyhow::Error {
         let mut retries = 0_u32;
+        let mut failing: Option<Instant> = None;
         let mut wake = Instant::now();
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -228,12 +233,17 @@ impl Controller {
             let pause = match reconciled {
                 Ok(pause) => {
                     retries = 0;
+                    failing = None;
                     pause
                 }
                 Err(error) => {
                     let pause = backoff(RETRY, retries);
                     retries += 1;
                     tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
+                    let since = *failing.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= REPORT_FAILURE {
+                        self.report_failure(&error).await;
+                    }
                     pause
                 }
             };

@@ -101,7 +101,9 @@ impl Controller {
         }
         // The watch events of these writes are no changes any more, but the next plan may depend on them.
         let wrote = plan.global.is_some() || !plan.assignments.is_empty();
-        let pause = if wrote {
+        // So is the status after everything has been removed.
+        let has_cleaned_up = plan.aim == Aim::CleanUp && self.cache.global_version().is_none();
+        let pause = if wrote || has_cleaned_up {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             IN_FLIGHT

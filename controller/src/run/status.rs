@@ -10,7 +10,7 @@ use crate::content::expiry::Expiries;
 use crate::nodes::plan::Plan;
 use crate::objects::apply::ApplyError;
 use crate::report::figures::{figures, rollout_seconds};
-use crate::report::{only_counts, report};
+use crate::report::{failed, only_counts, report};
 
 /// Minimum interval between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
@@ -30,11 +30,7 @@ impl Controller {
         plan: &Plan,
     ) -> Result<Option<Duration>, ApplyError> {
         let begun = Instant::now();
-        let additional = self
-            .cache
-            .additional()
-            .and_then(kube::ResourceExt::resource_version)
-            .unwrap_or_default();
+        let additional = self.additional_version();
         let config = self.cache.config();
         let generation = self.generation();
         let before = config.and_then(|config| config.status.clone());
@@ -81,6 +77,36 @@ impl Controller {
         let has_other_spec = self.cache.put_config(config);
         self.reported = Some(Instant::now());
         Ok(has_other_spec.then_some(Duration::ZERO))
+    }
+
+    /// `resourceVersion` of the additional Secret; empty: there is none.
+    fn additional_version(&self) -> String {
+        let additional = self.cache.additional();
+        additional
+            .and_then(kube::ResourceExt::resource_version)
+            .unwrap_or_default()
+    }
+
+    /// Writes to the status why the reconcile fails. The next one that succeeds replaces it.
+    pub(super) async fn report_failure(&mut self, error: &ApplyError) {
+        let Some(config) = self.cache.config() else {
+            return;
+        };
+        let before = config.status.clone().unwrap_or_default();
+        let generation = self.generation();
+        let additional = self.additional_version();
+        let observed = (additional.as_str(), generation);
+        let after = failed(&before, &error.to_string(), observed, Timestamp::now());
+        if after == before {
+            return;
+        }
+        match self.applier.status(&after).await {
+            Ok(config) => {
+                self.recorder.record_failed(&before, &after);
+                let _ = self.cache.put_config(config);
+            }
+            Err(error) => tracing::warn!(%error, "could not report the failure"),
+        }
     }
 }
 

@@ -1,28 +1,35 @@
 //! Limits of the controller's account. RBAC lets it write a `DaemonSet` in `kube-system`, which means any image, any
 //! `ServiceAccount` and any directory of every node. These policies restrict it to the objects that it needs to write.
 //!
-//! They also bind the agents' accounts, because the controller writes their Roles. The controller has no right on the policies or
-//! on their parameter, its own Deployment.
+//! They also bind the agents' accounts, because the controller writes their Roles. The controller has no right on the policies.
 
 use k8s_openapi::api::admissionregistration::v1::Validation;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::allowed::{Allowed, cel_list};
 use super::daemon_set::{DBUS_DIR, allowed_args, allowed_environment, directory, ready_command};
-use super::policy::{Policy, binding, only_named, param, validation, writes};
+use super::policy::{Policy, binding, only_named, validation, writes};
 use super::syncer::rules;
 use super::{Agent, value};
 use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `namespace`: the agents' namespace. `delivered`: names of the Secrets in other namespaces.
-pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) -> Vec<Value> {
+/// `namespace`: the agents' namespace, `image`: their image. `delivered`: names of the Secrets in other namespaces.
+pub(super) fn objects(
+    namespace: &str,
+    image: &str,
+    allowed: &Allowed,
+    delivered: &[String],
+) -> Vec<Value> {
     let mut accounts = vec![(CONTROLLER, CONTROLLER_NAMESPACE.to_owned())];
     accounts.extend(Agent::ALL.map(|agent| (agent.name(), namespace.to_owned())));
     let policies = [
-        ("globalps-daemonsets", daemon_sets(namespace, allowed)),
+        (
+            "globalps-daemonsets",
+            daemon_sets(namespace, image, allowed),
+        ),
         ("globalps-roles", roles()),
         ("globalps-rolebindings", role_bindings(namespace)),
         ("globalps-serviceaccounts", service_accounts(delivered)),
@@ -30,20 +37,19 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) 
     ];
     let mut objects = Vec::new();
     for (name, policy) in policies {
-        let parameter = policy.params.map(|_| param(CONTROLLER));
         let policy = Policy {
             accounts: accounts.clone(),
             ..policy
         };
         objects.push(value(policy.build(name)));
-        objects.push(value(binding(name, parameter)));
+        objects.push(value(binding(name, None)));
     }
     objects
 }
 
 /// The controller may keep an unchanged pod template that someone else wrote, such as the previous release's while its nodes are
-/// restored. The image must be the one in the controller's Deployment, so upgrades and downgrades need no other change.
-fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
+/// restored.
+fn daemon_sets(namespace: &str, image: &str, allowed: &Allowed) -> Policy {
     let args = cel_list(&allowed_args(namespace, allowed));
     let environment = cel_list(&allowed_environment(allowed));
     let directories = cel_list(&directories(allowed));
@@ -62,10 +68,8 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
                 .to_owned(),
         ),
         (
-            "the image must be the one in --syncer-image of Deployment `globalps-controller`",
-            "variables.pod.containers.all(c, has(c.image) && params.spec.template.spec.containers.exists(p, \
-             has(p.args) && ('--syncer-image=' + c.image) in p.args))"
-                .to_owned(),
+            "the image must be the one that globalps was installed with; another one needs `kubectl globalps install`",
+            "variables.pod.containers.all(c, has(c.image) && c.image == variables.image)".to_owned(),
         ),
         (
             "the container must run the image's own program, `run`, with arguments that `kubectl globalps install` allows",
@@ -125,13 +129,13 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
         ));
     }
     Policy {
-        params: Some(("apps/v1", "Deployment")),
         rules: vec![only_named(
             writes("apps", "v1", ["daemonsets"]),
             &Agent::ALL.map(Agent::name),
         )],
         variables: vec![
             ("pod", "object.spec.template.spec".to_owned()),
+            ("image", json!(image).to_string()),
             (
                 "isUnchanged",
                 "oldObject != null && object.spec.template.spec == oldObject.spec.template.spec"

@@ -7,13 +7,13 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::CustomResourceExt as _;
 use serde_json::Value;
 
-use super::leader::{self, lease_rule};
+use super::leader;
 use super::network::metrics_only;
 use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{named, value};
 use crate::api::{ClusterPullSecret, FleetPullSecret};
-use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, MAX_SHARDS, hub_shard};
+use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
 
 #[derive(Clone, Debug)]
 pub struct HubInstall {
@@ -48,7 +48,7 @@ impl HubInstall {
                 subjects: Some(vec![service_account(account)]),
                 ..named(HUB, "")
             }),
-            value(role(HUB, CONTROLLER_NAMESPACE, vec![self.leases()])),
+            value(role(HUB, CONTROLLER_NAMESPACE, self.election())),
             value(role_binding(HUB, CONTROLLER_NAMESPACE, account)),
         ];
         for namespace in &self.namespaces {
@@ -72,8 +72,8 @@ impl HubInstall {
         self.shards.clamp(1, MAX_SHARDS)
     }
 
-    fn leases(&self) -> PolicyRule {
-        lease_rule(&(0..self.shards()).map(hub_shard).collect::<Vec<_>>())
+    fn election(&self) -> Vec<PolicyRule> {
+        leader::rules((0..self.shards()).map(hub_shard).collect(), HUB_LEADER)
     }
 
     fn deployment(&self, index: u32, name: &str) -> Deployment {

@@ -10,7 +10,7 @@ use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    syncer, value,
+    previous, syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -119,7 +119,13 @@ impl Install {
         let delivered: Vec<String> = [pull_secret.to_owned()].into_iter().chain(copies).collect();
         objects.extend(leader::objects(account, &delivered));
         objects.extend(own_node::objects(&self.namespace));
-        objects.extend(bounds::objects(&self.namespace, &self.allowed, &delivered));
+        objects.extend(bounds::objects(
+            &self.namespace,
+            &self.syncer_image,
+            &self.allowed,
+            &delivered,
+        ));
+        objects.extend(previous::objects());
         objects.extend(
             namespaces
                 .into_iter()

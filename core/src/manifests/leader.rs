@@ -1,49 +1,66 @@
 //! What leader election needs: a Lease that the controller may hold, and an admission policy that rejects writes of a controller
 //! that doesn't hold it.
+//!
+//! The policy does not read the Lease itself. The API server stops its watch of a built-in kind with the last policy that has it as
+//! a parameter, and never starts it again: after a new installation it would know only the old Lease. It always watches
+//! `ServiceAccount`s, for itself. So the leader names itself in the annotation of one that nothing else uses.
 
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
 use super::allowed::cel_list;
 use super::policy::{Policy, binding, only_named, param, validation, writes_and_deletes};
 use super::rbac::{role, role_binding, rule};
-use super::{Agent, value};
+use super::{Agent, named, value};
 use crate::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, LEADER_ANNOTATION,
-    LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
+    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
+    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
 };
 
-/// Name of the policy and of its binding.
-const POLICY: &str = "globalps-leader";
-const HUB_POLICY: &str = "globalps-hub-leader";
+/// Kind of the object that names the leader.
+const PARAMS: Option<(&str, &str)> = Some(("v1", "ServiceAccount"));
 /// Extra user info of a token that was issued for a pod: the pod's name.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
 /// `delivered`: names of the Secrets in other namespaces.
 pub(super) fn objects(account: (&'static str, &str), delivered: &[String]) -> Vec<Value> {
     vec![
-        value(role(CONTROLLER, CONTROLLER_NAMESPACE, lease_rules())),
+        value(leader(LEADER)),
+        value(role(
+            CONTROLLER,
+            CONTROLLER_NAMESPACE,
+            rules(vec![LEASE.to_owned()], LEADER),
+        )),
         value(role_binding(CONTROLLER, CONTROLLER_NAMESPACE, account)),
-        value(policy(account, delivered).build(POLICY)),
-        value(binding(POLICY, Some(param(LEASE)))),
+        value(policy(account, delivered).build(LEADER)),
+        value(binding(LEADER, Some(param(LEADER)))),
     ]
 }
 
-fn lease_rules() -> Vec<PolicyRule> {
-    vec![lease_rule(&[LEASE.to_owned()])]
+/// The object that names the leader. No pod gets a token of it.
+fn leader(name: &str) -> ServiceAccount {
+    ServiceAccount {
+        automount_service_account_token: Some(false),
+        ..named(name, CONTROLLER_NAMESPACE)
+    }
 }
 
-/// What leader election needs on these Leases.
-pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
-    PolicyRule {
-        resource_names: Some(names.to_vec()),
+/// What leader election needs: these Leases, and the object that names the leader.
+pub(super) fn rules(leases: Vec<String>, leader: &str) -> Vec<PolicyRule> {
+    let leases = PolicyRule {
+        resource_names: Some(leases),
         ..rule(
             "coordination.k8s.io",
             ["leases"],
             [],
             ["get", "list", "watch", "create", "patch"],
         )
-    }
+    };
+    vec![
+        leases,
+        rule("", ["serviceaccounts"], [leader], ["get", "patch"]),
+    ]
 }
 
 /// A controller that was frozen, or whose write was delayed, may not know that another one leads. This policy rejects its writes.
@@ -58,7 +75,7 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
     secrets.extend((0..HISTORY_SLOTS).map(history_secret));
     let agents = Agent::ALL.map(Agent::name);
     Policy {
-        params: Some(("coordination.k8s.io/v1", "Lease")),
+        params: PARAMS,
         rules: vec![
             writes_and_deletes(GROUP, VERSION, ["nodepullsecrets"]),
             only_named(writes_and_deletes("", "v1", ["secrets"]), &secrets),
@@ -99,7 +116,9 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
     [
         (
             "holder",
-            "has(params.spec.holderIdentity) ? params.spec.holderIdentity : ''".to_owned(),
+            format!(
+                "has(params.metadata.annotations) ? params.metadata.annotations[?'{LEADER_ANNOTATION}'].orValue('') : ''"
+            ),
         ),
         (
             "pod",
@@ -112,9 +131,9 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
 
 /// The same for the hub: only the leader writes what each cluster should have. Revisions need no policy, since they are
 /// immutable; writes into a member cluster carry the Secret's `resourceVersion`.
-pub(super) fn hub_objects() -> [Value; 2] {
+pub(super) fn hub_objects() -> [Value; 3] {
     let policy = Policy {
-        params: Some(("coordination.k8s.io/v1", "Lease")),
+        params: PARAMS,
         rules: vec![writes_and_deletes(GROUP, VERSION, ["clusterpullsecrets"])],
         accounts: vec![(HUB, CONTROLLER_NAMESPACE.to_owned())],
         variables: holder_and_pod().into(),
@@ -124,7 +143,8 @@ pub(super) fn hub_objects() -> [Value; 2] {
         )],
     };
     [
-        value(policy.build(HUB_POLICY)),
-        value(binding(HUB_POLICY, Some(param(HUB)))),
+        value(leader(HUB_LEADER)),
+        value(policy.build(HUB_LEADER)),
+        value(binding(HUB_LEADER, Some(param(HUB_LEADER)))),
     ]
 }

@@ -11,6 +11,7 @@ mod network;
 mod operators;
 mod own_node;
 mod policy;
+mod previous;
 mod program;
 mod rbac;
 mod syncer;

@@ -1,11 +1,14 @@
 //! The end of the logs of pods of globalps.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::allowed::CONTAINERS;
 use super::contents::Contents;
@@ -18,6 +21,9 @@ const LINES: i64 = 2000;
 /// Bytes that are accepted of a response, and the newest of them that are kept.
 const MOST_BYTES: i64 = 4 << 20;
 const KEPT_BYTES: usize = 1 << 20;
+/// Attempts to read a log that is not found, and the pause between them.
+const ATTEMPTS: u32 = 4;
+const RETRY: Duration = Duration::from_secs(1);
 /// Requests at a time.
 const PARALLEL: usize = 8;
 
@@ -72,7 +78,19 @@ async fn read(cluster: &Cluster<'_>, log: &Log) -> Result<String, crate::error::
         ..LogParams::default()
     };
     let doing = format!("read the log of pod `{}/{}`", log.namespace, log.pod);
-    cluster.call(&doing, api.logs(&log.pod, &params)).await
+    let logs = async {
+        for _ in 1..ATTEMPTS {
+            match api.logs(&log.pod, &params).await {
+                // A kubelet that has just started does not know its pods yet.
+                Err(kube::Error::Api(status)) if status.code == 404 && !log.previous => {
+                    sleep(RETRY).await;
+                }
+                answer => return answer,
+            }
+        }
+        api.logs(&log.pod, &params).await
+    };
+    cluster.call(&doing, logs).await
 }
 
 /// The logs to read, and how many pods are left out.

@@ -52,7 +52,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 "Forbidden" => "`kubectl globalps install --apply` grants it again",
                 "Unreadable" => "the last valid content stays in force; the controller tries again",
                 _ => {
-                    "fix it with `kubectl globalps add` or `remove`; until then the last valid content stays in force"
+                    "the last valid content stays in force; fix the Secret, or go back to that content with `kubectl globalps undo`"
                 }
             },
         )),
@@ -89,6 +89,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                     "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
                 ))
             }
+            "ReconcileFailed" => Some(line("reconcile-failed", &found.message).fail(
+                "see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`",
+            )),
             "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
                 "restore `spec.kubelet.configFile`; to move the file, clean up first with `kubectl globalps remove --all --wait`",
             )),

@@ -88,7 +88,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 76] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 78] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
@@ -324,6 +324,14 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 76] = {
             "ProviderPathsDiffer",
             Some(("provider-paths-differ", Warning)),
         ),
+        (
+            DEGRADED,
+            "True",
+            "ReconcileFailed",
+            Some(("reconcile-failed", Failure)),
+        ),
+        // Reported by Degraded.
+        (READY, "False", "ReconcileFailed", None),
         (READY, "True", "Synced", Some(("rollout", Ok))),
         (READY, "False", "RollingOut", Some(("rollout", Ok))),
         (READY, "False", "WaitingForSyncers", Some(("rollout", Ok))),
