@@ -14,6 +14,9 @@ const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
 /// In the policy that limits the DaemonSet; the previous release has no such line.
 const POLICY_LINE: &str = r#"- expression: "\"globalps-syncer:"#;
 
+/// Allows no image of the syncer but the one that this release was installed with. The previous release does not know it.
+const DAEMONSETS_POLICY: &str = "globalps-daemonsets";
+
 /// A release whose images are built.
 #[derive(Clone, Debug)]
 pub struct Release {
@@ -86,6 +89,11 @@ pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Resul
         &controller.controller,
         &syncer.syncer,
     )?;
+    if !manifests.contains(DAEMONSETS_POLICY) {
+        // As docs/operations.md asks for.
+        let kind = "validatingadmissionpolicybinding";
+        cluster.kubectl(&["delete", "--ignore-not-found", kind, DAEMONSETS_POLICY])?;
+    }
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
     let ran = run(&mut kubectl, &manifests)?;

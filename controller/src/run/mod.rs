@@ -237,11 +237,14 @@ impl Controller {
                     pause
                 }
                 Err(error) => {
-                    let pause = backoff(RETRY, retries);
+                    let mut pause = backoff(RETRY, retries);
                     retries += 1;
+                    let since = failing.get_or_insert_with(Instant::now).elapsed();
+                    if since < REPORT_FAILURE {
+                        pause = pause.min(REPORT_FAILURE.saturating_sub(since));
+                    }
                     tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
-                    let since = *failing.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= REPORT_FAILURE {
+                    if since >= REPORT_FAILURE {
                         self.report_failure(&error).await;
                     }
                     pause

@@ -117,6 +117,8 @@ impl Install {
         let operators = self.operators.as_ref();
         let copies = operators.into_iter().flat_map(OperatorAccess::copies);
         let delivered: Vec<String> = [pull_secret.to_owned()].into_iter().chain(copies).collect();
+        // Before the policy that no longer reads the Lease.
+        objects.extend(previous::objects());
         objects.extend(leader::objects(account, &delivered));
         objects.extend(own_node::objects(&self.namespace));
         objects.extend(bounds::objects(
@@ -125,7 +127,6 @@ impl Install {
             &self.allowed,
             &delivered,
         ));
-        objects.extend(previous::objects());
         objects.extend(
             namespaces
                 .into_iter()

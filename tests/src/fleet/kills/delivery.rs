@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
-use globalps_core::names::{DATA_KEY, GLOBAL_SECRET};
+use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY, GLOBAL_SECRET, LEADER};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -45,7 +45,7 @@ pub(super) async fn status(client: &Client) -> Result<GlobalPullSecretStatus> {
     Ok(api.get(GLOBAL_SECRET).await?.status.unwrap_or_default())
 }
 
-/// All objects, except the Secrets in globalps' own namespace. `part` returns the owner by kind, namespace and name.
+/// All objects, except the Secrets in globalps' own namespace and the account that names the leader. `part` returns the owner by kind, namespace and name.
 pub(super) async fn objects(
     client: &Client,
     part: impl Fn(&str, &str, &str) -> Part,
@@ -60,7 +60,9 @@ pub(super) async fn objects(
         .iter()
         .map(|one| seen(&part, "ServiceAccount", one));
     let all: Result<Objects> = secrets.chain(accounts).collect();
-    let is_counted = |key: &String| !key.starts_with("Secret kube-system/");
+    // Each controller writes its name into this account.
+    let leader = format!("ServiceAccount {CONTROLLER_NAMESPACE}/{LEADER}");
+    let is_counted = |key: &String| !key.starts_with("Secret kube-system/") && *key != leader;
     Ok(all?
         .into_iter()
         .filter(|(key, _)| is_counted(key))
