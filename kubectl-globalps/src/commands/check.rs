@@ -51,6 +51,9 @@ pub(super) async fn run(
     printer.print(args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         printer.painted(&report.text(paint));
+        if reached && !args.registries {
+            printer.note("the registries were not asked; `--registries` checks whether they accept the credentials");
+        }
     })?;
     Ok(match (reached, report.healthy) {
         (false, _) => Exit::Failed,
@@ -84,7 +87,7 @@ pub(super) async fn look(
     let reviews = permissions_of_commands(limit).into_iter();
     let answers = join_all(reviews.map(|permission| may(cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
-    checks.extend(permissions(&answers));
+    checks.extend(permissions(&answers, &cluster.namespace));
     // The line about the permission reports objects that this user may not read.
     let facts = match facts {
         Ok(facts) => Some(facts),
