@@ -52,7 +52,7 @@ pub(super) async fn run(
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         printer.painted(&report.text(paint));
         if reached && !args.registries {
-            printer.note("the registries were not asked; `--registries` checks whether they accept the credentials");
+            printer.painted("The registries were not asked: `--registries` checks whether they accept the credentials.");
         }
     })?;
     Ok(match (reached, report.healthy) {

@@ -117,7 +117,13 @@ pub(super) async fn show(
     let status = with_health(cluster, &facts, now).await?;
     unknown(&facts, &status)?;
     let has_text = print(cluster.printer(), &status, now, how)?;
-    Ok(advise(cluster.printer(), &facts, &status, has_text))
+    let exit = advise(cluster.printer(), &facts, &status, has_text);
+    if how.format == TableFormat::Table && status.nodes.iter().any(|row| !row.reason.is_empty()) {
+        cluster
+            .printer()
+            .hint("`-o wide` shows the message of each reason");
+    }
+    Ok(exit)
 }
 
 /// Also whether controller and syncers run.
