@@ -54,6 +54,9 @@ pub(super) async fn run(
     };
     let changed = change(&cluster, &logins, args).await?;
     show(printer, &changed, args)?;
+    if args.check.skip_check && args.dry_run == DryRun::None {
+        printer.note("the credentials were not checked; `kubectl globalps check --registries` checks them later");
+    }
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
     let awaited_source = source.filter(|_| args.wait.wait);
     if let Some(name) = awaited_source {
