@@ -1,5 +1,6 @@
 //! Whole commands against a fake API server.
 
+mod answers;
 mod bundle;
 mod dry_run;
 mod outages;
