@@ -347,7 +347,7 @@ mod tests {
             ("", "abc", 3),
             ("status", "status", 0),
             ("staus", "status", 1),
-            ("staus", "pause", 4),
+            ("staus", "pause", 3),
             ("sattus", "status", 1),
             ("lits", "list", 1),
         ] {
