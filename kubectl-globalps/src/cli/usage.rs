@@ -220,18 +220,6 @@ mod tests {
                 "unrecognized subcommand `stats`\ndid you mean `status`? See `kubectl globalps --help`",
             ),
             (
-                "staus",
-                "unrecognized subcommand `staus`\ndid you mean `status`? See `kubectl globalps --help`",
-            ),
-            (
-                "lst",
-                "unrecognized subcommand `lst`\ndid you mean `list`? See `kubectl globalps --help`",
-            ),
-            (
-                "fleet staus",
-                "unrecognized subcommand `staus`\ndid you mean `status`? See `kubectl globalps fleet --help`",
-            ),
-            (
                 "status --wach",
                 "unexpected argument `--wach` found\ndid you mean `--watch`? See `kubectl globalps status --help`",
             ),
@@ -338,6 +326,19 @@ mod tests {
             let words = std::iter::once("c").chain(line.split_whitespace());
             let error = command.clone().try_get_matches_from(words);
             assert_eq!(message(&error.expect_err(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_suggests_the_nearest() {
+        for (line, expected) in [
+            ("staus", "did you mean `status`?"),
+            ("lst", "did you mean `list`?"),
+            ("fleet staus", "did you mean `status`?"),
+            ("pase", "did you mean `pause`?"),
+        ] {
+            let found = told(line).unwrap_or_default();
+            assert!(found.contains(expected), "{line}: {found}");
         }
     }
 

@@ -292,7 +292,7 @@ users:
             context: Some("three".to_owned()),
             ..KubeConfigOptions::default()
         };
-        let failure = config(parsed(TWO), &options, None).err().expect("refused");
+        let failure = config(parsed(TWO), &options, None).expect_err("refused");
         assert_eq!(failure.message, "the kubeconfig has no context `three`");
         assert_eq!(failure.hint, "it has `one`, `two`");
         let failure = none_in(&["/nope".into(), "/dev/null".into()]);
