@@ -255,7 +255,9 @@ pub(crate) struct Diff {
     pub output: TextFormat,
 }
 
-/// Restore every node and remove globalps from the cluster
+/// Restore every node and remove globalps from the cluster, with the additional pull secret
+///
+/// Deletes everything that `install` created, and also Secret `additional-pull-secret` and its history. Save the credentials first if you need them again: `kubectl get secret additional-pull-secret -n kube-system -o yaml > FILE`. The Secrets of other sources stay.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

@@ -17,6 +17,7 @@ use super::check_registries::registries;
 use super::live_check::trust;
 use crate::cli::{Asking, Check as Args, Connection};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch_if_known;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
 use crate::error::{Exit, Failure};
@@ -40,7 +41,14 @@ pub(super) async fn run(
         None
     };
     let found = match Cluster::connect(flags, printer) {
-        Ok(cluster) => look(asking, &cluster).await,
+        Ok(cluster) => {
+            let (watches, found) = Box::pin(async {
+                tokio::join!(must_watch_if_known(&cluster), look(asking, &cluster))
+            })
+            .await;
+            watches?;
+            found
+        }
         Err(failure) => Err(failure),
     };
     let (checks, reached) = match found {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::status_namespaces;
 use crate::cli::{Connection, Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
 use crate::cluster::installed::installed;
@@ -74,6 +75,11 @@ pub(super) async fn run(
         selector: args.selector.clone(),
     };
     let cluster = Cluster::connect(flags, printer)?;
+    if args.watch || args.wait {
+        must_watch_if_known(&cluster).await?;
+    } else {
+        must_watch(&cluster).await?;
+    }
     if args.namespaces {
         return status_namespaces::show(&cluster, args).await;
     }

@@ -55,21 +55,16 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Fa
     line.map(Secret::new).ok_or_else(|| otherwise.clone())
 }
 
-/// Fails early if a later confirmation is impossible.
-pub(crate) fn can_confirm(yes: bool) -> Result<(), Failure> {
-    if yes || can_ask() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "confirmation needs a terminal",
-        "`--yes` skips the confirmation prompt",
-    ))
-}
-
 /// Asks the user to confirm `what`. `cluster`: its title.
 pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
+    }
+    if !can_ask() {
+        return Err(Failure::new(
+            "confirmation needs a terminal",
+            "`--yes` skips the confirmation prompt",
+        ));
     }
     let question = question(cluster, what);
     let answer = ask(&question, &mut io::stdin().lock(), &mut io::stderr());
