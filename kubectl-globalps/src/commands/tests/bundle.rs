@@ -269,7 +269,7 @@ fn a_log_that_never_ends_is_missing_at_the_time_limit() {
 fn a_kind_that_the_cluster_does_not_have_is_in_the_manifest_only() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("b.tar.gz");
-    let hub = "get /apis/globalps.io/v1alpha1/fleetpullsecrets";
+    let hub = "list /apis/globalps.io/v1alpha1/fleetpullsecrets";
     let api = cluster("delivered").with_fault(hub, Fault::Code(404), usize::MAX);
     let (ran, [_, errors]) = api.printed(&format!("bundle --file {}", file.display()));
     assert_eq!(ran, Ok(Exit::Done));
