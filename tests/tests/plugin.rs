@@ -856,7 +856,8 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
         .arg("uninstall")
         .env("KUBECONFIG", cluster.kubeconfig());
     let mut terminal = Terminal::start(&command, 100, 24).unwrap();
-    let question = "Restore every node and remove globalps from the cluster?";
+    // The question may be longer than a line of the terminal.
+    let question = "Restore every node, delete the additional pull secret";
     terminal.wait_for(question, DEADLINE).unwrap();
     terminal.press("n\n").unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));

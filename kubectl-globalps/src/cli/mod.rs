@@ -23,6 +23,7 @@ mod why;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -129,13 +130,20 @@ impl Cli {
         let matches = command.try_get_matches_from_mut(joined)?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        let flags = matches.subcommand().map(|(_, flags)| flags);
+        let source = flags.and_then(|flags| flags.value_source("namespace"));
+        let is_given = source == Some(ValueSource::CommandLine);
         match &mut cli.command {
             Command::Why(why) => {
-                let source = matches
-                    .subcommand()
-                    .and_then(|(_, flags)| flags.value_source("namespace"));
-                let is_given = source == Some(ValueSource::CommandLine);
                 why.namespace = is_given.then(|| cli.connection.namespace.clone());
+            }
+            Command::Explain(_)
+                if is_given && flags.is_some_and(explain::names_without_namespace) =>
+            {
+                return Err(command.error(
+                    ErrorKind::ArgumentConflict,
+                    "`-n` is the namespace of the pull secrets here; name the pod or the service account as NAMESPACE/NAME",
+                ));
             }
             Command::Add(add) => add.from.registry.append(&mut add.registries),
             Command::Remove(remove) => remove.registry.append(&mut remove.registries),
@@ -247,7 +255,9 @@ pub(crate) struct Diff {
     pub output: TextFormat,
 }
 
-/// Restore every node and remove globalps from the cluster
+/// Restore every node and remove globalps from the cluster, with the additional pull secret
+///
+/// Deletes everything that `install` created, and also Secret `additional-pull-secret` and its history. Save the credentials first if you need them again: `kubectl get secret additional-pull-secret -n kube-system -o yaml > FILE`. The Secrets of other sources stay.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

@@ -146,15 +146,58 @@ fn command(usage: &str) -> String {
     words.take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
-fn similar(error: &Error) -> Option<&str> {
-    [
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedArg,
-        ContextKind::SuggestedValue,
-    ]
-    .into_iter()
-    .map(|kind| text(error, kind))
-    .find(|text| !text.is_empty())
+fn similar(error: &Error) -> Option<String> {
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return nearest(error);
+    }
+    [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+        .into_iter()
+        .map(|kind| text(error, kind))
+        .find(|text| !text.is_empty())
+        .map(str::to_owned)
+}
+
+/// Commands that change the cluster.
+const WRITING: [&str; 11] = [
+    "add",
+    "install",
+    "join",
+    "migrate",
+    "pause",
+    "remove",
+    "resume",
+    "retry",
+    "undo",
+    "uninstall",
+    "fleet",
+];
+
+/// The subcommand that takes the fewest changes to get to; of several one that only reads, so that nobody stops a rollout who
+/// wanted to look at it.
+fn nearest(error: &Error) -> Option<String> {
+    let written = text(error, ContextKind::InvalidSubcommand);
+    let suggested = texts(error, ContextKind::SuggestedSubcommand).iter();
+    let rank = |name: &&String| (distance(written, name), WRITING.contains(&name.as_str()));
+    suggested.min_by_key(rank).cloned()
+}
+
+/// Characters to insert, delete or replace, and neighbours to swap (optimal string alignment).
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
@@ -283,6 +326,34 @@ mod tests {
             let words = std::iter::once("c").chain(line.split_whitespace());
             let error = command.clone().try_get_matches_from(words);
             assert_eq!(message(&error.expect_err(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_suggests_the_nearest() {
+        for (line, expected) in [
+            ("staus", "did you mean `status`?"),
+            ("lst", "did you mean `list`?"),
+            ("fleet staus", "did you mean `status`?"),
+            ("pase", "did you mean `pause`?"),
+        ] {
+            let found = told(line).unwrap_or_default();
+            assert!(found.contains(expected), "{line}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_distance_counts_changes() {
+        for (from, to, expected) in [
+            ("", "abc", 3),
+            ("status", "status", 0),
+            ("staus", "status", 1),
+            ("staus", "pause", 3),
+            ("sattus", "status", 1),
+            ("lits", "list", 1),
+        ] {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+            assert_eq!(distance(to, from), expected, "{to} {from}");
         }
     }
 

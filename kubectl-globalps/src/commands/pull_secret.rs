@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::or_not_installed;
 use crate::cluster::params;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
@@ -53,7 +54,8 @@ pub(super) async fn configuration(
 ) -> Result<Option<GlobalPullSecret>, Failure> {
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
-    cluster.call("get the GlobalPullSecret", call).await
+    let found = cluster.call("get the GlobalPullSecret", call).await;
+    found.map_err(or_not_installed)
 }
 
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.

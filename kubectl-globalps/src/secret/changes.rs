@@ -88,6 +88,14 @@ impl InForce {
         }
     }
 
+    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays.
+    pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
+        match content {
+            Some(additional) => Self { additional, ..self },
+            None => self,
+        }
+    }
+
     /// `compared`: name of the pull secret.
     pub(crate) fn of(
         global: Option<&Secret>,

@@ -17,6 +17,7 @@ use serde::Serialize;
 pub(crate) use crate::cluster::installed::{Installed, Sight};
 use crate::error::guide;
 use crate::terminal::escapes::line;
+use permissions::{granted, is_granted};
 
 pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces, workload};
@@ -66,6 +67,7 @@ impl Report {
     pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
         let mut lines = Vec::new();
         let mut group = "";
+        let mut granted = Some(granted(&self.checks));
         for check in &self.checks {
             if check.group != group {
                 if !group.is_empty() {
@@ -74,12 +76,20 @@ impl Report {
                 lines.push(check.group.to_owned());
                 group = check.group;
             }
+            let message = if is_granted(check) {
+                let Some(all) = granted.take() else {
+                    continue;
+                };
+                all
+            } else {
+                check.message.clone()
+            };
             let sign = match check.result {
                 Verdict::Ok => paint("32", "√"),
                 Verdict::Warning => paint("33", "‼"),
                 Verdict::Failure => paint("31", "×"),
             };
-            lines.push(format!("  {sign} {}", line(&check.message)));
+            lines.push(format!("  {sign} {}", line(&message)));
             if check.result != Verdict::Ok {
                 lines.push(format!("    hint: {}", line(&check.hint)));
                 lines.push(format!("    see {}", check.see));
