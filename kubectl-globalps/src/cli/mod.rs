@@ -127,7 +127,9 @@ impl Cli {
             });
         }
         let mut command = Self::command();
-        let matches = command.try_get_matches_from_mut(joined)?;
+        let matches = command
+            .try_get_matches_from_mut(&joined)
+            .map_err(|error| usage::of_command(error, &command, &joined))?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         let flags = matches.subcommand().map(|(_, flags)| flags);
@@ -245,7 +247,7 @@ Examples:
   # Show what a Secret or a config.json would change
   kubectl globalps diff -f secret.yaml
   kubectl globalps diff -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that lag), 2 error"
+    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that are behind), 2 error"
 )]
 pub(crate) struct Diff {
     /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin

@@ -1,9 +1,10 @@
 //! Errors of the command line in the form of all other errors: one sentence and a hint. Pure.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Error};
 
 use crate::error::{Failure, without_user};
 
@@ -22,6 +23,9 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
         None if is_surplus && help.ends_with(" fleet add") => {
             format!("pass registries with `--registry`; see `{help} --help`")
+        }
+        None if is_surplus && help.ends_with(" why") => {
+            format!("name a pod as NAMESPACE/NAME; see `{help} --help`")
         }
         None => format!("see `{help} --help`"),
     };
@@ -139,6 +143,22 @@ fn missing(flags: &[String]) -> String {
     format!("{} {verb} missing", flags.join(" and "))
 }
 
+/// The error of this command line. clap names the command only in some errors.
+pub(super) fn of_command(mut error: Error, command: &Command, words: &[OsString]) -> Error {
+    if error.get(ContextKind::Usage).is_none() {
+        let mut name = "kubectl globalps".to_owned();
+        let mut of = command;
+        for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+            if let Some(below) = of.find_subcommand(word) {
+                name.extend([" ", word]);
+                of = below;
+            }
+        }
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(name.into()));
+    }
+    error
+}
+
 /// The words of a usage before its first flag or value.
 fn command(usage: &str) -> String {
     let words = usage.trim_start_matches("Usage: ").split_whitespace();
@@ -204,11 +224,11 @@ fn distance(from: &str, to: &str) -> usize {
 mod tests {
     use super::*;
     use crate::cli::Cli;
-    use clap::{Arg, Parser as _};
+    use clap::Arg;
 
     fn told(line: &str) -> Option<String> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-        let failure = failure(&Cli::try_parse_from(words).expect_err(line))?;
+        let failure = failure(&Cli::of(words.map(OsString::from)).expect_err(line))?;
         Some(format!("{}\n{}", failure.message, failure.hint))
     }
 
@@ -229,11 +249,11 @@ mod tests {
             ),
             (
                 "status -o xml",
-                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps --help`",
+                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps status --help`",
             ),
             (
                 "undo --to-revision last",
-                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps --help`",
+                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps undo --help`",
             ),
             (
                 "remove",
@@ -250,6 +270,10 @@ mod tests {
             (
                 "fleet add team quay.io",
                 "there is an unexpected argument\npass registries with `--registry`; see `kubectl globalps fleet add --help`",
+            ),
+            (
+                "why default web",
+                "there is an unexpected argument\nname a pod as NAMESPACE/NAME; see `kubectl globalps why --help`",
             ),
             (
                 "history hunter2",
@@ -273,7 +297,7 @@ mod tests {
             ),
             (
                 "fleet join m --member-kubeconfig k --server-for-hub http://u:hunter2@m:1",
-                "invalid value `http://m:1` for `--server-for-hub <URL>`: must be `https://HOST:PORT`\nsee `kubectl globalps --help`",
+                "invalid value `http://m:1` for `--server-for-hub <URL>`: must be `https://HOST:PORT`\nsee `kubectl globalps fleet join --help`",
             ),
             (
                 "add quay.io -u u -p",

@@ -126,7 +126,7 @@ fn notes(printer: &Printer, difference: &Difference) {
     }
     if !difference.lagging_nodes.is_empty() {
         let nodes = difference.lagging_nodes.join(", ");
-        printer.note(format_args!("nodes that lag: {nodes}"));
+        printer.note(format_args!("nodes that are behind: {nodes}"));
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) async fn put(
     let replaced = cluster.call(&doing, replaced).await?;
     if has_copy && dry_run == DryRun::None {
         cluster.printer().note(format_args!(
-            "annotation `{LAST_APPLIED}` of Secret `{shown}` is removed: it has the credentials that `kubectl apply` wrote last; that command writes it again"
+            "annotation `{LAST_APPLIED}` of Secret `{shown}` was removed, because it contained the credentials; the next `kubectl apply` writes it again"
         ));
     }
     Ok(replaced)

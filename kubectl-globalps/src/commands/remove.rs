@@ -191,7 +191,7 @@ async fn plan(
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(
             what,
-            "so no node has its credentials, or the nodes are being restored",
+            "there is nothing to remove; `kubectl globalps status` shows whether nodes are still being restored",
         );
     };
     if let Some(owner) = may_change(&secret, force)? {

@@ -51,7 +51,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Whether anything but nodes that lag differs.
+    /// Whether anything differs apart from nodes that are behind.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
     }

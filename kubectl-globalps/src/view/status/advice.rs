@@ -31,7 +31,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
-            "there is no additional pull secret any more; the nodes are being restored".to_owned(),
+            "the additional pull secret was deleted; the nodes are being restored".to_owned(),
             FOLLOW,
         ),
         Current::Nothing => (
@@ -40,7 +40,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Stale => (
             "the controller has not processed the additional pull secret yet".to_owned(),
-            "if this persists, check that the controller runs: `kubectl -n globalps-system get pods`",
+            "if this lasts more than a minute, check that the controller runs: `kubectl -n globalps-system get pods`",
         ),
         Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),
