@@ -443,7 +443,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
         (vec!["retry", "node-2", "node"], "node-3\tFailed\n:4\n"),
         (
             vec!["undo", "--to-revision", ""],
-            "5\t\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
+            "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
         ),
         (vec!["diff", "-f", ""], ":0\n"),
         (vec!["--context", "nothing-like-it"], ":4\n"),

@@ -301,7 +301,7 @@ mod tests {
             ),
             (
                 "add quay.io -u u -p",
-                "a value is required for `--password <PASSWORD>` but none was supplied\nsee `kubectl globalps --help`",
+                "a value is required for `--password <PASSWORD>` but none was supplied\nsee `kubectl globalps add --help`",
             ),
             (
                 "add quay.io --authfile f -u u",
@@ -317,7 +317,7 @@ mod tests {
             ),
             (
                 "status --output=",
-                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps --help`",
+                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps status --help`",
             ),
             (
                 "fleet -n x",
@@ -325,7 +325,7 @@ mod tests {
             ),
             (
                 "install --image-pull-secrets=It's --controller-image c --syncer-image s",
-                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps --help`",
+                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
             ),
         ] {
             assert_eq!(told(line).as_deref(), Some(expected), "{line}");

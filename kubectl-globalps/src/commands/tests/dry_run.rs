@@ -63,7 +63,7 @@ fn an_install_reads_before_it_writes_and_does_not_ask_for_what_is_new() {
 }
 
 #[test]
-fn only_the_image_that_is_missing_is_asked_for() {
+fn an_install_names_the_image_that_is_missing() {
     for (flags, message, hint) in [
         (
             "--controller-image r/c:1",
