@@ -191,7 +191,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             "-u u --password-stdin",
             "p",
             "`REGISTRY` is missing",
-            "pass it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+            "name the registry, such as `quay.io`, or a source of credentials with `--authfile`, `--from-secret` or `--from-file`",
         ),
         (
             "--all",
