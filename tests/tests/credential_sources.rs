@@ -215,7 +215,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             "--registry quay.io -u u --password-stdin",
             "",
             "the password is empty",
-            "is the file empty, or a variable not set?",
+            "check that the file is not empty and the variable is set",
         ),
         (
             "--registry quay.io -u u --password-stdin",
