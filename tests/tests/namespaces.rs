@@ -441,6 +441,23 @@ fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() 
     product.wait_synced().unwrap();
     wait_reason(&product, "Synced");
 
+    // The API server checks every write and stores none.
+    let before = get(&cluster, "team-7", "serviceaccount/default");
+    let dry = ["migrate", "imagepullsecret-patcher", "--dry-run=server"];
+    let dry = product
+        .plugin(&[&dry[..], &["--ignore-running-pods"]].concat(), "")
+        .unwrap();
+    assert_eq!(dry.code, Some(0), "{}{}", dry.stdout, dry.stderr);
+    for line in [
+        "deployment.apps/imagepullsecret-patcher of namespace imagepullsecret-patcher scaled to 0 (server dry run)",
+        "serviceaccount/default of namespace team-7 detached (server dry run)",
+        "secret/image-pull-secret of namespace team-7 deleted (server dry run)",
+    ] {
+        assert!(dry.stdout.contains(line), "{line}: {}", dry.stdout);
+    }
+    assert_eq!(get(&cluster, "team-7", "serviceaccount/default"), before);
+    assert!(!get(&cluster, "team-7", "secret/image-pull-secret").is_null());
+
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let pods = std::thread::scope(|scope| {
         let creating = scope.spawn(|| {

@@ -50,15 +50,9 @@ pub(crate) enum ApplyError {
 }
 
 impl ApplyError {
-    /// The API server responded, so it can be told of the failure.
+    /// The API server responded, so a status with the failure can be written.
     pub(crate) fn is_response(&self) -> bool {
-        matches!(
-            self,
-            Self::Api {
-                source: kube::Error::Api(_),
-                ..
-            }
-        )
+        self.code().is_some()
     }
 
     pub(crate) fn is_forbidden(&self) -> bool {
@@ -67,7 +61,18 @@ impl ApplyError {
 
     /// The API server's response has this HTTP status.
     pub(crate) fn is_code(&self, code: u16) -> bool {
-        matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == code)
+        self.code() == Some(code)
+    }
+
+    /// HTTP status of the API server's response; `None`: it did not respond.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } => Some(status.code),
+            _ => None,
+        }
     }
 }
 

@@ -52,7 +52,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// Interval between updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The status reports a reconcile that has failed for this long. Most failures are shorter, such as the API server's restart.
+/// The status reports a reconcile that has failed for this long. Most failures are shorter, such as a conflict.
 const REPORT_FAILURE: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{SecretName, Span, TEMPLATE};
+use super::{DryRun, SecretName, Span, TEMPLATE};
 
 /// Tools that keep pull secrets in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,9 +39,12 @@ pub(crate) struct Migrate {
     /// Name of its Secrets. Default: the name in its Deployment, otherwise `image-pull-secret`
     #[arg(long, value_name = "NAME")]
     pub secret_name: Option<SecretName>,
-    /// Show the plan and change nothing
-    #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    /// Show the plan, without changing the cluster
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
     /// Delete Secrets even if running pods have no other reference: they keep running, but can't pull their image again
     #[arg(long)]
     pub ignore_running_pods: bool,

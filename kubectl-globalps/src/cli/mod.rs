@@ -156,8 +156,9 @@ pub(crate) struct Owner {
     pub force_conflicts: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
+    #[default]
     None,
     /// Print the result and send nothing
     Client,
@@ -256,6 +257,9 @@ pub(crate) struct Validate {
     /// A config.json or a Secret manifest; `-` reads stdin
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
+    /// FILE as a flag
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    pub filename: Option<PathBuf>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
 }

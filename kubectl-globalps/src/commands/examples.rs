@@ -184,8 +184,10 @@ fn global() -> Value {
     let annotations = &mut global["metadata"]["annotations"];
     let since = json!({"": 3, SOURCE: 2}).to_string();
     annotations[names::CONTENT_SINCE_ANNOTATION] = json!(since);
-    annotations[names::ROLLED_OUT_ANNOTATION] = json!("2026-01-02T00:00:00Z");
     annotations[names::DELIVERY_ANNOTATION] = json!(json!(provider).to_string());
+    // Not on every node yet.
+    let annotations = annotations.as_object_mut();
+    annotations.map(|all| all.remove(names::ROLLED_OUT_ANNOTATION));
     global
 }
 

@@ -54,11 +54,26 @@ pub(super) async fn run(
     printer.print(args.output, ("the answer", &answer.json()), [], || {
         printer.data(answer.text().trim_end());
     })?;
+    if is_registry(&args.image) {
+        printer.hint(format_args!(
+            "`{0}` is read as an image with a tag; for a registry, name an image of it: `{0}/REPOSITORY`",
+            args.image
+        ));
+    }
     Ok(if answer.has_some() {
         Exit::Done
     } else {
         Exit::No
     })
+}
+
+/// Whether the name is probably meant as a registry with a port, which is read as a repository with a tag.
+fn is_registry(image: &str) -> bool {
+    let Some((host, port)) = image.split_once(':') else {
+        return false;
+    };
+    let is_host = host == "localhost" || (host.contains('.') && !host.contains('/'));
+    is_host && port.parse::<u16>().is_ok()
 }
 
 async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::migrate_facts::{Found, observe};
-use crate::cli::{Connection, Migrate, Tool};
+use crate::cli::{Connection, DryRun, Migrate, Tool};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::is_ours;
 use crate::cluster::params;
@@ -59,20 +59,27 @@ pub(super) async fn run(
     if running.is_empty() && !steps.values().any(changes) {
         return Ok(finish(&found, &steps, &Summary::default(), printer));
     }
-    if args.dry_run {
+    if args.dry_run == DryRun::Client {
         printer.note("a dry run: nothing was changed");
         return Ok(Exit::Done);
     }
+    let is_dry_run = args.dry_run != DryRun::None;
     confirm(
         &cluster.title(),
         &format!("Replace {PATCHER} with globalps as shown?"),
-        args.yes,
+        args.yes || is_dry_run,
     )?;
     let deadline = Instant::now() + args.timeout.0;
     for deployment in &running {
-        stop(&cluster, deployment, deadline).await?;
+        stop(&cluster, deployment, args.dry_run).await?;
+        if !is_dry_run {
+            gone(&cluster, deployment, deadline).await?;
+        }
     }
-    let mut summary = Summary::default();
+    let mut summary = Summary {
+        how: args.dry_run,
+        ..Summary::default()
+    };
     for (namespace, step) in &steps {
         let migrated = migrate(&cluster, &found, namespace, step, &mut summary).await;
         match migrated {
@@ -82,6 +89,10 @@ pub(super) async fn run(
                 .push(format!("{namespace}: {}", failure.message)),
             Ok(()) => {}
         }
+    }
+    if is_dry_run && summary.failed.is_empty() {
+        printer.note("a dry run: nothing was changed");
+        return Ok(Exit::Done);
     }
     Ok(finish(&found, &steps, &summary, printer))
 }
@@ -138,26 +149,40 @@ fn announce(
     }
 }
 
-/// Scales the tool to 0 and waits until its pods are gone, because it would recreate everything.
-async fn stop(
-    cluster: &Cluster<'_>,
-    deployment: &Deployment,
-    deadline: Instant,
-) -> Result<(), Failure> {
+/// Scales the tool to 0.
+async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<(), Failure> {
     let title = title(deployment);
     let (namespace, name) = (
         deployment.namespace().unwrap_or_default(),
         deployment.name_any(),
     );
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &namespace);
-    let params = params::patch(false);
+    let params = params::patch(how == DryRun::Server);
     let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let doing = format!("scale Deployment `{title}` to 0");
     cluster
         .call(&doing, api.patch(&name, &params, &patch))
         .await?;
-    let line = format!("deployment.apps/{name} of namespace {namespace} scaled to 0");
-    cluster.printer().data(&line);
+    done(
+        cluster,
+        &format!("deployment.apps/{name} of namespace {namespace} scaled to 0"),
+        how,
+    );
+    Ok(())
+}
+
+fn done(cluster: &Cluster<'_>, line: &str, how: DryRun) {
+    cluster.printer().data(&format!("{line}{}", how.suffix()));
+}
+
+/// Waits until the tool's pods are gone, because it would recreate everything.
+async fn gone(
+    cluster: &Cluster<'_>,
+    deployment: &Deployment,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let title = title(deployment);
+    let namespace = deployment.namespace().unwrap_or_default();
     let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone());
     let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
     // Without a selector there are no pods to wait for.
@@ -184,6 +209,7 @@ async fn stop(
 
 #[derive(Debug, Default)]
 struct Summary {
+    how: DryRun,
     accounts: usize,
     secrets: usize,
     /// Messages.
@@ -212,10 +238,10 @@ async fn migrate(
         ));
     }
     for name in &step.accounts {
-        if detach(cluster, found, namespace, name).await? {
+        if detach(cluster, found, (namespace, name), summary.how).await? {
             summary.accounts += 1;
             let line = format!("serviceaccount/{name} of namespace {namespace} detached");
-            cluster.printer().data(&line);
+            done(cluster, &line, summary.how);
         }
     }
     let old = found
@@ -225,12 +251,12 @@ async fn migrate(
     if let Some(old) = old.filter(|_| step.deletes)
         && let name = &found.secret_name
         && let title = format!("Secret `{namespace}/{name}`")
-        && let params = params::delete(false, &old.metadata)
+        && let params = params::delete(summary.how == DryRun::Server, &old.metadata)
         && cluster.delete(&title, &secrets, name, &params).await?
     {
         summary.secrets += 1;
         let line = format!("secret/{name} of namespace {namespace} deleted");
-        cluster.printer().data(&line);
+        done(cluster, &line, summary.how);
     }
     Ok(())
 }
@@ -239,12 +265,12 @@ async fn migrate(
 async fn detach(
     cluster: &Cluster<'_>,
     found: &Found,
-    namespace: &str,
-    name: &str,
+    (namespace, name): (&str, &str),
+    how: DryRun,
 ) -> Result<bool, Failure> {
     let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let title = format!("ServiceAccount `{namespace}/{name}`");
-    let params = params::patch(false);
+    let params = params::patch(how == DryRun::Server);
     let mut has_changed = false;
     let mut attempt = 1;
     loop {
@@ -266,6 +292,8 @@ async fn detach(
         let patch: Patch<()> = Patch::Json(without_reference(&current, &found.secret_name));
         let doing = format!("remove the reference from {title}");
         match cluster.call(&doing, api.patch(name, &params, &patch)).await {
+            // Still there afterwards.
+            Ok(_) if how == DryRun::Server => return Ok(true),
             Ok(_) => has_changed = true,
             // Another client has written it since: the test of the patch fails.
             Err(failure) if (failure.is(422) || failure.is(409)) && attempt < ATTEMPTS => {

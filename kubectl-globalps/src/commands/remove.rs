@@ -21,7 +21,7 @@ use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{InForce, changes, text};
+use crate::secret::changes::{Change, InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
@@ -43,6 +43,7 @@ pub(super) async fn run(
     must_watch(&cluster).await?;
     let mut asked = args.yes || is_dry_run;
     let name = name_of(args);
+    let mut has_effect = false;
     let mut attempt = 1;
     let (goal, done, awaited) = loop {
         let sources = match &args.source {
@@ -58,6 +59,11 @@ pub(super) async fn run(
             let is_valid = before.is_some();
             let in_force = in_force(&cluster, name, before).await;
             let difference = difference(&in_force, &plan);
+            has_effect = !difference.is_empty();
+            let difference = match difference {
+                none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
+                some => text(&some),
+            };
             if is_dry_run {
                 printer.data(&difference);
             } else {
@@ -94,7 +100,7 @@ pub(super) async fn run(
     if is_dry_run {
         return Ok(Exit::Done);
     }
-    if !done.is_empty() {
+    if has_effect && !done.is_empty() {
         printer.note("images that are already on the nodes stay usable");
     }
     if let Some(revision) = awaited.filter(|_| args.wait.wait) {
@@ -125,17 +131,14 @@ enum Plan {
     Finish,
 }
 
-/// The registries that nodes lose or that get another credential, with masked credentials.
-fn difference(in_force: &InForce, plan: &Plan) -> String {
+/// The registries that nodes lose or that get another credential.
+fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
     let after = match plan {
         Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
         Plan::Delete(_) | Plan::Forget | Plan::Finish => Some(DockerConfig::default()),
     };
     // Content that stays invalid does not come into force.
-    match after.map_or_else(Vec::new, |after| changes(in_force, &after)) {
-        none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
-        some => text(&some),
-    }
+    after.map_or_else(Vec::new, |after| changes(in_force, &after))
 }
 
 /// Credentials on the nodes, as far as this user may read them. `content`: of the Secret; `None`: it is not valid.

@@ -36,10 +36,11 @@ fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
 }
 
 pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
-    if let Some(text) = announcement(&args.file, std::io::stdin().is_terminal()) {
+    let file = args.filename.as_ref().unwrap_or(&args.file);
+    if let Some(text) = announcement(file, std::io::stdin().is_terminal()) {
         printer.note(text);
     }
-    let verdicts: Vec<Verdict> = contents(&read(&args.file)?)?
+    let verdicts: Vec<Verdict> = contents(&read(file)?)?
         .into_iter()
         .map(Verdict::new)
         .collect();

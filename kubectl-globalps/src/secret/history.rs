@@ -1,10 +1,11 @@
 //! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
 
-use globalps_core::api::GlobalPullSecret;
+use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::secret::additional::data_of;
@@ -81,10 +82,18 @@ pub(crate) fn last_other<'a>(
     revisions.iter().find(differs)
 }
 
+fn is_halt(condition: &Condition) -> bool {
+    condition.type_ == condition::DEGRADED
+        && condition.status == "True"
+        && condition.reason == "RolloutHalted"
+}
+
 /// How far the newest revision is, while not every node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Progress {
     pub paused: bool,
+    /// Nodes failed, so no further node gets it.
+    pub halted: bool,
     /// Nodes that have it, of `nodes`; `None`: the controller has not counted them yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced: Option<u32>,
@@ -107,13 +116,18 @@ impl Progress {
         }
         Some(Self {
             paused: gps.is_some_and(|gps| gps.spec.rollout.paused),
+            halted: status.is_some_and(|status| status.conditions.iter().any(is_halt)),
             synced: counts.map(|counts| counts.synced),
             nodes: counts.map(|counts| counts.total),
         })
     }
 
     fn text(self) -> String {
-        let word = if self.paused { "paused" } else { "rolling out" };
+        let word = match self {
+            Self { halted: true, .. } => "halted",
+            Self { paused: true, .. } => "paused",
+            _ => "rolling out",
+        };
         match self.synced.zip(self.nodes) {
             Some((synced, nodes)) => format!("{word}, {synced}/{nodes} nodes"),
             None => word.to_owned(),

@@ -18,6 +18,7 @@ use self::contents::Contents;
 use self::search::Known;
 use crate::cli::{Bundle, Connection, Span};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch_if_known;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
@@ -51,6 +52,7 @@ pub(super) async fn run_within(
     // A cluster that does not respond has nothing to collect.
     let call = cluster.client.apiserver_version();
     let version = cluster.call("ask the API server", call).await?;
+    must_watch_if_known(&cluster).await?;
     let mut contents = Contents::default();
     let mut known = Known::default();
     collect::all(&cluster, &version, &mut contents, &mut known).await;

@@ -37,6 +37,11 @@ pub(super) async fn run(
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
+    // Clusters keep the last valid content of a source that isn't valid.
+    let in_clusters = match (&now, &existing) {
+        (None, Some(_)) => revisions.first().map(|newest| newest.config.clone()),
+        _ => now.clone(),
+    };
     let before = (now.as_ref(), &InForce::default());
     let revision = choose(&revisions, args.to_revision, before, kept)?;
     let number = revision.number;
@@ -51,7 +56,10 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     may_write(existing.as_ref(), &fleet, args.force_conflicts, printer)?;
-    let change = match changes(&InForce::only(now.unwrap_or_default()), &revision.config) {
+    let change = match changes(
+        &InForce::only(in_clusters.unwrap_or_default()),
+        &revision.config,
+    ) {
         none if none.is_empty() => "no credential in the clusters changes\n".to_owned(),
         some => text(&some),
     };

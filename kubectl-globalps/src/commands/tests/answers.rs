@@ -4,6 +4,7 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::{AUTH, OTHER_AUTH, deployment, gps, in_force, kept, node, refused, secret};
+use crate::commands::examples::sample;
 use crate::commands::fake_api::{FakeApi, Fault, path};
 use crate::error::Exit;
 
@@ -125,12 +126,17 @@ fn add_replaces_the_only_invalid_entry() {
 }
 
 /// A rollout of revision 3 that not every node has; revision 2 was rolled out.
-fn rolling_out(paused: bool, synced: u32) -> FakeApi {
+fn rolling_out(paused: bool, halted: bool, synced: u32) -> FakeApi {
     let mut global = in_force(&[("quay.io", OTHER_AUTH)], &[]);
     let annotations = global["metadata"]["annotations"].as_object_mut();
     annotations.map(|all| all.remove(names::ROLLED_OUT_ANNOTATION));
     let spec = json!({"rollout": {"paused": paused}});
-    let mut gps = gps("101", &spec, &[("Ready", "False", "RollingOut")]);
+    let degraded = if halted { "True" } else { "False" };
+    let conditions = [
+        ("Ready", "False", "RollingOut"),
+        ("Degraded", degraded, "RolloutHalted"),
+    ];
+    let mut gps = gps("101", &spec, &conditions);
     gps["status"]["counts"] = json!({"total": 3, "synced": synced});
     FakeApi::new(&[
         (&path("secrets", names::GLOBAL_SECRET), global),
@@ -148,13 +154,15 @@ fn rolling_out(paused: bool, synced: u32) -> FakeApi {
 
 #[test]
 fn history_says_how_far_a_rollout_is() {
-    for (paused, synced, expected) in [
-        (false, 0, "rolling out, 0/3 nodes"),
-        (true, 0, "paused, 0/3 nodes"),
-        (false, 2, "rolling out, 2/3 nodes"),
-        (false, 3, "in force"),
+    for (paused, halted, synced, expected) in [
+        (false, false, 0, "rolling out, 0/3 nodes"),
+        (true, false, 0, "paused, 0/3 nodes"),
+        (false, true, 1, "halted, 1/3 nodes"),
+        (true, true, 1, "halted, 1/3 nodes"),
+        (false, false, 2, "rolling out, 2/3 nodes"),
+        (false, false, 3, "in force"),
     ] {
-        let api = rolling_out(paused, synced);
+        let api = rolling_out(paused, halted, synced);
         let (ran, [out, err]) = api.printed("history");
         assert_eq!(ran, Ok(Exit::Done), "{err}");
         let newest = out.lines().nth(1).unwrap_or_default();
@@ -165,7 +173,7 @@ fn history_says_how_far_a_rollout_is() {
         let newest = &json["revisions"][0];
         assert_eq!(newest["inForce"], expected == "in force", "{out}");
         if expected != "in force" {
-            let rollout = json!({"paused": paused, "synced": synced, "nodes": 3});
+            let rollout = json!({"paused": paused, "halted": halted, "synced": synced, "nodes": 3});
             assert_eq!(newest["rollout"], rollout);
         }
         assert_eq!(json["revisions"][1]["rollout"], Value::Null);
@@ -185,6 +193,7 @@ fn commands_that_read_refuse_a_namespace_that_no_controller_watches() {
         "list",
         "remove --all --yes",
         "retry",
+        "bundle --file target/never.tar.gz",
     ] {
         let failure = refused(invalid(&[("quay.io", AUTH)]).run(&format!("{line} -n default")));
         let expected = "the controller watches namespace `kube-system`, not `default`";
@@ -193,6 +202,69 @@ fn commands_that_read_refuse_a_namespace_that_no_controller_watches() {
             failure.hint, "run the command with `-n kube-system`",
             "{line}"
         );
+    }
+}
+
+#[test]
+fn an_invalid_source_of_a_fleet_is_compared_with_what_the_clusters_keep() {
+    let source = "/api/v1/namespaces/clusters/secrets/team-a-source";
+    let api = sample().with_object(source, secret(&[("quay.io", INVALID)]));
+    for (flags, expected) in [
+        ("", "no credential in the clusters changes\n"),
+        ("--to-revision 2", "+docker.io: ***\n-quay.io: ***\n"),
+    ] {
+        let line = format!("fleet undo team-a {flags} -n clusters --dry-run");
+        let (ran, [out, err]) = api.printed(&line);
+        assert_eq!(ran, Ok(Exit::Done), "{err}");
+        assert_eq!(out, expected, "{err}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_on_nodes_says_nothing_of_images_there() {
+    let said = "images that are already on the nodes stay usable";
+    let (ran, [_, err]) = invalid(&[("10.0.0.1:5000", AUTH), ("quay.io", INVALID)])
+        .printed("remove 10.0.0.1:5000 --yes");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    assert!(!err.contains(said), "{err}");
+    let (_, [_, err]) = invalid(&[("10.0.0.1:5000", AUTH)]).printed("remove --all --yes");
+    assert!(err.contains(said), "{err}");
+}
+
+#[test]
+fn validate_takes_its_file_as_diff_does() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("config.json");
+    let text = r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#;
+    std::fs::write(&file, text).expect("written");
+    let file = file.display();
+    let api = FakeApi::new(&[]);
+    for line in [
+        format!("validate {file}"),
+        format!("validate -f {file}"),
+        format!("validate --filename {file}"),
+    ] {
+        let (ran, [out, err]) = api.printed(&line);
+        assert_eq!(ran, Ok(Exit::Done), "{line}: {err}");
+        assert_eq!(out, "valid: 1 registry\n", "{line}");
+    }
+}
+
+#[test]
+fn a_registry_with_a_port_is_no_image() {
+    let api = invalid(&[("quay.io", AUTH)]);
+    for (image, hints) in [
+        ("10.201.0.1:5051", true),
+        ("localhost:5000", true),
+        ("registry.example.com:443", true),
+        ("10.201.0.1:5051/app:1", false),
+        ("app:1", false),
+        ("registry.example.com:v1", false),
+    ] {
+        let (ran, [_, err]) = api.printed(&format!("explain {image}"));
+        assert!(ran.is_ok(), "{image}: {ran:?}");
+        let expected = format!("name an image of it: `{image}/REPOSITORY`");
+        assert_eq!(err.contains(&expected), hints, "{image}: {err}");
     }
 }
 
@@ -232,7 +304,7 @@ fn pause_and_resume_say_what_was_so_already() {
         (true, "resume", "resumed", 1),
         (false, "resume", "is not paused", 0),
     ] {
-        let api = rolling_out(paused, 0);
+        let api = rolling_out(paused, false, 0);
         let (ran, [out, err]) = api.printed(line);
         assert_eq!(ran, Ok(Exit::Done), "{err}");
         assert_eq!(out, format!("{name} {expected}\n"), "{line}");
@@ -247,7 +319,7 @@ fn a_change_while_the_rollout_is_paused_says_so() {
         (false, "status --watch", "the rollout is paused"),
     ] {
         for line in ["add ghcr.io -u u -p p --skip-check", "undo --yes"] {
-            let (ran, [_, err]) = rolling_out(paused, 0).printed(line);
+            let (ran, [_, err]) = rolling_out(paused, false, 0).printed(line);
             assert_eq!(ran, Ok(Exit::Done), "{err}");
             assert!(err.contains(expected) && !err.contains(other), "{err}");
         }
