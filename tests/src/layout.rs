@@ -19,6 +19,7 @@ pub(crate) const API_PORT: u16 = 6443;
 /// Not 5000, because Debian's registry service listens there on every address.
 pub(crate) const OPEN_PORT: u16 = 5050;
 pub(crate) const PRIVATE_PORT: u16 = 5051;
+pub(crate) const TLS_PORT: u16 = 5052;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -79,6 +80,10 @@ impl Layout {
 
     pub(crate) fn private_registry(&self) -> String {
         format!("{}:{PRIVATE_PORT}", self.gateway())
+    }
+
+    pub(crate) fn tls_registry(&self) -> String {
+        format!("{}:{TLS_PORT}", self.gateway())
     }
 }
 

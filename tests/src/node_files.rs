@@ -92,6 +92,11 @@ pub(crate) fn all(
             format!("server = \"{url}\"\n[host.\"{url}\"]\n"),
         ));
     }
+    let (registry, ca) = (layout.tls_registry(), "/etc/kubernetes/ca.crt");
+    files.push(file(
+        &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
+        format!("server = \"https://{registry}\"\n[host.\"https://{registry}\"]\nca = \"{ca}\"\n"),
+    ));
     Ok(files)
 }
 

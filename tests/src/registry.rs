@@ -1,4 +1,4 @@
-//! Two registries on the bridge's address: an open one, and one that requires a password.
+//! Registries on the bridge's address: an open one, and one that requires a password, without and with TLS.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::layout::Layout;
-use crate::pki::write_private;
+use crate::pki::{Authority, write_private};
 use crate::process::{run, spawn};
 use crate::secrecy;
 use crate::wait::until;
@@ -27,9 +27,21 @@ pub enum Access {
     Open,
     /// With a password for every pull and push.
     Private,
+    /// The same content and password as [`Self::Private`], with TLS. Its certificate is of the cluster's authority.
+    Tls,
 }
 
-/// The registries of a cluster. Both speak plain HTTP, and the nodes' containerd is configured for them.
+impl Access {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Private => "private",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// The registries of a cluster. The nodes' containerd is configured for plain HTTP, and for the authority.
 pub struct Registry {
     layout: Layout,
 }
@@ -46,7 +58,13 @@ impl Registry {
         match access {
             Access::Open => self.layout.open_registry(),
             Access::Private => self.layout.private_registry(),
+            Access::Tls => self.layout.tls_registry(),
         }
+    }
+
+    /// Path of the certificate of the authority that [`Access::Tls`] is signed by, PEM.
+    pub fn authority(&self) -> PathBuf {
+        self.layout.pki("ca.crt")
     }
 
     /// The only user of the private registry.
@@ -87,7 +105,9 @@ impl Registry {
             .arg(format!("oci-archive:{}", archive.display()))
             .arg(format!("docker://{reference}"));
         match access {
-            Access::Private => command.arg("--dest-authfile").arg(self.path("config.json")),
+            Access::Private | Access::Tls => {
+                command.arg("--dest-authfile").arg(self.path("config.json"))
+            }
             Access::Open => command.arg("--dest-no-creds"),
         };
         run(&mut command).with_context(|| format!("could not push `{reference}`"))?;
@@ -108,7 +128,9 @@ impl Registry {
             ))
             .arg(format!("docker://{}/{name}", self.address(access)));
         match access {
-            Access::Private => command.arg("--dest-authfile").arg(self.path("config.json")),
+            Access::Private | Access::Tls => {
+                command.arg("--dest-authfile").arg(self.path("config.json"))
+            }
             Access::Open => command.arg("--dest-no-creds"),
         };
         run(&mut command).with_context(|| format!("could not tag `{image}` as `{name}`"))?;
@@ -120,24 +142,34 @@ impl Registry {
         // 128 random bits, without characters that are special in a shell or a URL.
         let password = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         self.set_password(&password.trim().replace('-', ""))?;
-        for access in [Access::Open, Access::Private] {
-            let name = match access {
+        let address = self.layout.gateway().to_string();
+        let identity = Authority::load(&self.layout)?.issue("registry", None, &[address])?;
+        write_private(&self.path("tls.crt"), &identity.certificate)?;
+        write_private(&self.path("tls.key"), &identity.key)?;
+        let all = [Access::Open, Access::Private, Access::Tls];
+        for access in all {
+            let directory = match access {
                 Access::Open => "open",
-                Access::Private => "private",
+                Access::Private | Access::Tls => "private",
             };
             let mut config = json!({
                 "version": "0.1",
                 "log": {"level": "info", "accesslog": {"disabled": false}},
                 "storage": {
-                    "filesystem": {"rootdirectory": self.path(name)},
+                    "filesystem": {"rootdirectory": self.path(directory)},
                     "delete": {"enabled": true},
                 },
                 "http": {"addr": self.address(access)},
             });
-            if access == Access::Private {
+            if access == Access::Tls {
+                let (certificate, key) = (self.path("tls.crt"), self.path("tls.key"));
+                config["http"]["tls"] = json!({"certificate": certificate, "key": key});
+            }
+            if access != Access::Open {
                 config["auth"] =
                     json!({"htpasswd": {"realm": "test", "path": self.path("htpasswd")}});
             }
+            let name = access.name();
             let file = self.path(&format!("{name}.yml"));
             write_private(&file, &config.to_string())?;
             let mut server = Command::new("docker-registry");
@@ -147,7 +179,7 @@ impl Registry {
                 server.arg("serve").arg(file),
             )?;
         }
-        for access in [Access::Open, Access::Private] {
+        for access in all {
             let address: SocketAddr = self.address(access).parse()?;
             until(
                 &format!("the registry at {address}"),

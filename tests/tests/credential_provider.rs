@@ -410,7 +410,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
             let address = if access == Access::Open { &open } else { &private };
             json!({
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": format!("many-{pod}"), "labels": {"many": access_name(access)}},
+                "metadata": {"name": format!("many-{pod}"), "labels": {"many": access.name()}},
                 "spec": {
                     "nodeName": node.name(), "hostNetwork": true, "terminationGracePeriodSeconds": 0,
                     "automountServiceAccountToken": false,
@@ -498,13 +498,6 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
             "--grace-period=0",
         ])
         .unwrap();
-}
-
-fn access_name(access: Access) -> &'static str {
-    match access {
-        Access::Open => "open",
-        Access::Private => "private",
-    }
 }
 
 fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {

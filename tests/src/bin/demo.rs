@@ -77,7 +77,8 @@ fn demo() -> Result<()> {
     let before = files(&nodes)?;
 
     let registry = cluster.registry();
-    let private = registry.address(Access::Private);
+    let private = registry.address(Access::Tls);
+    let authority = registry.authority();
     let image = format!("{private}/team/app:1");
     story.say(&format!(
         "A pod with the private image {image} cannot pull it"
@@ -89,13 +90,12 @@ fn demo() -> Result<()> {
     story.say("One command gives the password to every node");
     let add = [
         "add",
-        "--registry",
         &private,
         "-u",
         registry.user(),
         "--password-stdin",
-        // The test registry speaks plain HTTP.
-        "--insecure",
+        "--ca-file",
+        authority.to_str().context("the path is not UTF-8")?,
         "--wait",
     ];
     ensure!(
@@ -164,8 +164,9 @@ fn demo() -> Result<()> {
         );
         println!("  kubectl globalps status");
         println!(
-            "  kubectl globalps add {private} -u {} --password-stdin --insecure --wait < {}/registry/password",
+            "  kubectl globalps add {private} -u {} --password-stdin --ca-file {} --wait < {}/registry/password",
             registry.user(),
+            authority.display(),
             parent(&kubeconfig)
         );
     }
