@@ -71,8 +71,10 @@ pub(super) async fn after_wait(
         return Ok(());
     }
     let (evicted, left) = evict_all(cluster, &added, found, time.0.min(RETRY_FOR)).await?;
-    let plural = if evicted == 1 { "" } else { "s" };
-    printer.data(&format!("{evicted} pod{plural} evicted, to pull again"));
+    if evicted > 0 {
+        let plural = if evicted == 1 { "" } else { "s" };
+        printer.data(&format!("{evicted} pod{plural} evicted, to pull again"));
+    }
     for line in untouched(&left) {
         printer.note(line);
     }

@@ -15,7 +15,7 @@ use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::namespaces::each;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, quoted};
 use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::Answer;
@@ -98,7 +98,7 @@ async fn explained(
     let known = Known {
         earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
         answers,
-        insecure: flags.insecure,
+        asked_with: asked_with(flags),
     };
     let judge = |looked: &Looked| looked.explained(&seen, &shared, &cluster.namespace, &known);
     answer.containers = looked.iter().map(judge).collect();
@@ -162,8 +162,17 @@ pub(super) struct Known {
     pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
     /// The additional pull secrets that were rolled out before, the newest first.
     pub earlier: Vec<Revision>,
-    /// Whether the registries were asked with `--insecure`.
-    pub insecure: bool,
+    /// See [`asked_with`].
+    pub asked_with: String,
+}
+
+/// The flag that the registries are asked with, as a shell takes it; may be empty.
+pub(super) fn asked_with(flags: &Asking) -> String {
+    match &flags.ca_file {
+        Some(file) => format!("--ca-file {}", quoted(&file.to_string_lossy())),
+        None if flags.insecure => "--insecure".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Read only where a credential of globalps is rejected; none for a user who may not read them.
@@ -344,7 +353,7 @@ impl Looked {
             gps: shared.gps.as_ref(),
             secrets,
             earlier: self.other_revision(&known.earlier),
-            insecure: known.insecure,
+            asked_with: &known.asked_with,
         };
         let cause = evidence.cause();
         Explained::of(

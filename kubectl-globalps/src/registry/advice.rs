@@ -53,12 +53,16 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
-/// Whether the registry was seen not to speak TLS.
-pub(crate) fn is_without_tls(error: &RegistryError) -> bool {
+/// The flag without which this registry can't be checked from here; `None`: no flag would help.
+pub(crate) fn missing_flag(error: &RegistryError) -> Option<&'static str> {
     let RegistryError::Way { to, why } = error else {
-        return false;
+        return None;
     };
-    matches!((to, why), (Peer::Host { .. }, Why::NotTls))
+    match (to, why) {
+        (Peer::Host { .. }, Why::NotTls) => Some("--insecure"),
+        (Peer::Host { .. }, Why::UnknownAuthority) => Some("--ca-file FILE"),
+        _ => None,
+    }
 }
 
 /// `key`: the registry that was checked.

@@ -190,8 +190,11 @@ fn valid(name: &'static str, what: &str, found: &Condition, hint: &str) -> Check
     match (found.status.as_str(), message.is_empty()) {
         ("False", _) => line(name, &format!("{what} is not valid: {message}")).fail(hint),
         ("True", true) => line(name, &format!("{what} is valid")),
-        ("True", false) => line(name, &format!("{what} is valid: {message}")),
-        _ => line(name, &format!("{what}: none")),
+        ("True", false) if found.reason != "NodeFile" => {
+            line(name, &format!("{what} is valid: {message}"))
+        }
+        (_, true) => line(name, &format!("{what} does not exist")),
+        (_, false) => line(name, message),
     }
 }
 

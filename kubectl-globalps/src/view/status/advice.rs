@@ -36,7 +36,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Nothing => (
             "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
-            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+            "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`",
         ),
         Current::Stale => (
             "the controller has not processed the additional pull secret yet".to_owned(),

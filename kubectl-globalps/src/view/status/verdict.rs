@@ -69,7 +69,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
         Current::NoConfiguration => stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1),
         Current::Nothing => stuck(
             "there is no additional pull secret",
-            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+            "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`",
         ),
         Current::Stale => Verdict::Going,
         Current::Reported(reported) => {

@@ -7,7 +7,7 @@ use super::failing::Failing;
 use globalps_registry::{Pull, RegistryError};
 
 use crate::error::Failure;
-use crate::registry::{Purpose, failure, is_without_tls};
+use crate::registry::{Purpose, failure, missing_flag};
 
 /// A credential, and what the registry answers to it.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ impl Answer {
                 Err(RegistryError::Refused { status, .. }) => format!("rejected ({status})"),
                 Err(error) => {
                     let Failure { message, hint, .. } = failure(error, registry, Purpose::Look);
-                    if is_without_tls(error) {
+                    if missing_flag(error).is_some() {
                         format!("{message}; {hint}")
                     } else {
                         message

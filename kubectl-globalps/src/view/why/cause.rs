@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::commands::{Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said};
-use crate::registry::{Purpose, failure, is_without_tls};
+use crate::registry::{Purpose, failure, missing_flag};
 use crate::secret::tried::{Origin, Tried};
 
 /// Scripts rely on these names.
@@ -76,8 +76,8 @@ pub(crate) struct Evidence<'a> {
     pub secrets: &'a str,
     /// The newest revision whose additional pull secret has another credential for the image.
     pub earlier: Option<i64>,
-    /// Whether the registries were asked with `--insecure`.
-    pub insecure: bool,
+    /// The flag that the registries were asked with, `--insecure` or `--ca-file FILE`; may be empty.
+    pub asked_with: &'a str,
 }
 
 impl Evidence<'_> {
@@ -130,7 +130,7 @@ impl Evidence<'_> {
             Some(error) => {
                 let failure = failure(error, self.registry, Purpose::Look);
                 let cause = self.unreachable(&failure.message);
-                if is_without_tls(error) {
+                if missing_flag(error).is_some() {
                     Cause {
                         hint: failure.hint,
                         ..cause
@@ -158,7 +158,8 @@ impl Evidence<'_> {
         let mut errors = answers
             .chain(self.anonymous)
             .filter_map(|it| it.as_ref().err());
-        add(login, self.insecure || errors.any(is_without_tls))
+        let flag = errors.find_map(missing_flag);
+        add(login, flag.unwrap_or(self.asked_with))
     }
 
     fn no_credentials(&self) -> Cause {
@@ -380,6 +381,7 @@ fn is_refusal(answer: &Result<Pull, RegistryError>) -> bool {
 mod tests {
     use super::*;
     use crate::secret::pull::{Answer, Asked, Keyring};
+    use globalps_registry::{Peer, Why};
     use serde_json::json;
 
     fn refused() -> Result<Pull, RegistryError> {
@@ -581,7 +583,7 @@ mod tests {
                 gps: None,
                 secrets: "kube-system",
                 earlier: None,
-                insecure: false,
+                asked_with: "",
             };
             let cause = evidence.cause();
             assert_eq!(
@@ -624,7 +626,7 @@ mod tests {
                 gps: Some(&gps),
                 secrets: "kube-system",
                 earlier: None,
-                insecure: false,
+                asked_with: "",
             };
             let cause = evidence.cause();
             assert_eq!(cause.code, Code::OutsideScope);
@@ -682,9 +684,52 @@ mod tests {
                 gps: None,
                 secrets: "kube-system",
                 earlier: None,
-                insecure: false,
+                asked_with: "",
             };
             assert_eq!(evidence.cause().command, expected);
+        }
+    }
+
+    #[test]
+    fn the_command_checks_the_registry_as_it_can_be_checked_from_here() {
+        let seen_as = |why| {
+            Err(RegistryError::Way {
+                to: Peer::Host {
+                    host: "quay.io".to_owned(),
+                    port: 443,
+                },
+                why,
+            })
+        };
+        for (found, asked_with, flag) in [
+            (refused(), "", ""),
+            (refused(), "--ca-file ca.crt", " --ca-file ca.crt"),
+            (seen_as(Why::UnknownAuthority), "", " --ca-file FILE"),
+            (
+                seen_as(Why::UnknownAuthority),
+                "--ca-file ca.crt",
+                " --ca-file FILE",
+            ),
+            (seen_as(Why::NotTls), "--ca-file ca.crt", " --insecure"),
+        ] {
+            let evidence = Evidence {
+                pod: &seen(),
+                failing: &failing("401 Unauthorized"),
+                registry: "quay.io",
+                repository: "quay.io/org/app",
+                tries: &[],
+                anonymous: Some(&found),
+                excluding: None,
+                lag: None,
+                gps: None,
+                secrets: "kube-system",
+                earlier: None,
+                asked_with,
+            };
+            assert_eq!(
+                evidence.cause().command,
+                format!("kubectl globalps add quay.io -u USER{flag} --wait --retry-pods")
+            );
         }
     }
 }

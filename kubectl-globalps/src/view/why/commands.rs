@@ -27,8 +27,8 @@ impl<'a> Login<'a> {
     }
 }
 
-/// `insecure`: the registry is not checked over TLS.
-pub(super) fn add(login: &Login<'_>, insecure: bool) -> String {
+/// `flag`: for the check with the registry; may be empty.
+pub(super) fn add(login: &Login<'_>, flag: &str) -> String {
     let source = match login.source {
         "" => String::new(),
         source => format!(" --source {}", quoted(source)),
@@ -37,9 +37,9 @@ pub(super) fn add(login: &Login<'_>, insecure: bool) -> String {
         "" => "USER".to_owned(),
         user => quoted(user),
     };
-    let insecure = if insecure { " --insecure" } else { "" };
+    let space = if flag.is_empty() { "" } else { " " };
     let key = quoted(login.key);
-    format!("kubectl globalps add {key}{source} -u {user}{insecure} --wait --retry-pods")
+    format!("kubectl globalps add {key}{source} -u {user}{space}{flag} --wait --retry-pods")
 }
 
 /// The command that returns to an earlier revision, as part of a hint.
@@ -102,28 +102,28 @@ mod tests {
 
     #[test]
     fn add_is_one_command_of_a_shell() {
-        for (key, user, source, insecure, expected) in [
-            ("quay.io", "", "", false, "quay.io -u USER"),
+        for (key, user, source, flag, expected) in [
+            ("quay.io", "", "", "", "quay.io -u USER"),
             (
                 "10.0.0.1:5051",
                 "puller",
                 "",
-                true,
+                "--insecure",
                 "10.0.0.1:5051 -u puller --insecure",
             ),
-            ("quay.io", "u", "team", false, "quay.io --source team -u u"),
+            ("quay.io", "u", "team", "", "quay.io --source team -u u"),
             (
                 "*.example.com",
                 "robot$ci",
                 "",
-                false,
+                "",
                 "'*.example.com' -u 'robot$ci'",
             ),
-            ("quay.io", "it's", "", false, r"quay.io -u 'it'\''s'"),
+            ("quay.io", "it's", "", "", r"quay.io -u 'it'\''s'"),
         ] {
             let login = Login { key, user, source };
             assert_eq!(
-                add(&login, insecure),
+                add(&login, flag),
                 format!("kubectl globalps add {expected} --wait --retry-pods")
             );
         }
