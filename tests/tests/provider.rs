@@ -304,7 +304,9 @@ fn a_person_gets_names_and_an_exit_status() {
     // At the path where the syncer installs it.
     let program = dir.path().join("bin/globalps-credential-provider");
     fs::create_dir(dir.path().join("bin")).unwrap();
-    fs::copy(provider_path(), &program).unwrap();
+    // Not by this process: a program can't run while another test's new child process still has it open for writing.
+    let copied = run(Command::new("cp").arg(provider_path()).arg(&program), b"");
+    assert!(copied.status.success(), "{copied:?}");
     fs::rename(&data, dir.path().join(PROVIDER_DATA_FILE)).unwrap();
     let output = run(Command::new(program).args(["--explain", "quay.io/a"]), b"");
     let text = String::from_utf8(output.stdout).unwrap();

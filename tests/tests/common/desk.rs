@@ -52,9 +52,12 @@ impl Desk {
 
     /// Installs a credential helper that runs this script.
     pub fn helper(&self, name: &str, script: &str) {
-        let file = format!("docker-credential-{name}");
-        self.write(&file, &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(self.path(&file), fs::Permissions::from_mode(0o755)).unwrap();
+        let text = self.write(&format!("{name}.sh"), &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+        // Not written by this process: a program can't run while another test's new child process still has it open.
+        let program = self.path(&format!("docker-credential-{name}"));
+        let copied = Command::new("cp").arg(text).arg(program).status().unwrap();
+        assert!(copied.success());
     }
 
     /// `add ARGS` as a dry run, with only these environment variables.
