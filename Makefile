@@ -189,7 +189,8 @@ docs: ## generate docs/cli.md, docs/faults.md, docs/reference-cases.md and the t
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
 	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases map
 
-pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes
+pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
+	cargo build -q -p globalps-tests --bin demo
 	cargo run -q -p globalps-tests --bin pictures
 
 man: ## generate the plugin's man pages in target/man
