@@ -15,8 +15,8 @@ LLVM    := $(shell rustc --print target-libdir)/../bin
 FLEET := 100,1000,5000
 HUB := 100,1000
 
-# The oldest kubelet that can be built from the Go module proxy, and the first that supports scopes.
-OLDER := v1.30.14,v1.34.4
+# The newest release of each minor version that globalps supports.
+RELEASES := v1.30.14,v1.31.14,v1.32.13,v1.33.13,v1.34.4,v1.35.4,v1.36.3
 
 # The previous release, as a tag or commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
@@ -105,8 +105,8 @@ soak-hub: kubernetes ## run two hubs under random changes, outages and interfere
 soak: image kubernetes ## run random events of every kind on NODES (6) real nodes for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
-matrix: image kubernetes ## test the credential provider with kubelets of other releases, KUBELETS (v1.30.14,v1.34.4); each takes 4 minutes to build
-	cargo run -q -p globalps-tests --bin matrix -- --kubelets $(or $(KUBELETS),$(OLDER))
+matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
+	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--output docs/compatibility.md)
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)
 	$(PROVIDER)
@@ -189,7 +189,8 @@ docs: ## generate docs/cli.md, docs/faults.md, docs/reference-cases.md and the t
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
 	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases map
 
-pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes
+pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
+	cargo build -q -p globalps-tests --bin demo
 	cargo run -q -p globalps-tests --bin pictures
 
 man: ## generate the plugin's man pages in target/man

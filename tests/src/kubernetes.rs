@@ -1,5 +1,5 @@
 //! Kubernetes' own programs, built from the Go module proxy: about four minutes the first time on two CPUs, and no time
-//! after that.
+//! after that. Test clusters run the release in the variable `KUBERNETES`, or [`VERSION`].
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::until;
+use crate::{older_release, until};
 
-const VERSION: &str = "v1.36.3";
+pub const VERSION: &str = "v1.36.3";
 /// etcd's program is named after its Go package.
 pub(crate) const ETCD: &str = "server";
 const PROGRAMS: [&str; 6] = [
@@ -36,8 +36,28 @@ pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
+/// The release that test clusters of this process run, such as `v1.34.4`.
+pub fn version() -> String {
+    std::env::var("KUBERNETES").unwrap_or_else(|_| VERSION.to_owned())
+}
+
+/// The minor version of [`version`].
+pub fn minor() -> u32 {
+    let version = version();
+    let minor = version.split('.').nth(1).and_then(|it| it.parse().ok());
+    minor.unwrap_or_else(|| panic!("`{version}` is no release such as `{VERSION}`"))
+}
+
 /// Directory of the programs after [`build`].
 pub fn bin_dir() -> PathBuf {
+    match version().as_str() {
+        VERSION => default_bin_dir(),
+        other => target_dir().join("kubernetes").join(other),
+    }
+}
+
+/// Directory of the programs of [`VERSION`], and of those that don't depend on the release.
+fn default_bin_dir() -> PathBuf {
     target_dir().join("kubernetes/bin")
 }
 
@@ -48,7 +68,24 @@ fn workspace() -> PathBuf {
 
 /// Builds the programs unless they exist in this version. A lock lets one process build while the others wait.
 pub fn build() -> Result<()> {
-    let bin = std::path::absolute(bin_dir())?;
+    build_default()?;
+    let (bin, version) = (std::path::absolute(bin_dir())?, version());
+    if version == VERSION {
+        return Ok(());
+    }
+    older_release::build(&version, &bin)?;
+    for program in [ETCD, "kubectl"] {
+        let link = bin.join(program);
+        if !link.exists() {
+            // Nodes see only this directory.
+            fs::hard_link(std::path::absolute(default_bin_dir())?.join(program), link)?;
+        }
+    }
+    Ok(())
+}
+
+fn build_default() -> Result<()> {
+    let bin = std::path::absolute(default_bin_dir())?;
     fs::create_dir_all(&bin)?;
     let lock = File::create(bin.join(".lock"))?;
     lock.lock()?;
@@ -139,7 +176,7 @@ fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
 /// Builds a program of a Go module of the tests, next to those of Kubernetes. A lock lets one process build while the
 /// others wait.
 fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
-    let bin = std::path::absolute(bin_dir())?;
+    let bin = std::path::absolute(default_bin_dir())?;
     fs::create_dir_all(&bin)?;
     let lock = File::create(bin.join(format!(".lock-{name}")))?;
     lock.lock()?;

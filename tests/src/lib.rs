@@ -8,6 +8,7 @@
 pub mod bare_node;
 pub mod broken_kubelet;
 pub mod capi;
+pub mod compatibility;
 pub mod config_file;
 pub mod dist;
 pub mod faults;
@@ -21,7 +22,7 @@ pub mod krew;
 pub mod kubernetes;
 pub mod lone_registry;
 pub mod map;
-pub mod older_kubelet;
+mod older_release;
 pub mod olm;
 pub mod oracle;
 pub mod picture;

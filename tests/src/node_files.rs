@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
+use crate::kubernetes::minor;
 use crate::layout::{Layout, SERVICE_ADDRESS};
 use crate::pki::Authority;
 use crate::state::NodeState;
@@ -50,7 +51,7 @@ pub(crate) fn all(
         file("etc/kubernetes/ca.crt", authority.certificate().to_owned()),
         file("etc/kubernetes/kubelet.crt", identity.certificate),
         file("etc/kubernetes/kubelet.key", identity.key),
-        file("etc/kubernetes/kubelet.json", kubelet_config()),
+        file("etc/kubernetes/kubelet.json", kubelet_config(minor())),
         file("etc/containerd/config.toml", containerd_config(layout)),
         file(
             "etc/cni/net.d/10-pods.conflist",
@@ -108,8 +109,9 @@ fn machine_id(layout: &Layout, index: u8) -> String {
     format!("{:030x}{:02x}", layout.instance, index)
 }
 
-fn kubelet_config() -> String {
-    json!({
+/// `minor`: the kubelet's minor version.
+fn kubelet_config(minor: u32) -> String {
+    let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "authentication": {
@@ -122,8 +124,7 @@ fn kubelet_config() -> String {
         "tlsPrivateKeyFile": "/etc/kubernetes/kubelet.key",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "clusterDomain": "cluster.local",
-        // Nodes share one machine and don't control its limits, swap, disk and cgroup version.
-        "failCgroupV1": false,
+        // Nodes share one machine and don't control its limits, swap and disk.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
@@ -137,10 +138,16 @@ fn kubelet_config() -> String {
         // Heartbeats that are frequent enough for the controller manager's short grace period.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
-        // Tests kill containers on purpose and should not wait five minutes for the sixth start.
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
-    })
-    .to_string()
+    });
+    // Nodes don't control the machine's cgroup version either.
+    if minor >= 31 {
+        config["failCgroupV1"] = false.into();
+    }
+    // Tests kill containers on purpose and should not wait five minutes for the sixth start.
+    if minor >= 35 {
+        config["crashLoopBackOff"] = json!({"maxContainerRestartPeriod": "2s"});
+    }
+    config.to_string()
 }
 
 /// The unit reads the kubelet's flags from a file, as kubeadm's unit does.

@@ -1,6 +1,7 @@
-//! Renders a terminal's screen as SVG, with its colours.
+//! Renders a terminal's screen as SVG, with its colours; and the lines of a program as an animation.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use vt100::{Cell, Color, Parser, Screen};
 
@@ -25,13 +26,7 @@ pub fn svg(shown: &str, columns: u16) -> String {
         .rev()
         .find(|row| (0..columns).any(|column| is_inked(screen, *row, column)))
         .map_or(1, |row| row + 1);
-    let width = f32::from(columns) * WIDTH + f32::from(2 * MARGIN);
-    let height = rows * HEIGHT + 2 * MARGIN;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height}\" font-family=\"ui-monospace, \
-         SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\">\n<rect width=\"100%\" \
-         height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
-    );
+    let mut svg = frame(columns, rows);
     for row in 0..rows {
         let y = MARGIN + row * HEIGHT + 14;
         for (column, style, text) in runs(screen, row, columns) {
@@ -46,6 +41,79 @@ pub fn svg(shown: &str, columns: u16) -> String {
         }
     }
     svg.push_str("</svg>\n");
+    svg
+}
+
+/// Where the picture begins: its size, font and background.
+fn frame(columns: u16, rows: u16) -> String {
+    let width = f32::from(columns) * WIDTH + f32::from(2 * MARGIN);
+    let height = rows * HEIGHT + 2 * MARGIN;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height}\" font-family=\"ui-monospace, \
+         SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\">\n<rect width=\"100%\" \
+         height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
+    )
+}
+
+/// Longest time without a new line in a recording.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
+/// How long a recording shows its end before it starts again.
+const END: Duration = Duration::from_secs(6);
+
+/// Renders lines as an animation that scrolls and starts again by itself. `lines`: each with the time when it was printed.
+/// Longer lines are cut.
+pub fn recording(lines: &[(Duration, String)], columns: u16, rows: u16) -> String {
+    let mut svg = frame(columns, rows);
+    let height = f32::from(HEIGHT);
+    // Everything is drawn at once, below a cover that moves down; both scroll.
+    let mut at = Duration::ZERO;
+    let mut previous = Duration::ZERO;
+    let mut moves = Vec::new();
+    let mut drawn = String::new();
+    for (number, (time, line)) in (1_u16..).zip(lines) {
+        at += time.saturating_sub(previous).min(LONGEST_PAUSE);
+        previous = *time;
+        moves.push((at, number));
+        let line: String = line.chars().take(columns.into()).collect();
+        if line.trim().is_empty() {
+            continue;
+        }
+        let fill = match line.trim_start().get(..3) {
+            Some("==>") => PALETTE[4],
+            Some("$ k" | "$ m") => PALETTE[2],
+            _ => FOREGROUND,
+        };
+        let y = MARGIN + (number - 1) * HEIGHT + 14;
+        let _ = writeln!(
+            drawn,
+            "<text x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\" fill=\"{fill}\">{}</text>",
+            escaped(&line)
+        );
+    }
+    let total = (at + END).as_secs_f32();
+    let mut keyframes = |name: &str, offset: &dyn Fn(u16) -> f32| {
+        let _ = write!(svg, "<style>@keyframes {name}{{");
+        for (time, number) in [(Duration::ZERO, 0)].iter().chain(&moves) {
+            let percent = 100.0 * time.as_secs_f32() / total;
+            let offset = offset(*number);
+            let _ = write!(svg, "{percent:.2}%{{transform:translateY({offset}px)}}");
+        }
+        let _ = writeln!(
+            svg,
+            "}}.{name}{{animation:{name} {total:.1}s step-end infinite}}</style>"
+        );
+    };
+    let scrolled = |number: u16| -f32::from(number.saturating_sub(rows)) * height;
+    keyframes("scroll", &scrolled);
+    keyframes("cover", &|number| f32::from(number) * height);
+    let inside = rows * HEIGHT;
+    let below = (u16::try_from(lines.len()).unwrap_or(u16::MAX)).saturating_mul(HEIGHT) + inside;
+    let _ = write!(
+        svg,
+        "<clipPath id=\"screen\"><rect x=\"0\" y=\"{MARGIN}\" width=\"100%\" height=\"{inside}\"/></clipPath>\n\
+         <g clip-path=\"url(#screen)\"><g class=\"scroll\">\n{drawn}\
+         <rect class=\"cover\" x=\"0\" y=\"{MARGIN}\" width=\"100%\" height=\"{below}\" fill=\"{BACKGROUND}\"/>\n</g></g>\n</svg>\n"
+    );
     svg
 }
 
@@ -139,6 +207,30 @@ mod tests {
         let third =
             picture("node-1  \x1b[33mSyncing\x1b[0m  3s\r\n`globalps-controller-7b-x_1a` leads");
         assert_ne!(first, third);
+    }
+
+    #[test]
+    fn a_recording_shows_each_line_at_its_time_and_scrolls() {
+        let line = |seconds, text: &str| (Duration::from_secs(seconds), text.to_owned());
+        let lines = [line(1, "==> first"), line(2, "<2>"), line(60, "third line")];
+        let svg = recording(&lines, 8, 2);
+        // One second, one more, at most 1.5 s more, and 6 s at the end.
+        assert!(
+            svg.contains("animation:scroll 9.5s step-end infinite"),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("36.84%{transform:translateY(-19px)}"),
+            "the third line scrolls by one: {svg}"
+        );
+        assert!(svg.contains("10.53%{transform:translateY(19px)}"), "{svg}");
+        for text in [
+            ">==&gt; firs</text>",
+            ">&lt;2&gt;</text>",
+            ">third li</text>",
+        ] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
     }
 
     #[test]

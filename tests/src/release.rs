@@ -90,7 +90,7 @@ pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Resul
         &syncer.syncer,
     )?;
     if !manifests.contains(DAEMONSETS_POLICY) {
-        // As docs/operations.md asks for.
+        // As docs/upgrades.md asks for.
         let kind = "validatingadmissionpolicybinding";
         cluster.kubectl(&["delete", "--ignore-not-found", kind, DAEMONSETS_POLICY])?;
     }

@@ -82,8 +82,13 @@ struct Running {
 }
 
 /// Runs all programs, as many at a time as fit into `capacity`, and prints the whole output of each when it ends. Kills
-/// a program that runs longer than `limit`; it counts as failed.
-pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<Vec<Outcome>> {
+/// a program that runs longer than `limit`; it counts as failed. `kubernetes`: the release that their clusters run.
+pub fn run(
+    mut waiting: Vec<Program>,
+    capacity: u32,
+    limit: Duration,
+    kubernetes: &str,
+) -> Result<Vec<Outcome>> {
     let directory = target_dir().join("suite");
     fs::create_dir_all(&directory)?;
     let mut running: Vec<Running> = Vec::new();
@@ -94,7 +99,7 @@ pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<
         if let Some(next) = next(&loads, in_use, capacity) {
             let program = waiting.remove(next);
             eprintln!("{} starts", program.file.name);
-            running.push(Running::start(&program, &directory)?);
+            running.push(Running::start(&program, &directory, kubernetes)?);
             continue;
         }
         let mut still = Vec::new();
@@ -119,7 +124,7 @@ fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
 }
 
 impl Running {
-    fn start(program: &Program, directory: &Path) -> Result<Self> {
+    fn start(program: &Program, directory: &Path, kubernetes: &str) -> Result<Self> {
         let log = directory.join(format!("{}.log", program.file.name));
         let output = File::create(&log)?;
         // When this process ends, the test ends with it, and the test's clusters end with the test.
@@ -127,6 +132,7 @@ impl Running {
             .args(["--pdeathsig", "SIGKILL", "--"])
             .arg(&program.path)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("KUBERNETES", kubernetes)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

@@ -1,191 +1,254 @@
-//! Runs the credential provider with kubelets of other releases, one cluster after the other, and prints what each
-//! supports.
+//! Runs tests on clusters of several releases of Kubernetes, one release after the other, and writes which feature works
+//! on which: `docs/compatibility.md`.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
+use globalps_tests::compatibility::{Observed, Release, page};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_tests::{
-    Access, Cluster, Node, Options, config_file, kubernetes, older_kubelet, until,
-};
+use globalps_tests::{Access, Cluster, Node, Options, config_file, kubernetes, suite, until};
+use jiff::Zoned;
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
 const SOURCE: &str = "team-a-pull-secret";
+/// Test programs that run on every release.
+const PROGRAMS: [&str; 3] = ["flow", "refusals", "namespaces"];
+const CAPACITY: u32 = 6;
+const LIMIT: Duration = Duration::from_mins(20);
+/// Begins the line with what was observed.
+const OBSERVED: &str = "observed: ";
 
-/// Test the credential provider with kubelets of other releases
+/// Run tests on clusters of several releases of Kubernetes
 #[derive(Parser)]
 struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`
-    #[arg(long, value_delimiter = ',', required = true)]
-    kubelets: Vec<String>,
+    #[arg(long, value_delimiter = ',', required_unless_present = "observe")]
+    releases: Vec<String>,
+    /// Write the result to this file
+    #[arg(long)]
+    output: Option<std::path::PathBuf>,
+    /// Observe the release of the variable `KUBERNETES`, and nothing else
+    #[arg(long, hide = true)]
+    observe: bool,
 }
 
 fn main() -> ExitCode {
-    globalps_tests::exit_code(&try_all(&Args::parse()))
+    let args = Args::parse();
+    globalps_tests::exit_code(&if args.observe {
+        observe()
+    } else {
+        try_all(&args)
+    })
 }
 
 fn try_all(args: &Args) -> Result<()> {
-    for version in &args.kubelets {
-        let program = older_kubelet::build(version)?;
-        let dir = kubernetes::target_dir().join("clusters/matrix");
-        let cluster = Cluster::up(&Options { dir, nodes: 1 })?;
-        let node = cluster.nodes()?.remove(0);
-        older_kubelet::run_on(&node, &program)?;
-        let found = match Tried::on(&cluster, &node, version) {
-            Ok(found) => found,
-            Err(error) => {
-                let kubeconfig = cluster.kubeconfig();
-                cluster.keep()?;
-                eprintln!(
-                    "the cluster is left running: KUBECONFIG={}",
-                    kubeconfig.display()
-                );
-                return Err(error.context(version.clone()));
-            }
-        };
-        println!("{version}: {found:?}");
-        cluster.down()?;
-    }
-    Ok(())
-}
-
-/// Observed behavior that differs between kubelets. What must hold with every kubelet is checked instead.
-#[derive(Debug)]
-#[allow(dead_code, reason = "it is printed")]
-struct Tried {
-    /// A scope gives credentials to pods in its namespaces, and to no others.
-    scopes: bool,
-    /// The scope also holds for an image that is already on the node; `None`: no pod pulled it.
-    pulled_images: Option<bool>,
-    check: String,
-}
-
-impl Tried {
-    fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Self> {
-        let kubelet = "{.items[0].status.nodeInfo.kubeletVersion}";
-        until("the version", DEADLINE, POLL, || {
-            let seen = cluster.kubectl(&["get", "nodes", "-o", &format!("jsonpath={kubelet}")])?;
-            Ok((seen == version).then_some(()))
-        })?;
-        let product = Product::install_with(cluster, &["--source", SOURCE])?;
-        let registry = cluster.registry();
-        let private = registry.address(Access::Private);
-        let image = format!("{private}/team/app:1");
-        let files = || -> Result<_> {
-            let flags = std::fs::read(node.kubelet_dir().join("kubeadm-flags.env"))?;
-            Ok((flags, config_file::read(node)?))
-        };
-        let before = files()?;
-        let starts = || product.kubelet_starts(node);
-        let delivered = |delivery: &str| {
-            until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
-                let status = product.node_status(node.name())?;
-                let is_ready = product.condition("Ready")?.0 == "True";
-                Ok((is_ready && status["delivery"] == delivery).then_some(()))
-            })
-        };
-
-        // Enabling the provider, a rotation, and disabling it: works with every kubelet.
-        product.apply(&registry.docker_config()?)?;
-        product.wait_synced()?;
-        let known = starts()?;
-        deliver(cluster, &json!({"delivery": "CredentialProvider"}))?;
-        delivered("CredentialProvider")?;
-        ensure!(
-            starts()? - known == 1,
-            "{} kubelet starts when the provider was enabled",
-            starts()? - known
-        );
-        ensure!(
-            config_file::auth(node, &private)?.is_none(),
-            "the credentials file has the entry too"
-        );
-        ensure!(
-            runs(cluster, "default", &image, "Always")?,
-            "a pull with the provider failed"
-        );
-        registry.set_password(&format!("rotated-{version}"))?;
-        product.apply(&registry.docker_config()?)?;
-        product.wait_synced()?;
-        ensure!(
-            runs(cluster, "default", &image, "Always")?,
-            "a pull after a rotation failed"
-        );
-        ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
-        product.delete()?;
-        product.wait_clean()?;
-        ensure!(files()? == before, "the files differ from before");
-        ensure!(
-            starts()? - known == 2,
-            "{} kubelet starts in total",
-            starts()? - known
-        );
-
-        // With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's
-        // own.
-        let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
-        product.apply(&other.to_string())?;
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": registry.docker_config()?},
-        });
-        let mut kubectl = cluster.kubectl_command();
-        let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        let patch = json!({"spec": {
-            "kubelet": {"delivery": "CredentialProvider"},
-            "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
-        }});
-        until("the GlobalPullSecret", DEADLINE, POLL, || {
-            Ok(merge(cluster, CONFIG, &patch).ok())
-        })?;
-        delivered("CredentialProvider")?;
-        for namespace in ["team-a", "team-b"] {
-            cluster.kubectl(&["create", "namespace", namespace])?;
+    let mut releases = Vec::new();
+    for version in &args.releases {
+        println!("\n##### Kubernetes {version}");
+        let built = Command::new(sibling("testcluster")?)
+            .arg("build")
+            .env("KUBERNETES", version)
+            .status()?;
+        ensure!(built.success(), "Kubernetes {version} could not be built");
+        let programs = suite::build(&PROGRAMS.map(str::to_owned))?;
+        let outcomes = suite::run(programs, CAPACITY, LIMIT, version)?;
+        let observed = observed(version);
+        if let Err(error) = &observed {
+            println!("{version}: {error:#}");
         }
-        // Remove the image, so that no namespace has pulled it on this node.
-        node.exec(&[
-            "sh",
-            "-c",
-            "ctr -n k8s.io images ls -q | grep team/app | xargs -r ctr -n k8s.io images rm --sync",
-        ])?
-        .ok()?;
-        let scopes = runs(cluster, "team-a", &image, "Always")?;
-        ensure!(
-            !runs(cluster, "team-b", &image, "Always")?,
-            "a pod outside the scope could pull"
-        );
-        let pulled_images = match scopes {
-            true => Some(!runs(cluster, "team-b", &image, "IfNotPresent")?),
-            false => None,
-        };
-        let status = product.status()?;
-        let source = &status["sources"][0];
-        ensure!(
-            scopes
-                || source["message"]
-                    .as_str()
-                    .is_some_and(|text| text.contains(version.trim_start_matches('v'))),
-            "the source does not report why: {source}"
-        );
-        let check = product.plugin(&["check"], "")?.stdout;
-        let who = format!("({version})");
-        let check = check.lines().find(|line| line.contains(&who));
-        let check = check.with_context(|| format!("`check` does not name {who}"))?;
-        let check = check.trim().to_owned();
-        cluster.kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
-        product.delete()?;
-        product.wait_clean()?;
-        ensure!(files()? == before, "the files differ from before");
-        Ok(Self {
-            scopes,
-            pulled_images,
-            check,
-        })
+        releases.push(Release {
+            version: version.clone(),
+            programs: outcomes
+                .iter()
+                .map(|outcome| (outcome.name.to_owned(), outcome.passed))
+                .collect(),
+            observed: observed.ok(),
+        });
     }
+    let page = page(&releases, Zoned::now().date());
+    println!("\n{page}");
+    if let Some(output) = &args.output {
+        std::fs::write(output, &page)?;
+    }
+    let failed = releases.iter().filter(|release| !release.works());
+    let failed: Vec<&str> = failed.map(|release| release.version.as_str()).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("failed with Kubernetes {}", failed.join(", "))
+}
+
+fn sibling(name: &str) -> Result<std::path::PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.with_file_name(name))
+}
+
+/// In a process of its own, since the release is a variable of the process.
+fn observed(version: &str) -> Result<Observed> {
+    let ran = Command::new(sibling("matrix")?)
+        .arg("--observe")
+        .env("KUBERNETES", version)
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let line = said.lines().find_map(|line| line.strip_prefix(OBSERVED));
+    let line = line.context("the credential provider failed with this release")?;
+    Ok(serde_json::from_str(line)?)
+}
+
+fn observe() -> Result<()> {
+    let version = kubernetes::version();
+    let dir = kubernetes::target_dir().join("clusters/matrix");
+    let cluster = Cluster::up(&Options { dir, nodes: 1 })?;
+    let node = cluster.nodes()?.remove(0);
+    let found = on(&cluster, &node, &version).context(version)?;
+    println!("{OBSERVED}{}", serde_json::to_string(&found)?);
+    cluster.down()
+}
+
+/// What must work with every release is checked; what differs is returned.
+fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
+    let kubelet = "{.items[0].status.nodeInfo.kubeletVersion}";
+    until("the version", DEADLINE, POLL, || {
+        let seen = cluster.kubectl(&["get", "nodes", "-o", &format!("jsonpath={kubelet}")])?;
+        Ok((seen == version).then_some(()))
+    })?;
+    let product = Product::install_with(cluster, &["--source", SOURCE])?;
+    let registry = cluster.registry();
+    let private = registry.address(Access::Private);
+    let image = format!("{private}/team/app:1");
+    let files = || -> Result<_> {
+        let flags = std::fs::read(node.kubelet_dir().join("kubeadm-flags.env"))?;
+        Ok((flags, config_file::read(node)?))
+    };
+    let before = files()?;
+    let starts = || product.kubelet_starts(node);
+    let delivered = |delivery: &str| {
+        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+            let status = product.node_status(node.name())?;
+            let is_ready = product.condition("Ready")?.0 == "True";
+            Ok((is_ready && status["delivery"] == delivery).then_some(()))
+        })
+    };
+
+    // Enabling the provider, a rotation, and disabling it: works with every kubelet.
+    product.apply(&registry.docker_config()?)?;
+    product.wait_synced()?;
+    let known = starts()?;
+    deliver(cluster, &json!({"delivery": "CredentialProvider"}))?;
+    delivered("CredentialProvider")?;
+    ensure!(
+        starts()? - known == 1,
+        "{} kubelet starts when the provider was enabled",
+        starts()? - known
+    );
+    ensure!(
+        config_file::auth(node, &private)?.is_none(),
+        "the credentials file has the entry too"
+    );
+    ensure!(
+        runs(cluster, "default", &image, "Always")?,
+        "a pull with the provider failed"
+    );
+    registry.set_password(&format!("rotated-{version}"))?;
+    product.apply(&registry.docker_config()?)?;
+    product.wait_synced()?;
+    ensure!(
+        runs(cluster, "default", &image, "Always")?,
+        "a pull after a rotation failed"
+    );
+    ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
+    product.delete()?;
+    product.wait_clean()?;
+    ensure!(files()? == before, "the files differ from before");
+    ensure!(
+        starts()? - known == 2,
+        "{} kubelet starts in total",
+        starts()? - known
+    );
+
+    // With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's
+    // own.
+    let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
+    product.apply(&other.to_string())?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": registry.docker_config()?},
+    });
+    let mut kubectl = cluster.kubectl_command();
+    let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
+    ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+    let patch = json!({"spec": {
+        "kubelet": {"delivery": "CredentialProvider"},
+        "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
+    }});
+    until("the GlobalPullSecret", DEADLINE, POLL, || {
+        Ok(merge(cluster, CONFIG, &patch).ok())
+    })?;
+    delivered("CredentialProvider")?;
+    for namespace in ["team-a", "team-b"] {
+        cluster.kubectl(&["create", "namespace", namespace])?;
+    }
+    // Remove the image, so that no namespace has pulled it on this node.
+    node.exec(&[
+        "sh",
+        "-c",
+        "ctr -n k8s.io images ls -q | grep team/app | xargs -r ctr -n k8s.io images rm --sync",
+    ])?
+    .ok()?;
+    let scopes = runs(cluster, "team-a", &image, "Always")?;
+    ensure!(
+        !runs(cluster, "team-b", &image, "Always")?,
+        "a pod outside the scope could pull"
+    );
+    let pulled_images = match scopes {
+        true => Some(!runs(cluster, "team-b", &image, "IfNotPresent")?),
+        false => None,
+    };
+    let status = product.status()?;
+    let source = &status["sources"][0];
+    ensure!(
+        scopes
+            || source["message"]
+                .as_str()
+                .is_some_and(|text| text.contains(version.trim_start_matches('v'))),
+        "the source does not report why: {source}"
+    );
+    let check = product.plugin(&["check"], "")?.stdout;
+    let who = format!("({version})");
+    let check = check.lines().find(|line| line.contains(&who));
+    let check = check.with_context(|| format!("`check` does not name {who}"))?;
+    let check = check.trim().to_owned();
+    cluster.kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
+    product.delete()?;
+    product.wait_clean()?;
+    ensure!(files()? == before, "the files differ from before");
+    let admission =
+        cluster.kubectl(&["api-resources", "--api-group=admissionregistration.k8s.io"])?;
+    let admission = admission.lines().any(|line| {
+        line.starts_with("mutatingadmissionpolicies ")
+            && line.contains("admissionregistration.k8s.io/v1 ")
+    });
+    let minor = kubernetes::minor();
+    for (feature, is_there, since) in [
+        ("scopes", scopes, 34),
+        ("a scope for pulled images", pulled_images == Some(true), 35),
+        ("MutatingAdmissionPolicy v1", admission, 36),
+    ] {
+        ensure!(
+            is_there == (minor >= since),
+            "{feature}: {is_there} with {version}, and 1.{since} is the first release with it"
+        );
+    }
+    Ok(Observed {
+        scopes,
+        pulled_images,
+        admission,
+        check,
+    })
 }
 
 fn deliver(cluster: &Cluster, kubelet: &Value) -> Result<()> {

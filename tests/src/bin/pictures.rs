@@ -1,9 +1,11 @@
 //! Takes the pictures in `docs/img`: the real plugin, on a terminal, with a cluster of real nodes.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use globalps_tests::broken_kubelet::break_kubelet;
@@ -16,6 +18,7 @@ use globalps_tests::{Cluster, Options, kubernetes, picture};
 const NODES: u8 = 6;
 const COLUMNS: u16 = 96;
 const ROWS: u16 = 60;
+const RECORDED_ROWS: u16 = 26;
 /// Name of the registry, which only the plugin can resolve.
 const REGISTRY: &str = "registry.example.com";
 const REGISTRY_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
@@ -48,7 +51,7 @@ fn pictures() -> Result<()> {
         directory: directory.path(),
     };
 
-    let line = format!("add --registry {REGISTRY} -u {USER} --wait");
+    let line = format!("add {REGISTRY} -u {USER} --wait");
     let mut terminal = studio.start(&line)?;
     terminal.wait_for("assword", DEADLINE)?;
     terminal.press(&format!("{password}\n"))?;
@@ -87,7 +90,31 @@ fn pictures() -> Result<()> {
         &ready,
         "--timeout=120s",
     ])?;
-    studio.take("check", "check", Some(1))
+    studio.take("check", "check", Some(1))?;
+    drop(cluster);
+    record()
+}
+
+/// Records `make demo`, once everything is built, in `docs/img/demo.svg`.
+fn record() -> Result<()> {
+    let mut demo = Command::new(std::env::current_exe()?.with_file_name("demo"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context(
+            "could not run the demo: build it with `cargo build -p globalps-tests --bin demo`",
+        )?;
+    let output = demo.stdout.take().context("no pipe")?;
+    let start = Instant::now();
+    let mut lines = vec![(Duration::ZERO, "$ make demo".to_owned())];
+    for line in BufReader::new(output).lines() {
+        lines.push((start.elapsed(), line?));
+    }
+    ensure!(demo.wait()?.success(), "the demo failed");
+    let recording = picture::recording(&lines, COLUMNS, RECORDED_ROWS);
+    fs::write(path("demo"), recording)?;
+    println!("docs/img/demo.svg: written");
+    Ok(())
 }
 
 /// Content of the additional Secret at this revision. The registry does not accept this password, but no pod uses it
@@ -136,11 +163,15 @@ impl Studio<'_> {
     }
 }
 
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/img/{name}.svg"))
+}
+
 /// Writes the picture, unless it differs from the existing one in times only.
 fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
     let prompt = format!("\x1b[32m$\x1b[0m kubectl globalps {line}\r\n");
     let picture = picture::svg(&format!("{prompt}{shown}"), COLUMNS);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/img/{name}.svg"));
+    let path = path(name);
     let news = match fs::read_to_string(&path) {
         Ok(old) => picture::words(&old) != picture::words(&picture),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,

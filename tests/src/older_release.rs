@@ -1,0 +1,84 @@
+//! Other releases of Kubernetes, built from the Go module proxy. Each takes about ten minutes the first time on two CPUs.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::kubernetes::version_flags;
+
+const PROGRAMS: [&str; 4] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+];
+
+/// Builds the programs of a release such as `v1.34.4` into `directory`, unless they exist. A lock lets one process build
+/// while the others wait.
+pub(crate) fn build(version: &str, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    let lock = File::create(directory.join(".lock"))?;
+    lock.lock()?;
+    let missing = PROGRAMS
+        .iter()
+        .filter(|program| !directory.join(program).exists());
+    let missing: Vec<&str> = missing.copied().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    fs::write(directory.join("go.mod"), go_mod(directory, version)?)?;
+    let flags = version_flags(version);
+    for program in missing {
+        eprintln!("building {program} {version} (about 3 minutes the first time)");
+        let half = directory.join("half");
+        let status = go(directory)
+            .args(["build", "-mod=mod", "-trimpath", "-ldflags", &flags, "-o"])
+            .arg(&half)
+            .arg(format!("k8s.io/kubernetes/cmd/{program}"))
+            .stdout(Stdio::inherit())
+            .stderr(Stdio::inherit())
+            .status()?;
+        ensure!(status.success(), "`go build` of {program} {version} failed");
+        fs::rename(half, directory.join(program))?;
+    }
+    Ok(())
+}
+
+/// Writes a go.mod: the Kubernetes module refers to its parts by directories of its repository, which are published as
+/// modules too.
+fn go_mod(directory: &Path, version: &str) -> Result<String> {
+    let module = format!("k8s.io/kubernetes@{version}");
+    let Output { status, stdout, .. } = go(directory)
+        .args(["mod", "download", "-json", &module])
+        .output()?;
+    ensure!(status.success(), "`go mod download` of {module} failed");
+    let found: Value = serde_json::from_slice(&stdout)?;
+    let theirs = fs::read_to_string(found["GoMod"].as_str().context("no go.mod")?)?;
+    let language = theirs
+        .lines()
+        .find(|line| line.starts_with("go "))
+        .context("no Go version")?;
+    let parts = version.replacen("v1.", "v0.", 1);
+    let mut text = format!("module older\n\n{language}\n\nrequire k8s.io/kubernetes {version}\n\n");
+    for line in theirs.lines().filter(|line| line.contains("=> ./staging/")) {
+        let part = line
+            .trim_start_matches("replace ")
+            .split_whitespace()
+            .next();
+        let part = part.context("no module")?;
+        writeln!(text, "replace {part} => {part} {parts}")?;
+    }
+    Ok(text)
+}
+
+fn go(directory: &Path) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(directory)
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null());
+    go
+}
