@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 /// Files and directories that are clean: extend this list.
 const CLEAN: &[&str] = &[
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "controller/src",
     "core/benches",
     "core/fuzz/dockerconfig.rs",
@@ -14,6 +16,7 @@ const CLEAN: &[&str] = &[
     "registry/src",
     "credential-provider/src",
     "docs/adr",
+    "docs/alternatives.md",
     "docs/architecture.md",
     "docs/distributions.md",
     "docs/many-clusters.md",
