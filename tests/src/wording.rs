@@ -20,6 +20,7 @@ const CLEAN: &[&str] = &[
     "docs/architecture.md",
     "docs/distributions.md",
     "docs/many-clusters.md",
+    "docs/on-call.md",
     "docs/operations.md",
     "docs/security.md",
     "docs/test-cluster.md",
