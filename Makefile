@@ -40,13 +40,18 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
+DENY_VERSION := 0.20.2
+DENY := $(TOOLS)/bin/cargo-deny
+# Makes git take the clone ADVISORIES in place of the RustSec database's own address.
+RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
+
 # Pure code that makes decisions: `make mutants` changes it.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -135,12 +140,21 @@ coverage: deps ## show which lines of core its own tests cover, per file
 	$(LLVM)/llvm-cov report -instr-profile target/coverage/all.profdata \
 		$$(ls -t target/coverage/debug/deps/globalps_core-* | grep -v '\.' | head -1) $(CURDIR)/core/src
 
-lint: ## check formatting and run clippy; warnings are errors
+lint: deny ## check formatting, clippy and the dependencies (deny.toml); warnings are errors. ADVISORIES: a clone of the RustSec database
 	cargo fmt --all --check
 	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
 		--all-targets --locked -- -D warnings # nothing is linked, so the library need not exist
+
+# Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
+deny: # licences, versions, sources and advisories of all dependencies
+	test "$$($(DENY) --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" || cargo install -q --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+	$(DENY) --log-level error --locked check licenses bans sources
+	@if $(RUSTSEC) timeout 120 $(DENY) --log-level off --locked fetch db >/dev/null 2>&1; \
+		then echo "advisories: RustSec database of $$(git -C target/advisory-db/advisory-db-* log -1 --format=%cs)"; \
+		$(DENY) --log-level error --locked --offline check advisories; \
+		else echo "advisories: not checked, because the RustSec database could not be fetched; to check them, run \`make deny ADVISORIES=DIRECTORY\` with a clone of it"; fi
 
 fmt: ## format everything
 	cargo fmt --all
