@@ -57,10 +57,11 @@ fn stop(bridge: &str) -> Result<()> {
 
 /// Removes the files that a cluster creates in its directory.
 fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
-    const DIRECTORIES: [&str; 7] = [
+    const DIRECTORIES: [&str; 8] = [
         "nodes",
         "pki",
         "etcd",
+        "etcd-backup",
         "registry",
         "images",
         "kubectl-cache",

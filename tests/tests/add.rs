@@ -59,7 +59,8 @@ fn refused(ran: &Ran, message: &str, hint: &str) {
 }
 
 /// Printed after each change in a cluster without globalps.
-const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so this reaches no node\n\n\
+const NOT_INSTALLED: &str = "the credentials were not checked; `kubectl globalps check --registries` checks them later\n\
+     warning: globalps is not installed in this cluster, so this reaches no node\n\n\
      hint: `kubectl globalps install --help` shows how to install it\n";
 
 fn secret(product: &Product) -> Value {

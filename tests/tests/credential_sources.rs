@@ -190,8 +190,8 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
         (
             "-u u --password-stdin",
             "p",
-            "the registry is missing",
-            "pass it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+            "`REGISTRY` is missing",
+            "name the registry, such as `quay.io`, or a source of credentials with `--authfile`, `--from-secret` or `--from-file`",
         ),
         (
             "--all",
@@ -215,7 +215,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             "--registry quay.io -u u --password-stdin",
             "",
             "the password is empty",
-            "is the file empty, or a variable not set?",
+            "check that the file is not empty and the variable is set",
         ),
         (
             "--registry quay.io -u u --password-stdin",

@@ -164,6 +164,11 @@ fn install(cluster: &Cluster) -> Product<'_> {
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}});
     merge(cluster, CONFIG, &patch).unwrap();
+    // A rollout is complete without a node that is NotReady, and what is complete is not rolled back.
+    until("a Ready node", DEADLINE, POLL, || {
+        Ok(nodes[1].is_ready()?.then_some(()))
+    })
+    .unwrap();
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     product
         .apply(&docker_config(&[("worse.example.com", "u:w")]))

@@ -735,7 +735,7 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
     for how in ["--dry-run=server", "--dry-run=client"] {
         let same = install(&[how]);
         assert!(
-            !same.stdout.contains("globalps-controller changed"),
+            !same.stdout.contains("deployment.apps/globalps-controller"),
             "{how}: {same:?}"
         );
         if how == "--dry-run=server" {
@@ -748,7 +748,7 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
         }
         let other = install(&[how, "--controller-image", "other:1"]);
         for text in [
-            "deployment.apps/globalps-controller changed\n",
+            "deployment.apps/globalps-controller (namespace globalps-system) changed\n",
             "spec.template.spec.containers[controller].image: ",
             "-> \"other:1\"\n",
         ] {
@@ -783,7 +783,8 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
     terminal.press("n\n").unwrap();
     let (code, shown) = terminal.end(DEADLINE).unwrap();
     assert_eq!(code, Some(1), "{shown}");
-    assert!(shown.contains("globalps-controller changed"), "{shown}");
+    let changed = "globalps-controller (namespace globalps-system) changed";
+    assert!(shown.contains(changed), "{shown}");
     // Nothing changes, so there is no question on a terminal.
     let mut command = Command::new(Product::plugin_path());
     command
@@ -856,7 +857,8 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
         .arg("uninstall")
         .env("KUBECONFIG", cluster.kubeconfig());
     let mut terminal = Terminal::start(&command, 100, 24).unwrap();
-    let question = "Restore every node and remove globalps from the cluster?";
+    // The question may be longer than a line of the terminal.
+    let question = "Restore every node, delete the additional pull secret";
     terminal.wait_for(question, DEADLINE).unwrap();
     terminal.press("n\n").unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));

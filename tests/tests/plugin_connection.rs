@@ -144,7 +144,7 @@ fn a_list_of_kubeconfigs_is_one(access: &Access<'_>) {
     fails(
         Some(&list),
         &["status", "--context", "none"],
-        "no such context",
+        "no context `none`",
     );
     fails(
         None,

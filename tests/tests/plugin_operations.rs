@@ -220,7 +220,7 @@ fn config(entries: &[(&str, &str)]) -> String {
 
 fn nothing_is_steered_where_nothing_is_installed(stage: &Stage<'_>) {
     for line in ["pause", "retry", "history"] {
-        stage.fails(line, "could not");
+        stage.fails(line, "globalps is not installed in this cluster");
     }
     hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage);
 }
@@ -228,6 +228,8 @@ fn nothing_is_steered_where_nothing_is_installed(stage: &Stage<'_>) {
 fn pause_and_resume_change_that_one_field(stage: &Stage<'_>) {
     stage.done("pause");
     assert_eq!(stage.paused(), true, "it is created if it does not exist");
+    let again = stage.done("pause").stdout;
+    assert!(again.contains("already paused"), "{again}");
     stage.apply(&json!({
         "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
         "metadata": {"name": "global-pull-secret"}, "spec": {"precedence": "Original"},
@@ -293,6 +295,16 @@ fn history_shows_what_was_rolled_out(stage: &Stage<'_>) {
     stage.apply(&json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {
             "name": "global-pull-secret", "annotations": {"globalps.io/revision": "5"},
+        },
+        "stringData": {".dockerconfigjson": in_force, "last-good-additional": in_force},
+    }));
+    let ran = stage.done("history");
+    assert!(ran.stdout.contains("rolling out"), "{ran:?}");
+    stage.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {
+            "name": "global-pull-secret", "annotations": {
+                "globalps.io/revision": "5", "globalps.io/rolled-out": "2026-01-01T00:00:00Z",
+            },
         },
         "stringData": {".dockerconfigjson": in_force, "last-good-additional": in_force},
     }));
@@ -431,7 +443,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
         (vec!["retry", "node-2", "node"], "node-3\tFailed\n:4\n"),
         (
             vec!["undo", "--to-revision", ""],
-            "5\t\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
+            "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
         ),
         (vec!["diff", "-f", ""], ":0\n"),
         (vec!["--context", "nothing-like-it"], ":4\n"),

@@ -50,6 +50,17 @@ pub(crate) enum ApplyError {
 }
 
 impl ApplyError {
+    /// The API server responded, so it can be told of the failure.
+    pub(crate) fn is_response(&self) -> bool {
+        matches!(
+            self,
+            Self::Api {
+                source: kube::Error::Api(_),
+                ..
+            }
+        )
+    }
+
     pub(crate) fn is_forbidden(&self) -> bool {
         self.is_code(403)
     }

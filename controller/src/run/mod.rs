@@ -239,14 +239,17 @@ impl Controller {
                 Err(error) => {
                     let mut pause = backoff(RETRY, retries);
                     retries += 1;
-                    let since = failing.get_or_insert_with(Instant::now).elapsed();
-                    if since < REPORT_FAILURE {
-                        pause = pause.min(REPORT_FAILURE.saturating_sub(since));
-                    }
-                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
-                    if since >= REPORT_FAILURE {
+                    if !error.is_response() {
+                        // An outage, which can't be reported.
+                        failing = None;
+                    } else if let Some(left) = REPORT_FAILURE
+                        .checked_sub(failing.get_or_insert_with(Instant::now).elapsed())
+                    {
+                        pause = pause.min(left);
+                    } else {
                         self.report_failure(&error).await;
                     }
+                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
                     pause
                 }
             };

@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     /// User of the kubeconfig
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
-    /// Namespace of the pull secrets; for `fleet`, of the `FleetPullSecret`s
+    /// Namespace of the pull secrets; for `why`, of the pods; for `fleet`, of the `FleetPullSecret`s
     #[arg(short, long, global = true, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
     /// Address of the API server

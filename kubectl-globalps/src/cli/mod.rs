@@ -13,6 +13,7 @@ mod install;
 mod list;
 mod migrate;
 mod output;
+mod parse;
 mod remove;
 mod rollout;
 mod status;
@@ -20,11 +21,9 @@ pub(crate) mod usage;
 mod values;
 mod why;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
@@ -99,50 +98,6 @@ pub(crate) struct Cli {
         num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
     )]
     pub verbosity: u8,
-}
-
-impl Cli {
-    /// Parses with clap, but also accepts `-v 6` and `-v6` like kubectl. A bare `-v` takes only a number as its value.
-    pub(crate) fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let is_level = |word: &OsString| {
-            let text = word.to_str().unwrap_or_default();
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-        };
-        let mut joined = Vec::new();
-        let mut words = words.peekable();
-        let mut are_flags = true;
-        while let Some(word) = words.next() {
-            let text = word.to_str().unwrap_or_default();
-            are_flags &= text != "--";
-            let attached = text.strip_prefix("-v").map(OsString::from);
-            let level = match text {
-                _ if !are_flags => None,
-                "-v" | "--v" | "--verbosity" => words.next_if(is_level),
-                _ => attached.filter(is_level),
-            };
-            joined.push(match level {
-                Some(level) => format!("-v={}", level.to_string_lossy()).into(),
-                None => word,
-            });
-        }
-        let mut command = Self::command();
-        let matches = command.try_get_matches_from_mut(joined)?;
-        let mut cli =
-            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        match &mut cli.command {
-            Command::Why(why) => {
-                let source = matches
-                    .subcommand()
-                    .and_then(|(_, flags)| flags.value_source("namespace"));
-                let is_given = source == Some(ValueSource::CommandLine);
-                why.namespace = is_given.then(|| cli.connection.namespace.clone());
-            }
-            Command::Add(add) => add.from.registry.append(&mut add.registries),
-            Command::Remove(remove) => remove.registry.append(&mut remove.registries),
-            _ => {}
-        }
-        Ok(cli)
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -237,7 +192,7 @@ Examples:
   # Show what a Secret or a config.json would change
   kubectl globalps diff -f secret.yaml
   kubectl globalps diff -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that lag), 2 error"
+    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that are behind), 2 error"
 )]
 pub(crate) struct Diff {
     /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin
@@ -247,7 +202,9 @@ pub(crate) struct Diff {
     pub output: TextFormat,
 }
 
-/// Restore every node and remove globalps from the cluster
+/// Restore every node and remove globalps from the cluster, with the additional pull secret
+///
+/// Deletes everything that `install` created, and also Secret `additional-pull-secret` and its history. Save the credentials first if you need them again: `kubectl get secret additional-pull-secret -n kube-system -o yaml > FILE`. The Secrets of other sources stay.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -340,7 +297,9 @@ pub(crate) struct Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory as _;
     use clap::error::ErrorKind;
+    use std::ffi::OsString;
 
     pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());

@@ -1,9 +1,10 @@
 //! Errors of the command line in the form of all other errors: one sentence and a hint. Pure.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Error};
 
 use crate::error::{Failure, without_user};
 
@@ -22,6 +23,9 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
         None if is_surplus && help.ends_with(" fleet add") => {
             format!("pass registries with `--registry`; see `{help} --help`")
+        }
+        None if is_surplus && help.ends_with(" why") => {
+            format!("name a pod as NAMESPACE/NAME; see `{help} --help`")
         }
         None => format!("see `{help} --help`"),
     };
@@ -139,6 +143,22 @@ fn missing(flags: &[String]) -> String {
     format!("{} {verb} missing", flags.join(" and "))
 }
 
+/// The error of this command line. clap names the command only in some errors.
+pub(super) fn of_command(mut error: Error, command: &Command, words: &[OsString]) -> Error {
+    if error.get(ContextKind::Usage).is_none() {
+        let mut name = "kubectl globalps".to_owned();
+        let mut of = command;
+        for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+            if let Some(below) = of.find_subcommand(word) {
+                name.extend([" ", word]);
+                of = below;
+            }
+        }
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(name.into()));
+    }
+    error
+}
+
 /// The words of a usage before its first flag or value.
 fn command(usage: &str) -> String {
     let words = usage.trim_start_matches("Usage: ").split_whitespace();
@@ -146,26 +166,69 @@ fn command(usage: &str) -> String {
     words.take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
-fn similar(error: &Error) -> Option<&str> {
-    [
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedArg,
-        ContextKind::SuggestedValue,
-    ]
-    .into_iter()
-    .map(|kind| text(error, kind))
-    .find(|text| !text.is_empty())
+fn similar(error: &Error) -> Option<String> {
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return nearest(error);
+    }
+    [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+        .into_iter()
+        .map(|kind| text(error, kind))
+        .find(|text| !text.is_empty())
+        .map(str::to_owned)
+}
+
+/// Commands that change the cluster.
+const WRITING: [&str; 11] = [
+    "add",
+    "install",
+    "join",
+    "migrate",
+    "pause",
+    "remove",
+    "resume",
+    "retry",
+    "undo",
+    "uninstall",
+    "fleet",
+];
+
+/// The subcommand that takes the fewest changes to get to; of several one that only reads, so that nobody stops a rollout who
+/// wanted to look at it.
+fn nearest(error: &Error) -> Option<String> {
+    let written = text(error, ContextKind::InvalidSubcommand);
+    let suggested = texts(error, ContextKind::SuggestedSubcommand).iter();
+    let rank = |name: &&String| (distance(written, name), WRITING.contains(&name.as_str()));
+    suggested.min_by_key(rank).cloned()
+}
+
+/// Characters to insert, delete or replace, and neighbours to swap (optimal string alignment).
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::Cli;
-    use clap::{Arg, Parser as _};
+    use clap::Arg;
 
     fn told(line: &str) -> Option<String> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-        let failure = failure(&Cli::try_parse_from(words).expect_err(line))?;
+        let failure = failure(&Cli::of(words.map(OsString::from)).expect_err(line))?;
         Some(format!("{}\n{}", failure.message, failure.hint))
     }
 
@@ -186,11 +249,11 @@ mod tests {
             ),
             (
                 "status -o xml",
-                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps --help`",
+                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps status --help`",
             ),
             (
                 "undo --to-revision last",
-                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps --help`",
+                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps undo --help`",
             ),
             (
                 "remove",
@@ -207,6 +270,10 @@ mod tests {
             (
                 "fleet add team quay.io",
                 "there is an unexpected argument\npass registries with `--registry`; see `kubectl globalps fleet add --help`",
+            ),
+            (
+                "why default web",
+                "there is an unexpected argument\nname a pod as NAMESPACE/NAME; see `kubectl globalps why --help`",
             ),
             (
                 "history hunter2",
@@ -230,11 +297,11 @@ mod tests {
             ),
             (
                 "fleet join m --member-kubeconfig k --server-for-hub http://u:hunter2@m:1",
-                "invalid value `http://m:1` for `--server-for-hub <URL>`: must be `https://HOST:PORT`\nsee `kubectl globalps --help`",
+                "invalid value `http://m:1` for `--server-for-hub <URL>`: must be `https://HOST:PORT`\nsee `kubectl globalps fleet join --help`",
             ),
             (
                 "add quay.io -u u -p",
-                "a value is required for `--password <PASSWORD>` but none was supplied\nsee `kubectl globalps --help`",
+                "a value is required for `--password <PASSWORD>` but none was supplied\nsee `kubectl globalps add --help`",
             ),
             (
                 "add quay.io --authfile f -u u",
@@ -250,7 +317,7 @@ mod tests {
             ),
             (
                 "status --output=",
-                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps --help`",
+                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps status --help`",
             ),
             (
                 "fleet -n x",
@@ -258,7 +325,7 @@ mod tests {
             ),
             (
                 "install --image-pull-secrets=It's --controller-image c --syncer-image s",
-                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps --help`",
+                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
             ),
         ] {
             assert_eq!(told(line).as_deref(), Some(expected), "{line}");
@@ -283,6 +350,34 @@ mod tests {
             let words = std::iter::once("c").chain(line.split_whitespace());
             let error = command.clone().try_get_matches_from(words);
             assert_eq!(message(&error.expect_err(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_suggests_the_nearest() {
+        for (line, expected) in [
+            ("staus", "did you mean `status`?"),
+            ("lst", "did you mean `list`?"),
+            ("fleet staus", "did you mean `status`?"),
+            ("pase", "did you mean `pause`?"),
+        ] {
+            let found = told(line).unwrap_or_default();
+            assert!(found.contains(expected), "{line}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_distance_counts_changes() {
+        for (from, to, expected) in [
+            ("", "abc", 3),
+            ("status", "status", 0),
+            ("staus", "status", 1),
+            ("staus", "pause", 3),
+            ("sattus", "status", 1),
+            ("lits", "list", 1),
+        ] {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+            assert_eq!(distance(to, from), expected, "{to} {from}");
         }
     }
 

@@ -38,12 +38,7 @@ pub(crate) struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub(crate) fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
-        Self::find(flags, printer)?.ok_or_else(|| {
-            Failure::new(
-                "no cluster is configured: there is no kubeconfig, or it is empty",
-                "name one with `--kubeconfig` or `$KUBECONFIG`",
-            )
-        })
+        Self::find(flags, printer)?.ok_or_else(|| kubeconfig::none_configured(flags))
     }
 
     /// As [`Self::connect`]; `None`: no cluster is configured.

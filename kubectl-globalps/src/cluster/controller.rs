@@ -76,15 +76,43 @@ pub(crate) async fn of_credentials(
     Ok(watched.unwrap_or_else(|| otherwise.to_owned()))
 }
 
-/// Refuses to write into a namespace that the controller does not watch.
+/// Refuses a namespace that the controller does not watch: nothing there is in force, and nobody acts on what is written there.
 pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    let asked = &cluster.namespace;
-    match watched_in(cluster).await? {
-        Some(watched) if watched != *asked => Err(Failure::new(
+    refuse_other(watched_in(cluster).await?, &cluster.namespace)
+}
+
+/// As [`must_watch`], for commands that report or outlast what else goes wrong.
+pub(crate) async fn must_watch_if_known(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let watched = watched_in(cluster).await;
+    refuse_other(watched.unwrap_or_default(), &cluster.namespace)
+}
+
+fn refuse_other(watched: Option<String>, asked: &str) -> Result<(), Failure> {
+    match watched {
+        Some(watched) if watched != asked => Err(Failure::new(
             format!("the controller watches namespace `{watched}`, not `{asked}`"),
             format!("run the command with `-n {watched}`"),
         )),
         _ => Ok(()),
+    }
+}
+
+/// Message and hint where the custom resources don't exist.
+pub(crate) const NOT_INSTALLED: (&str, &str) = (
+    "globalps is not installed in this cluster",
+    "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
+);
+
+pub(crate) fn not_installed() -> Failure {
+    Failure::not_found(NOT_INSTALLED.0, NOT_INSTALLED.1)
+}
+
+/// The error of a request that only fails with 404 where the kind does not exist.
+pub(crate) fn or_not_installed(failure: Failure) -> Failure {
+    if failure.is(404) {
+        not_installed()
+    } else {
+        failure
     }
 }
 

@@ -21,9 +21,44 @@ use crate::error::Failure;
 
 /// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
 pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
-    if let Some(path) = &flags.kubeconfig {
-        return file(path).map(Some);
+    match &flags.kubeconfig {
+        Some(path) => file(path).map(Some),
+        None => merged(paths()),
     }
+}
+
+/// No cluster is configured in the files that `flags` or the environment name.
+pub(crate) fn none_configured(flags: &Connection) -> Failure {
+    none_in(
+        &flags
+            .kubeconfig
+            .clone()
+            .map_or_else(paths, |path| vec![path]),
+    )
+}
+
+fn none_in(paths: &[PathBuf]) -> Failure {
+    let state = |path: &PathBuf| {
+        let what = if path.exists() {
+            "has no cluster"
+        } else {
+            "does not exist"
+        };
+        format!("`{}` {what}", path.display())
+    };
+    let files: Vec<String> = paths.iter().map(state).collect();
+    let reason = match files.as_slice() {
+        [] => "there is no kubeconfig".to_owned(),
+        files => files.join(", "),
+    };
+    Failure::new(
+        format!("no cluster is configured: {reason}"),
+        "name a kubeconfig with `--kubeconfig` or `$KUBECONFIG`",
+    )
+}
+
+/// Of `$KUBECONFIG`, or the default.
+fn paths() -> Vec<PathBuf> {
     let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
         .map(|list| std::env::split_paths(&list).collect())
         .unwrap_or_default();
@@ -34,7 +69,7 @@ pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigE
     if paths.is_empty() {
         paths.extend(std::env::home_dir().map(|home| home.join(".kube").join("config")));
     }
-    merged(paths)
+    paths
 }
 
 /// An empty `current-context` is none: it does not hide that of a later file.
@@ -73,10 +108,10 @@ pub(crate) fn config(
     let named = named.or(kubeconfig.current_context.as_ref());
     let context = match named {
         Some(name) => {
-            let mut contexts = kubeconfig.contexts.into_iter();
+            let mut contexts = kubeconfig.contexts.iter();
             let found = contexts.find(|it| it.name == *name);
-            let found = found.and_then(|it| it.context);
-            Some(found.ok_or_else(|| failure(KubeconfigError::LoadContext(name.clone())))?)
+            let found = found.and_then(|it| it.context.clone());
+            Some(found.ok_or_else(|| no_context(name, &kubeconfig))?)
         }
         None => None,
     };
@@ -118,6 +153,17 @@ pub(crate) fn config(
         config.proxy_url = Some(proxy::named("proxy-url", &address)?);
     }
     Ok(config)
+}
+
+fn no_context(name: &str, kubeconfig: &Kubeconfig) -> Failure {
+    let contexts = kubeconfig.contexts.iter();
+    let names: Vec<&str> = contexts.map(|it| it.name.as_str()).collect();
+    let hint = if names.is_empty() {
+        "it has no context; choose another file with `--kubeconfig`".to_owned()
+    } else {
+        format!("it has `{}`", names.join("`, `"))
+    };
+    Failure::new(format!("the kubeconfig has no context `{name}`"), hint)
 }
 
 /// kubectl renews an expired token of `oidc` and writes it into the kubeconfig. It takes no other provider any more.
@@ -206,13 +252,13 @@ users:
             (TWO, "", "c2", "", "https://two:6443/ t"),
             (&no_context, "", "c2", "", "https://two:6443/ -"),
             (&no_context, "", "", "", "no current context"),
-            (TWO, "three", "", "", "no such context"),
+            (TWO, "three", "", "", "no context `three`"),
             (TWO, "", "c3", "", "no such cluster"),
             (TWO, "", "", OTHER, "https://other/ t"),
             (&no_context, "", "", OTHER, "https://other/ -"),
             (&no_context, "user u1", "", OTHER, "https://other/ t"),
             (&no_context, "user u1", "", "", "no current context"),
-            (TWO, "three", "", OTHER, "no such context"),
+            (TWO, "three", "", OTHER, "no context `three`"),
             (TWO, "", "c3", OTHER, "no such cluster"),
         ] {
             let set = |name: &str| (!name.is_empty()).then(|| name.to_owned());
@@ -238,6 +284,23 @@ users:
             config(parsed(TWO), &KubeConfigOptions::default(), None).expect("a configuration");
         let proxy = one.proxy_url.map(|it| it.to_string());
         assert_eq!(proxy.as_deref(), Some("http://proxy:3128/"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let options = KubeConfigOptions {
+            context: Some("three".to_owned()),
+            ..KubeConfigOptions::default()
+        };
+        let failure = config(parsed(TWO), &options, None).expect_err("refused");
+        assert_eq!(failure.message, "the kubeconfig has no context `three`");
+        assert_eq!(failure.hint, "it has `one`, `two`");
+        let failure = none_in(&["/nope".into(), "/dev/null".into()]);
+        assert_eq!(
+            failure.message,
+            "no cluster is configured: `/nope` does not exist, `/dev/null` has no cluster"
+        );
+        assert!(none_in(&[]).message.ends_with(": there is no kubeconfig"));
     }
 
     #[test]

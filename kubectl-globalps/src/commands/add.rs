@@ -23,7 +23,9 @@ use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
+use crate::secret::additional::{
+    Login, Outcome, config_of, data_of, may_change, valid_in, with_logins,
+};
 use crate::secret::changes::{InForce, changes, text};
 use crate::secret::effects::Deliveries;
 use crate::terminal::printer::Printer;
@@ -54,6 +56,9 @@ pub(super) async fn run(
     };
     let changed = change(&cluster, &logins, args).await?;
     show(printer, &changed, args)?;
+    if args.check.skip_check && args.dry_run == DryRun::None {
+        printer.note("the credentials were not checked; `kubectl globalps check --registries` checks them later");
+    }
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
     let awaited_source = source.filter(|_| args.wait.wait);
     if let Some(name) = awaited_source {
@@ -300,14 +305,12 @@ async fn announcement(
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);
-    let mut in_force = InForce {
-        additional: before.clone(),
-        ..InForce::of(
-            global.as_ref(),
-            spec,
-            planned.metadata.name.as_deref().unwrap_or_default(),
-        )
-    };
+    let name = planned.metadata.name.as_deref().unwrap_or_default();
+    let found = InForce::of(global.as_ref(), spec, name);
+    let mut in_force = found.with(existing.map_or_else(
+        || Some(DockerConfig::default()),
+        |secret| valid_in(secret, names::DATA_KEY),
+    ));
     let has_scope = source.is_some_and(Planned::has_scope);
     if has_scope {
         // It replaces nothing of other pull secrets.

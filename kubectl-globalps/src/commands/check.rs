@@ -17,6 +17,7 @@ use super::check_registries::registries;
 use super::live_check::trust;
 use crate::cli::{Asking, Check as Args, Connection};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch_if_known;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
 use crate::error::{Exit, Failure};
@@ -40,7 +41,14 @@ pub(super) async fn run(
         None
     };
     let found = match Cluster::connect(flags, printer) {
-        Ok(cluster) => look(asking, &cluster).await,
+        Ok(cluster) => {
+            let (watches, found) = Box::pin(async {
+                tokio::join!(must_watch_if_known(&cluster), look(asking, &cluster))
+            })
+            .await;
+            watches?;
+            found
+        }
         Err(failure) => Err(failure),
     };
     let (checks, reached) = match found {
@@ -51,6 +59,9 @@ pub(super) async fn run(
     printer.print(args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         printer.painted(&report.text(paint));
+        if reached && !args.registries {
+            printer.painted("The registries were not asked: `--registries` checks whether they accept the credentials.");
+        }
     })?;
     Ok(match (reached, report.healthy) {
         (false, _) => Exit::Failed,
@@ -84,7 +95,7 @@ pub(super) async fn look(
     let reviews = permissions_of_commands(limit).into_iter();
     let answers = join_all(reviews.map(|permission| may(cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
-    checks.extend(permissions(&answers));
+    checks.extend(permissions(&answers, &cluster.namespace));
     // The line about the permission reports objects that this user may not read.
     let facts = match facts {
         Ok(facts) => Some(facts),

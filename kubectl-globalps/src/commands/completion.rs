@@ -134,7 +134,7 @@ async fn of_cluster(
             Ok(sources.iter().map(|s| (s.name.clone(), who(s))).collect())
         }
         Live::Revisions => {
-            let (revisions, _) = history::observe(&cluster).await?;
+            let revisions = history::observe(&cluster).await?.revisions;
             let time = |revision: &crate::secret::history::Revision| {
                 revision
                     .rolled_out

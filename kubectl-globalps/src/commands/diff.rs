@@ -10,6 +10,7 @@ use super::external_diff::show;
 use super::pull_secret::{self, additional};
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::{Who, affected};
 use crate::credentials::file::read;
@@ -30,6 +31,7 @@ pub(super) async fn run(
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
     let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
     let wanted = match file {
         Some(config) => config,
@@ -124,7 +126,7 @@ fn notes(printer: &Printer, difference: &Difference) {
     }
     if !difference.lagging_nodes.is_empty() {
         let nodes = difference.lagging_nodes.join(", ");
-        printer.note(format_args!("nodes that lag: {nodes}"));
+        printer.note(format_args!("nodes that are behind: {nodes}"));
     }
 }
 

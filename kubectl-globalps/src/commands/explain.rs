@@ -317,7 +317,7 @@ pub(super) async fn there<T>(
         .ok_or_else(|| {
             Failure::new(
                 format!("there is no {kind} `{named}`"),
-                "name it as NAMESPACE/NAME",
+                "name it as NAMESPACE/NAME, or pass `-n NAMESPACE` to `why`",
             )
         })
 }

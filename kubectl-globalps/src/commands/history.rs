@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::Secret;
 use super::pull_secret;
 use crate::cli::{Connection, History as Args, TableFormat};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::secret::changes::{InForce, text};
-use crate::secret::history::{History, Revision, sorted};
+use crate::secret::history::{History, Progress, Revision, sorted};
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
@@ -19,14 +20,19 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    let (mut revisions, in_force) = observe(&cluster).await?;
+    must_watch(&cluster).await?;
+    let Observed {
+        mut revisions,
+        in_force,
+        progress,
+    } = observe(&cluster).await?;
     if let Some(number) = args.revision {
         revisions.retain(|revision| revision.number == number);
         if revisions.is_empty() {
             return Err(not_kept(number));
         }
     }
-    let history = History::of(&revisions, &in_force);
+    let history = History::of(&revisions, &in_force, progress);
     let names = revisions.iter();
     let names = names.map(|revision| format!("secret/{}", revision.secret));
     printer.print(args.output, ("the history", &history), names, || {
@@ -51,19 +57,26 @@ fn not_kept(number: i64) -> Failure {
     Failure::new(format!("revision {number} is not kept"), HINT)
 }
 
-/// What was rolled out, the newest first, and what is in force.
-pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InForce), Failure> {
+pub(super) struct Observed {
+    /// What was rolled out, the newest first.
+    pub revisions: Vec<Revision>,
+    pub in_force: InForce,
+    /// Of the newest revision, while not every node has it.
+    progress: Option<Progress>,
+}
+
+pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> {
     let gps = pull_secret::configuration(cluster).await?;
-    let spec = gps.map(|gps| gps.spec).unwrap_or_default();
+    let spec = gps.as_ref().map(|gps| gps.spec.clone()).unwrap_or_default();
     let (slots, global) = tokio::try_join!(
         slots(cluster, spec.history_limit),
         pull_secret::get(cluster, names::GLOBAL_SECRET),
     )?;
-    let revisions = sorted(slots, global.as_ref());
-    Ok((
-        revisions,
-        InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
-    ))
+    Ok(Observed {
+        revisions: sorted(slots, global.as_ref()),
+        in_force: InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
+        progress: Progress::of(global.as_ref(), gps.as_ref()),
+    })
 }
 
 /// The Secrets of the history.

@@ -42,7 +42,13 @@ pub(super) async fn run(
         return Ok(exit);
     }
     put_all(&cluster, objects, names::CONTROLLER, args.timeout).await?;
-    printer.note("globalps is installed; add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`");
+    printer.note(match pull_secret::additional(&cluster).await {
+        // It may not be readable, or other sources may exist.
+        Ok(None) if manifests.sources.is_empty() => {
+            "globalps is installed; add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`"
+        }
+        _ => "globalps is installed; `kubectl globalps status` shows the rollout",
+    });
     Ok(Exit::Done)
 }
 
@@ -115,12 +121,8 @@ async fn complete(
         manifests.images_pull_secret = deployment.as_ref().and_then(images_pull_secret);
     }
     if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
-        let (controller, syncer) = deployment.as_ref().and_then(images).ok_or_else(|| {
-            Failure::new(
-                "the images are missing, and globalps is not installed",
-                "pass them with `--controller-image` and `--syncer-image`",
-            )
-        })?;
+        let installed = deployment.as_ref().and_then(images);
+        let (controller, syncer) = installed.ok_or_else(|| missing_images(manifests))?;
         for (image, installed) in [
             (&mut manifests.controller_image, controller),
             (&mut manifests.syncer_image, syncer),
@@ -151,6 +153,32 @@ async fn complete(
         extend(manifests, config);
     }
     Ok(())
+}
+
+fn missing_images(manifests: &Manifests) -> Failure {
+    let images = [
+        (
+            &manifests.controller_image,
+            "the controller's",
+            "`--controller-image`",
+        ),
+        (&manifests.syncer_image, "the syncer's", "`--syncer-image`"),
+    ];
+    let missing = images.iter().filter(|(image, ..)| image.is_empty());
+    let (whose, flags): (Vec<&str>, Vec<&str>) =
+        missing.map(|(_, whose, flag)| (whose, flag)).unzip();
+    let (noun, pronoun) = if whose.len() == 1 {
+        ("image is", "it")
+    } else {
+        ("images are", "them")
+    };
+    Failure::new(
+        format!(
+            "{} {noun} missing, and globalps is not installed",
+            whose.join(" and ")
+        ),
+        format!("pass {pronoun} with {}", flags.join(" and ")),
+    )
 }
 
 /// Whether the allow-lists permit this configuration. An older one may name any value, and the policy would reject new syncers.

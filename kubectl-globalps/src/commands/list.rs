@@ -9,6 +9,7 @@ use super::history::slots;
 use super::pull_secret;
 use crate::cli::{Connection, List as Args, TableFormat};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::cluster::facts::node_secrets;
 use crate::cluster::installed::Sight;
 use crate::cluster::namespaces::{SecretSeen, secrets};
@@ -25,6 +26,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let Some(gps) = pull_secret::configuration(&cluster).await? else {
         return Err(Failure::no(
             "there is no GlobalPullSecret, so no registry is listed",

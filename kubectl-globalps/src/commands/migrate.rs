@@ -23,7 +23,7 @@ use crate::secret::migration::{
     PATCHER, Step, account, list, number, refusal, step, table, without_reference,
 };
 use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_confirm, confirm};
+use crate::terminal::prompt::confirm;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -33,7 +33,6 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let Tool::ImagepullsecretPatcher = args.tool;
-    can_confirm(args.yes || args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     let name = args.secret_name.as_ref().map(|name| name.0.as_str());
     let found = observe(&cluster, name).await?;

@@ -197,7 +197,8 @@ pub(super) fn files(changes: &[(String, Change)]) -> Vec<(String, String, String
     };
     let files = changes.iter().filter_map(|(title, change)| {
         let (before, after) = sides(change)?;
-        Some((title.replace('/', "."), before, after))
+        let name = title.replace('/', ".").replace(" (namespace ", ".");
+        Some((name.trim_end_matches(')').to_owned(), before, after))
     });
     files.collect()
 }
@@ -226,13 +227,13 @@ mod tests {
         let other_status = Change::between(live, other);
         assert_eq!(other_status, Change::Unchanged);
         let changes = [
-            ("deployment.apps/d".to_owned(), other_spec),
+            ("deployment.apps/d (namespace n)".to_owned(), other_spec),
             ("role/r".to_owned(), Change::Created),
             ("role/s".to_owned(), other_status),
             ("role/t".to_owned(), Change::Unknown("no".to_owned())),
         ];
         let expected = "\
-deployment.apps/d changed
+deployment.apps/d (namespace n) changed
     spec.containers[c].args[1]: (none) -> \"b\"
     spec.containers[c].image: \"r/c:1\" -> \"r/c:2\"
     spec.old: true -> (none)
@@ -244,7 +245,7 @@ role/t unknown: no
         assert_eq!(text(&changes), expected);
         let files = files(&changes);
         assert_eq!(files.len(), 1);
-        assert_eq!(files[0].0, "deployment.apps.d");
+        assert_eq!(files[0].0, "deployment.apps.d.n");
         assert!(files[0].1.contains("r/c:1") && files[0].2.contains("r/c:2"));
     }
 

@@ -15,7 +15,8 @@ use crate::cli::Span;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
-/// Applies the objects, the custom resources first, and waits until this Deployment runs them.
+/// Applies the objects, the custom resources first, and waits until this Deployment runs them. The preview has named those that
+/// change.
 pub(super) async fn put_all(
     cluster: &Cluster<'_>,
     objects: Vec<Value>,
@@ -30,7 +31,7 @@ pub(super) async fn put_all(
         .map(Object::of)
         .partition(|object| object.resource.kind == "CustomResourceDefinition");
     for crd in &crds {
-        put(cluster, crd).await?;
+        apply(cluster, crd, false).await?;
     }
     for crd in &crds {
         let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
@@ -49,7 +50,7 @@ pub(super) async fn put_all(
         .map_err(|error| unwatchable(&name, &error))?;
     }
     for object in &others {
-        put(cluster, object).await?;
+        apply(cluster, object, false).await?;
     }
     let deployments: Api<Deployment> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
@@ -127,6 +128,14 @@ impl Object {
         self.metadata("name").unwrap_or_default().to_owned()
     }
 
+    /// Its title, with the namespace if it has one.
+    pub(super) fn place(&self) -> String {
+        match self.metadata("namespace") {
+            Some(namespace) => format!("{} (namespace {namespace})", self.title()),
+            None => self.title(),
+        }
+    }
+
     /// As kubectl names it: `deployment.apps/globalps-controller`.
     pub(super) fn title(&self) -> String {
         let kind = self.resource.kind.to_lowercase();
@@ -157,14 +166,6 @@ impl Object {
         };
         cluster.delete(&title, &api, &self.name(), &params).await
     }
-}
-
-/// Applies it, and says so.
-async fn put(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
-    apply(cluster, object, false).await?;
-    let done = format!("{} serverside-applied", object.title());
-    cluster.printer().data(&done);
-    Ok(())
 }
 
 /// Server-side apply with force: globalps owns these objects entirely.
@@ -240,6 +241,14 @@ mod tests {
         ] {
             assert!(titles.iter().any(|title| title == expected), "{titles:?}");
         }
+        let places = objects.iter().map(Object::place);
+        let expected = "deployment.apps/globalps-hub (namespace globalps-system)";
+        assert!(places.clone().any(|place| place == expected));
+        assert!(
+            places
+                .clone()
+                .any(|place| place == "namespace/globalps-system")
+        );
         let plurals: Vec<&str> = objects.iter().map(|o| o.resource.plural.as_str()).collect();
         assert!(plurals.contains(&"customresourcedefinitions"));
         assert!(plurals.contains(&"deployments"));

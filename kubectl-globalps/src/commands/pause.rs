@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::wait::follow_if;
 use crate::cli::{Connection, Resume};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
+use crate::cluster::controller::{is_installed, must_watch, not_installed};
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
@@ -37,7 +37,10 @@ pub(super) async fn resume(
 
 async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
     let name = names::GLOBAL_SECRET;
-    match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
+    let is_changed = match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
+        Err(failure) if failure.is(404) && !is_installed(cluster).await => {
+            return Err(not_installed());
+        }
         Err(failure) if failure.is(404) => {
             let api = untyped::<GlobalPullSecret>(cluster);
             let resource = ApiResource::erase::<GlobalPullSecret>(&());
@@ -46,10 +49,11 @@ async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
             let params = params::post(false);
             let doing = format!("create GlobalPullSecret `{name}`");
             cluster.call(&doing, api.create(&params, &object)).await?;
+            true
         }
-        other => other?,
-    }
-    report(cluster, "globalpullsecret", name, paused);
+        changed => changed?,
+    };
+    report(cluster, "globalpullsecret", name, paused, is_changed);
     Ok(())
 }
 
@@ -67,24 +71,41 @@ where
     Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource)
 }
 
-/// Pauses or resumes a rollout that there is.
+/// Pauses or resumes a rollout that there is. False: it is paused or resumed already.
 pub(super) async fn set_paused<K>(
     cluster: &Cluster<'_>,
     name: &str,
     paused: bool,
-) -> Result<(), Failure>
+) -> Result<bool, Failure>
 where
     K: Resource<DynamicType = ()>,
 {
     let params = params::patch(false);
-    let doing = format!("patch {} `{name}`", K::kind(&()));
+    let kind = K::kind(&());
     let (api, patch) = (untyped::<K>(cluster), Patch::Merge(spec(paused)));
+    let doing = format!("get {kind} `{name}`");
+    let found = cluster.call(&doing, api.get(name)).await;
+    // A user who may not read it may still be allowed to change it.
+    if let Ok(object) = found
+        && object.data["spec"]["rollout"]["paused"]
+            .as_bool()
+            .unwrap_or_default()
+            == paused
+    {
+        return Ok(false);
+    }
     let patched = api.patch(name, &params, &patch);
-    cluster.call(&doing, patched).await.map(drop)
+    let doing = format!("patch {kind} `{name}`");
+    cluster.call(&doing, patched).await.map(|_| true)
 }
 
-pub(super) fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool) {
-    let word = if paused { "paused" } else { "resumed" };
+pub(super) fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool, changed: bool) {
+    let word = match (paused, changed) {
+        (true, true) => "paused",
+        (true, false) => "already paused",
+        (false, true) => "resumed",
+        (false, false) => "is not paused",
+    };
     let done = format!("{kind}.globalps.io/{name} {word}");
     cluster.printer().data(&done);
 }

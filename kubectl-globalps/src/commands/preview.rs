@@ -32,12 +32,12 @@ pub(super) async fn preview(
     };
     let objects = objects.iter().cloned().map(Object::of);
     let compared = stream::iter(objects)
-        .map(|object| async move { (object.title(), compare(cluster, &object, how).await) })
+        .map(|object| async move { (object.place(), compare(cluster, &object, how).await) })
         .buffered(PARALLEL)
         .collect::<Vec<_>>();
     let gone = deleted
         .iter()
-        .map(|object| (object.title(), Change::Deleted));
+        .map(|object| (object.place(), Change::Deleted));
     let mut changes: Vec<(String, Change)> = gone.collect();
     for (title, change) in compared.await {
         let change = match change {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::or_not_installed;
 use crate::cluster::params;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
@@ -53,7 +54,8 @@ pub(super) async fn configuration(
 ) -> Result<Option<GlobalPullSecret>, Failure> {
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
-    cluster.call("get the GlobalPullSecret", call).await
+    let found = cluster.call("get the GlobalPullSecret", call).await;
+    found.map_err(or_not_installed)
 }
 
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
@@ -89,7 +91,7 @@ pub(super) async fn put(
     let replaced = cluster.call(&doing, replaced).await?;
     if has_copy && dry_run == DryRun::None {
         cluster.printer().note(format_args!(
-            "annotation `{LAST_APPLIED}` of Secret `{shown}` is removed: it has the credentials that `kubectl apply` wrote last; that command writes it again"
+            "annotation `{LAST_APPLIED}` of Secret `{shown}` was removed, because it contained the credentials; the next `kubectl apply` writes it again"
         ));
     }
     Ok(replaced)

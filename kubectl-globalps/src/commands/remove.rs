@@ -2,6 +2,7 @@
 
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
+use globalps_core::provider::parse_scoped;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -12,17 +13,22 @@ use super::source::{Sources, taken_up};
 use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::cluster::facts::Facts;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::registry::name::registry_key;
-use crate::secret::additional::{Rest, config_of, may_change, without_registries};
+use crate::secret::additional::{
+    Rest, config_of, data_of, may_change, valid_in, without_registries,
+};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_confirm, confirm};
+use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, sources_that_give};
 use globalps_registry::registry_name;
+
+const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
 
 pub(super) async fn run(
     args: &Remove,
@@ -31,10 +37,10 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     let is_dry_run = args.dry_run != DryRun::None;
-    can_confirm(args.yes || is_dry_run)?;
     // Also accepts registries that no image can name, so that they can be removed.
     let registries: Vec<String> = args.registry.iter().map(|it| registry_name(it)).collect();
     let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let mut asked = args.yes || is_dry_run;
     let name = name_of(args);
     let mut attempt = 1;
@@ -49,14 +55,17 @@ pub(super) async fn run(
             return Ok(Exit::Done);
         };
         if attempt == 1 {
-            let difference = difference(&cluster, name, &before, &plan).await?;
+            let is_valid = before.is_some();
+            let in_force = in_force(&cluster, name, before).await;
+            let difference = difference(&in_force, &plan);
             if is_dry_run {
                 printer.data(&difference);
             } else {
                 printer.note(difference.trim_end());
             }
             if matches!(plan, Plan::Delete(_)) && sources.is_none() {
-                tell_what_stays(&cluster).await;
+                let others = sources_in_force(&cluster).await;
+                announce_deletion(printer, is_valid, &in_force, &others);
             }
             if args.skip_unreachable {
                 Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
@@ -117,47 +126,44 @@ enum Plan {
 }
 
 /// The registries that nodes lose or that get another credential, with masked credentials.
-async fn difference(
-    cluster: &Cluster<'_>,
-    name: &str,
-    before: &DockerConfig,
-    plan: &Plan,
-) -> Result<String, Failure> {
+fn difference(in_force: &InForce, plan: &Plan) -> String {
     let after = match plan {
-        Plan::Keep(secret) => config_of(secret)?,
-        Plan::Delete(_) | Plan::Forget | Plan::Finish => DockerConfig::default(),
+        Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
+        Plan::Delete(_) | Plan::Forget | Plan::Finish => Some(DockerConfig::default()),
     };
-    let in_force = in_force(cluster, name, before).await;
-    Ok(match changes(&in_force, &after) {
+    // Content that stays invalid does not come into force.
+    match after.map_or_else(Vec::new, |after| changes(in_force, &after)) {
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
         some => text(&some),
-    })
+    }
 }
 
-/// Other credentials on the nodes, as far as this user may read them.
-async fn in_force(cluster: &Cluster<'_>, name: &str, content: &DockerConfig) -> InForce {
+/// Credentials on the nodes, as far as this user may read them. `content`: of the Secret; `None`: it is not valid.
+async fn in_force(cluster: &Cluster<'_>, name: &str, content: Option<DockerConfig>) -> InForce {
     let (global, gps) = futures::join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
-    if found.scoped.iter().any(|(source, _)| source == name) {
-        return InForce::only(content.clone());
+    if !found.scoped.iter().any(|(source, _)| source == name) {
+        return found.with(content);
     }
-    InForce {
-        additional: content.clone(),
-        ..found
-    }
+    let scoped = global.as_ref();
+    let scoped = scoped.and_then(|global| data_of(global, names::SCOPED_KEY));
+    let scoped = scoped.and_then(|bytes| parse_scoped(bytes).ok());
+    let mut scoped = scoped.into_iter().flatten();
+    let last = scoped.find(|scoped| scoped.source == name);
+    InForce::only(last.map(|scoped| scoped.config).unwrap_or_default()).with(content)
 }
 
-/// The plan and the previous content of the Secret. `None` if there is nothing to remove and this is no error.
+/// The plan and the previous content of the Secret, if that is valid. `None` if there is nothing to remove and this is no error.
 async fn plan(
     cluster: &Cluster<'_>,
     args: &Remove,
     registries: &[String],
     sources: Option<&Sources>,
-) -> Result<Option<(Plan, DockerConfig)>, Failure> {
+) -> Result<Option<(Plan, Option<DockerConfig>)>, Failure> {
     let name = name_of(args);
     let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
@@ -177,28 +183,27 @@ async fn plan(
     let Some(secret) = pull_secret::get(cluster, name).await? else {
         if sources.is_some() {
             may_forget()?;
-            return Ok(Some((Plan::Forget, DockerConfig::default())));
+            return Ok(Some((Plan::Forget, Some(DockerConfig::default()))));
         }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
-            return Ok(Some((Plan::Finish, DockerConfig::default())));
+            return Ok(Some((Plan::Finish, Some(DockerConfig::default()))));
         }
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(
             what,
-            "so no node has its credentials, or the nodes are being restored",
+            "there is nothing to remove; `kubectl globalps status` shows whether nodes are still being restored",
         );
     };
     if let Some(owner) = may_change(&secret, force)? {
         let printer = cluster.printer();
         printer.warning(format_args!("`{owner}` may revert the change"));
     }
+    let before = valid_in(&secret, names::DATA_KEY);
     if args.all {
         may_forget()?;
-        // Also removes an unreadable entry.
-        let before = config_of(&secret).unwrap_or_default();
         return Ok(Some((Plan::Delete(Box::new(secret)), before)));
     }
-    let before = config_of(&secret)?;
+    let content = config_of(&secret)?;
     let (rest, missing) = without_registries(secret.clone(), registries)?;
     let is_missing = |text: &&String| missing.contains(&registry_name(text));
     for text in args.registry.iter().filter(is_missing) {
@@ -206,7 +211,7 @@ async fn plan(
     }
     if !missing.is_empty() && !args.ignore_not_found {
         let what = format!("Secret `{name}` has no registry `{}`", missing.join("`, `"));
-        let there: Vec<String> = before
+        let there: Vec<String> = content
             .entries()
             .iter()
             .map(|e| shown_key(e.key()))
@@ -223,23 +228,41 @@ async fn plan(
     })
 }
 
-/// Reports further sources that stay in force, if this user may read them.
-async fn tell_what_stays(cluster: &Cluster<'_>) {
+/// Names of further sources that stay in force, if this user may read them.
+async fn sources_in_force(cluster: &Cluster<'_>) -> Vec<String> {
     let gps = pull_secret::configuration(cluster).await;
     let status = gps
         .ok()
         .flatten()
         .and_then(|gps| gps.status)
         .unwrap_or_default();
-    let names: Vec<&str> = sources_that_give(&status)
-        .map(|source| source.name.as_str())
-        .collect();
-    if !names.is_empty() {
-        cluster.printer().note(format_args!(
+    sources_that_give(&status)
+        .map(|source| source.name.clone())
+        .collect()
+}
+
+/// What the deletion of the additional pull secret does beyond the registries. `others`: names of sources in force.
+fn announce_deletion(printer: &Printer, is_valid: bool, in_force: &InForce, others: &[String]) {
+    if others.is_empty() {
+        printer.note(HISTORY_GOES);
+    } else {
+        printer.note(format_args!(
             "nodes keep the credentials of `{}`, which `spec.sources` names",
-            names.join("`, `")
+            others.join("`, `")
         ));
     }
+    if is_valid || in_force.additional.is_empty() {
+        return;
+    }
+    let effect = if others.is_empty() {
+        "every node is restored"
+    } else {
+        "nodes lose these credentials"
+    };
+    printer.warning(format_args!(
+        "the additional pull secret is not valid, and its last valid content is in force: without the Secret {effect}"
+    ));
+    printer.hint("`kubectl globalps undo` goes back to the last valid Secret instead");
 }
 
 fn question(name: &str, plan: &Plan, registries: &[String]) -> String {

@@ -10,6 +10,7 @@ use super::wait::follow_if;
 use crate::cli::{Connection, Retry};
 use crate::cluster::annotate::annotate;
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::{must_watch, or_not_installed};
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::view::status::{Goal, has_failed};
@@ -20,10 +21,12 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let api = cluster.api::<NodePullSecret>();
     let objects = cluster
         .call("list the NodePullSecrets", api.list(&ListParams::default()))
-        .await?;
+        .await
+        .map_err(or_not_installed)?;
     let phases: Vec<(String, Phase)> = objects
         .items
         .iter()

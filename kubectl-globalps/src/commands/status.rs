@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::status_namespaces;
 use crate::cli::{Connection, Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
 use crate::cluster::installed::installed;
@@ -74,6 +75,11 @@ pub(super) async fn run(
         selector: args.selector.clone(),
     };
     let cluster = Cluster::connect(flags, printer)?;
+    if args.watch || args.wait {
+        must_watch_if_known(&cluster).await?;
+    } else {
+        must_watch(&cluster).await?;
+    }
     if args.namespaces {
         return status_namespaces::show(&cluster, args).await;
     }
@@ -117,7 +123,13 @@ pub(super) async fn show(
     let status = with_health(cluster, &facts, now).await?;
     unknown(&facts, &status)?;
     let has_text = print(cluster.printer(), &status, now, how)?;
-    Ok(advise(cluster.printer(), &facts, &status, has_text))
+    let exit = advise(cluster.printer(), &facts, &status, has_text);
+    if how.format == TableFormat::Table && status.nodes.iter().any(|row| !row.reason.is_empty()) {
+        cluster
+            .printer()
+            .hint("`-o wide` shows the message of each reason");
+    }
+    Ok(exit)
 }
 
 /// Also whether controller and syncers run.

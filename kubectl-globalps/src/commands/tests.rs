@@ -1,5 +1,6 @@
 //! Whole commands against a fake API server.
 
+mod answers;
 mod bundle;
 mod dry_run;
 mod outages;
@@ -345,6 +346,11 @@ fn act(objects: &mut Objects) {
 
 /// Everything that the commands read.
 fn rolled_out() -> FakeApi {
+    rolled_out_with(&json!({}))
+}
+
+/// `spec`: of the `GlobalPullSecret`.
+fn rolled_out_with(spec: &Value) -> FakeApi {
     FakeApi::new(&[
         (
             &path("secrets", names::ADDITIONAL_SECRET),
@@ -360,7 +366,7 @@ fn rolled_out() -> FakeApi {
         ),
         (
             &path("globalpullsecrets", names::GLOBAL_SECRET),
-            gps("101", &json!({}), &[("Ready", "False", "RollingOut")]),
+            gps("101", spec, &[("Ready", "False", "RollingOut")]),
         ),
         (&path("nodepullsecrets", "node-1"), node("Synced")),
         (&path("nodepullsecrets", "node-2"), node("RolledBack")),
@@ -426,14 +432,19 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
         };
         let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
         let rights = needed.iter().map(|permission| right(permission)).collect();
-        let api = rolled_out().with_controller(act).allow_only(rights);
+        // A rollout that runs is not resumed.
+        let spec = json!({"rollout": {"paused": line.starts_with("resume")}});
+        let api = rolled_out_with(&spec)
+            .with_controller(act)
+            .allow_only(rights);
         let ran = api.run(line);
         assert!(ran.is_ok(), "{line}: {ran:?} {:?}", api.requests());
         for missing in needed {
             let covers = |it: &&Permission| right(it).covers(&right(missing));
             let rights = all.iter().filter(|it| !covers(it)).map(right);
             // A rollout that does not end: else it may end before the refusal of a watch arrives.
-            let ran = rolled_out().allow_only(rights.collect()).run(line);
+            let api = rolled_out_with(&spec).allow_only(rights.collect());
+            let ran = api.run(line);
             let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
             assert!(is_refused, "{line} without {missing:?}: {ran:?}");
         }

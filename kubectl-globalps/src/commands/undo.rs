@@ -1,6 +1,6 @@
 //! `undo`: goes back to an additional pull secret that was rolled out before.
 
-use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
+use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -14,11 +14,11 @@ use crate::cli::{Connection, DryRun, Undo};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::{data_of, may_change, refuse_immutable};
+use crate::secret::additional::{may_change, refuse_immutable, valid_in};
 use crate::secret::changes::{Change, InForce, Kind, changes, text};
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_confirm, confirm};
+use crate::terminal::prompt::confirm;
 use crate::view::status::Goal;
 
 pub(super) async fn run(
@@ -27,10 +27,10 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
-    can_confirm(args.yes || args.dry_run != DryRun::None)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
-    let (revisions, in_force) = history::observe(&cluster).await?;
+    let observed = history::observe(&cluster).await?;
+    let (revisions, in_force) = (observed.revisions, observed.in_force);
     let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
     let existing = additional(&cluster).await?;
     let now = existing
@@ -78,12 +78,6 @@ pub(super) async fn run(
         .await?;
     }
     Ok(exit)
-}
-
-/// What the Secret means; `None`: nothing that would be rolled out.
-pub(super) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
-    let (config, findings) = validate_bytes(data_of(secret, key)?);
-    config.filter(|_| !findings.iter().any(Finding::is_error))
 }
 
 /// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
-use super::uninstall_preview;
+use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch};
@@ -27,7 +27,7 @@ use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::nodes;
 use crate::terminal::printer::{Printer, Stream};
-use crate::terminal::prompt::{can_confirm, confirm};
+use crate::terminal::prompt::confirm;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
 use crate::view::skipped::Skipped;
@@ -42,7 +42,6 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let is_dry_run = args.dry_run != DryRun::None;
-    can_confirm(args.yes || is_dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
@@ -78,9 +77,15 @@ pub(super) async fn run(
         let skips = args.skip_unreachable;
         return uninstall_preview::show(&cluster, &facts, all, args.dry_run, skips).await;
     }
+    let is_rest = facts.installed || of_namespaces.is_some() || has_operators;
+    if !is_rest && !uninstall_preview::is_any_there(&cluster, &objects).await? {
+        printer.note(NOTHING);
+        return Ok(Exit::Done);
+    }
+    uninstall_preview::announce_credentials(&cluster, &facts);
     confirm(
         &cluster.title(),
-        "Restore every node and remove globalps from the cluster?",
+        "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?",
         args.yes,
     )?;
     let deadline = Instant::now() + args.timeout.0;

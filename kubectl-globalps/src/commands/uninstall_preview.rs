@@ -10,9 +10,49 @@ use serde_json::json;
 use super::objects::Object;
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
+use crate::cluster::facts::{Facts, Seen};
 use crate::error::{Exit, Failure};
 use crate::view::status::Status;
+
+/// There is nothing of globalps.
+pub(super) const NOTHING: &str = "globalps is not installed: there is nothing to delete";
+
+/// Whether there is an object to delete. `objects`: as for [`show`].
+pub(super) async fn is_any_there(
+    cluster: &Cluster<'_>,
+    objects: &[Object],
+) -> Result<bool, Failure> {
+    for object in std::iter::once(&additional(cluster)).chain(objects) {
+        if is_deleted(cluster, object, DryRun::Client).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The credentials that are deleted, and how to save them.
+pub(super) fn announce_credentials(cluster: &Cluster<'_>, facts: &Facts) {
+    if facts.additional() == Seen::Absent {
+        return;
+    }
+    let (printer, name) = (cluster.printer(), names::ADDITIONAL_SECRET);
+    printer.note(format_args!(
+        "Secret `{}/{name}` and its history are deleted too",
+        cluster.namespace
+    ));
+    printer.hint(format_args!(
+        "to keep the credentials, first save them: `kubectl get secret {name} -n {} -o yaml > FILE`; `kubectl globalps add --from-file FILE --all` adds them again",
+        cluster.namespace
+    ));
+}
+
+fn additional(cluster: &Cluster<'_>) -> Object {
+    Object::of(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names::ADDITIONAL_SECRET, "namespace": cluster.namespace},
+    }))
+}
 
 /// Lists it. `objects`: those that are deleted if they exist.
 pub(super) async fn show(
@@ -24,12 +64,7 @@ pub(super) async fn show(
 ) -> Result<Exit, Failure> {
     let mut shown = nodes(facts, skip_unreachable, Timestamp::now());
     shown.push_str(&deliveries(facts));
-    let additional = Object::of(json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": names::ADDITIONAL_SECRET, "namespace": cluster.namespace},
-    }));
-    for object in std::iter::once(additional).chain(objects) {
+    for object in std::iter::once(additional(cluster)).chain(objects) {
         if is_deleted(cluster, &object, dry_run).await? {
             // Writing to a string can't fail.
             let _ = writeln!(shown, "{} deleted", object.title());
@@ -37,9 +72,10 @@ pub(super) async fn show(
     }
     let printer = cluster.printer();
     if shown.is_empty() {
-        printer.note("globalps is not installed: there is nothing to delete");
+        printer.note(NOTHING);
     } else {
         printer.data(&shown);
+        announce_credentials(cluster, facts);
     }
     printer.note(format_args!("nothing was changed{}", dry_run.suffix()));
     Ok(Exit::Done)

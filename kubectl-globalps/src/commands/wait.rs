@@ -1,13 +1,13 @@
 //! Waiting for a rollout: `--wait`.
 
+use super::pull_secret::configuration;
 use crate::cli::{DryRun, Wait};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::is_installed;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Stream;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
-use crate::view::status::Goal;
+use crate::view::status::{Goal, PAUSED};
 
 /// A wait after a dry run would never end.
 pub(super) fn may_wait(wait: bool, dry_run: DryRun) -> Result<(), Failure> {
@@ -28,11 +28,18 @@ pub(super) async fn follow_if(
 ) -> Result<Exit, Failure> {
     if !wait.wait {
         let printer = cluster.printer();
-        if is_installed(cluster).await {
-            printer.note("follow the rollout with `kubectl globalps status --watch`");
-        } else {
-            printer.warning("globalps is not installed in this cluster, so this reaches no node");
-            printer.hint("`kubectl globalps install --help` shows how to install it");
+        match configuration(cluster).await {
+            Ok(Some(gps)) if gps.spec.rollout.paused => {
+                printer.warning(format_args!("{}, so no further node changes", PAUSED.0));
+                printer.hint(PAUSED.1);
+            }
+            Err(failure) if failure.is(404) => {
+                printer
+                    .warning("globalps is not installed in this cluster, so this reaches no node");
+                printer.hint("`kubectl globalps install --help` shows how to install it");
+            }
+            // Also where this user may not read it.
+            _ => printer.note("follow the rollout with `kubectl globalps status --watch`"),
         }
         return Ok(Exit::Done);
     }

@@ -53,7 +53,7 @@ pub(super) async fn after_wait(
         found => found?,
     };
     if found.is_empty() {
-        printer.note("no pod waits for an image of these registries");
+        printer.note("no pods are waiting for images from these registries");
         return Ok(());
     }
     let named = match registries {

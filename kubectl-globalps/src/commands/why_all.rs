@@ -123,7 +123,7 @@ pub(super) async fn run(
     }));
     printer.print(args.output, ("the answer", &groups), [], || {
         if groups.pods == 0 {
-            printer.note("no pod waits for an image");
+            printer.note("no pods are waiting for images");
         } else {
             printer.data(&groups.text());
         }

@@ -63,8 +63,8 @@ pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<St
         }
         if registries.is_empty() {
             return Err(Failure::new(
-                "the registry is missing",
-                "pass it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+                "`REGISTRY` is missing",
+                "name the registry, such as `quay.io`, or a source of credentials with `--authfile`, `--from-secret` or `--from-file`",
             ));
         }
     }

@@ -102,7 +102,7 @@ fn check_password(password: Secret) -> Result<Secret, Failure> {
     if text.is_empty() {
         return Err(Failure::new(
             "the password is empty",
-            "is the file empty, or a variable not set?",
+            "check that the file is not empty and the variable is set",
         ));
     }
     let is_key_file = text.trim_ascii_start().starts_with(b"{");

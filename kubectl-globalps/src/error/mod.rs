@@ -110,7 +110,6 @@ impl Failure {
             KubeconfigError::CurrentContextNotSet => {
                 "no cluster is configured: there is no current context".to_owned()
             }
-            KubeconfigError::LoadContext(_) => "the kubeconfig has no such context".to_owned(),
             KubeconfigError::LoadClusterOfContext(_) => {
                 "the kubeconfig has no such cluster".to_owned()
             }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Finding, parse, validate};
+use globalps_core::dockerconfig::{
+    Credential, DockerConfig, Entry, Finding, parse, validate, validate_bytes,
+};
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -66,7 +68,14 @@ pub(crate) fn with_logins(
             .map(|login| Entry::from_credential(&login.registry, &login.credential)),
     );
     let result = config.with_entries(entries);
-    refuse_invalid(name, &validate(&result))?;
+    refuse_invalid(name, &validate(&result)).map_err(|failure| match name {
+        // An entry of the Secret stays invalid.
+        names::ADDITIONAL_SECRET if validate(&config).iter().any(Finding::is_error) => {
+            let undo = "`kubectl globalps undo` goes back to the last valid Secret";
+            Failure::new(failure.message, format!("{}; {undo}", failure.hint))
+        }
+        _ => failure,
+    })?;
     if outcome == Outcome::Configured && config.means_the_same(&result) {
         return Ok((secret, Outcome::Unchanged));
     }
@@ -231,6 +240,11 @@ fn without(config: &DockerConfig, registries: &BTreeSet<String>) -> Vec<Entry> {
         .collect()
 }
 
+/// What the Secret means; `None`: nothing that would be rolled out.
+pub(crate) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
+    validate_bytes(data_of(secret, key)?).0
+}
+
 /// What is in the Secret; one without the key is empty.
 pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
     let Some(bytes) = data_of(secret, names::DATA_KEY) else {
@@ -273,7 +287,7 @@ fn set(secret: &mut Secret, config: &DockerConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig::{self, validate_bytes};
+    use globalps_core::dockerconfig;
 
     /// `u:p` for each registry.
     fn logins(registries: &[&str]) -> Vec<Login> {

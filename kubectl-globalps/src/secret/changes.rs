@@ -51,7 +51,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Whether anything but nodes that lag differs.
+    /// Whether anything differs apart from nodes that are behind.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
     }
@@ -85,6 +85,14 @@ impl InForce {
         Self {
             additional,
             ..Self::default()
+        }
+    }
+
+    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays.
+    pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
+        match content {
+            Some(additional) => Self { additional, ..self },
+            None => self,
         }
     }
 

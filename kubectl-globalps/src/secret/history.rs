@@ -1,5 +1,6 @@
 //! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
 
+use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use globalps_core::names;
 use jiff::Timestamp;
@@ -80,6 +81,46 @@ pub(crate) fn last_other<'a>(
     revisions.iter().find(differs)
 }
 
+/// How far the newest revision is, while not every node has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Progress {
+    pub paused: bool,
+    /// Nodes that have it, of `nodes`; `None`: the controller has not counted them yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+}
+
+impl Progress {
+    /// `None`: every node has it, or nothing is rolled out.
+    pub(crate) fn of(global: Option<&Secret>, gps: Option<&GlobalPullSecret>) -> Option<Self> {
+        let newest = Revision::in_force(global?)?;
+        if newest.rolled_out.is_some() {
+            return None;
+        }
+        let status = gps.and_then(|gps| gps.status.as_ref());
+        let status = status.filter(|status| status.revision == newest.number);
+        let counts = status.map(|status| status.counts);
+        if counts.is_some_and(|counts| counts.total > 0 && counts.synced == counts.total) {
+            return None;
+        }
+        Some(Self {
+            paused: gps.is_some_and(|gps| gps.spec.rollout.paused),
+            synced: counts.map(|counts| counts.synced),
+            nodes: counts.map(|counts| counts.total),
+        })
+    }
+
+    fn text(self) -> String {
+        let word = if self.paused { "paused" } else { "rolling out" };
+        match self.synced.zip(self.nodes) {
+            Some((synced, nodes)) => format!("{word}, {synced}/{nodes} nodes"),
+            None => word.to_owned(),
+        }
+    }
+}
+
 /// `history -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct History {
@@ -92,7 +133,11 @@ pub(crate) struct Row {
     pub revision: i64,
     /// RFC 3339; empty: not known.
     pub rolled_out: String,
+    /// Every node that globalps manages has had it.
     pub in_force: bool,
+    /// Of the revision that nodes are getting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Progress>,
     pub registries: Vec<String>,
     /// What going back to it would change.
     pub changes: Vec<Change>,
@@ -103,16 +148,24 @@ pub(crate) struct Row {
 }
 
 impl History {
-    pub(crate) fn of(revisions: &[Revision], in_force: &InForce) -> Self {
+    /// `progress`: of the newest revision.
+    pub(crate) fn of(
+        revisions: &[Revision],
+        in_force: &InForce,
+        progress: Option<Progress>,
+    ) -> Self {
         let row = |revision: &Revision| {
             let entries = revision.config.entries().iter();
+            let is_wanted = !in_force.additional.is_empty()
+                && in_force.additional.means_the_same(&revision.config);
+            let rollout = progress.filter(|_| is_wanted && revision.rolled_out.is_none());
             Row {
                 revision: revision.number,
                 rolled_out: revision
                     .rolled_out
                     .map_or(String::new(), |time| time.to_string()),
-                in_force: !in_force.additional.is_empty()
-                    && in_force.additional.means_the_same(&revision.config),
+                in_force: is_wanted && rollout.is_none(),
+                rollout,
                 registries: entries
                     .map(|entry| shown_key(&entry.canonical_key()))
                     .collect(),
@@ -136,12 +189,13 @@ impl History {
             .map(|(at, row)| {
                 let mut cells = vec![
                     row.revision.to_string(),
-                    row.since.map_or(String::new(), |since| age(since, now)),
+                    // The time is that of the last node.
+                    row.since.map_or("-".to_owned(), |since| age(since, now)),
                     row.registries.join(", "),
-                    if newest == Some(at) {
-                        "in force".to_owned()
-                    } else {
-                        row.difference()
+                    match row.rollout {
+                        Some(rollout) => rollout.text(),
+                        None if newest == Some(at) => "in force".to_owned(),
+                        None => row.difference(),
                     },
                 ];
                 if wide {
@@ -259,6 +313,7 @@ mod tests {
         let history = History::of(
             &revisions(),
             &in_force(br#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#),
+            None,
         );
         let now = "2026-01-01T00:10:00Z".parse().expect("a time");
         assert_eq!(
@@ -276,6 +331,7 @@ REVISION   AGE   REGISTRIES   DIFFERENCE
         let history = History::of(
             &revisions()[1..2],
             &in_force(br#"{"auths":{"b":{"auth":"dTpw"}}}"#),
+            None,
         );
         assert_eq!(
             serde_json::to_value(history).expect("JSON"),

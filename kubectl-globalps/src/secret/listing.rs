@@ -99,16 +99,14 @@ impl Listing {
         };
         let known = |row: &Row| registries.iter().any(|it| it.is_same(row));
         let undelivered = of_status(&snapshot, |source| source.delivery == NOT_DELIVERABLE);
-        let undelivered: Vec<Row> = undelivered
-            .into_iter()
-            .filter(|row| !known(row))
-            .map(|row| Row {
-                delivery: NOT_DELIVERABLE,
-                nodes: Some(0),
-                nodes_total: snapshot.nodes.map(<[_]>::len),
-                ..row
-            })
-            .collect();
+        let unknown = undelivered.into_iter().filter(|row| !known(row));
+        let undelivered = unknown.map(|row| Row {
+            delivery: NOT_DELIVERABLE,
+            nodes: Some(0),
+            nodes_total: snapshot.nodes.map(<[_]>::len),
+            ..row
+        });
+        let undelivered: Vec<Row> = undelivered.collect();
         registries.extend(undelivered);
         // Stable: of one registry, the credential for every pod comes first.
         registries.sort_by(|a, b| a.registry.cmp(&b.registry));

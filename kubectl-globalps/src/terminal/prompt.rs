@@ -13,10 +13,10 @@ mod hidden;
 /// Elsewhere a terminal's echo is off only while a key is read.
 #[cfg(not(unix))]
 mod hidden {
-    pub(super) fn line(question: &str) -> std::io::Result<Option<String>> {
+    pub(super) fn line(question: &str) -> std::io::Result<String> {
         let prompt = dialoguer::Password::new().with_prompt(question);
         let line = prompt.allow_empty_password(true).interact();
-        line.map(Some).map_err(std::io::Error::other)
+        line.map_err(std::io::Error::other)
     }
 }
 
@@ -52,24 +52,19 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Fa
         return Err(otherwise.clone());
     }
     let line = hidden::line(question).map_err(|_| otherwise.clone())?;
-    line.map(Secret::new).ok_or_else(|| otherwise.clone())
-}
-
-/// Fails early if a later confirmation is impossible.
-pub(crate) fn can_confirm(yes: bool) -> Result<(), Failure> {
-    if yes || can_ask() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "confirmation needs a terminal",
-        "`--yes` skips the confirmation prompt",
-    ))
+    Ok(Secret::new(line))
 }
 
 /// Asks the user to confirm `what`. `cluster`: its title.
 pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
+    }
+    if !can_ask() {
+        return Err(Failure::new(
+            "confirmation needs a terminal",
+            "`--yes` skips the confirmation prompt",
+        ));
     }
     let question = question(cluster, what);
     let answer = ask(&question, &mut io::stdin().lock(), &mut io::stderr());

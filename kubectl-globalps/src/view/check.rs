@@ -9,6 +9,7 @@ mod provider;
 #[cfg(test)]
 mod reasons;
 mod registries;
+mod report;
 
 use globalps_core::names;
 use jiff::Timestamp;
@@ -16,7 +17,6 @@ use serde::Serialize;
 
 pub(crate) use crate::cluster::installed::{Installed, Sight};
 use crate::error::guide;
-use crate::terminal::escapes::line;
 
 pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces, workload};
@@ -25,6 +25,7 @@ pub(crate) use operators::operators;
 pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use registries::{SecretSeen, answered, questions};
+pub(crate) use report::Report;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,63 +46,6 @@ pub(crate) struct Check {
     pub hint: String,
     /// The section of the guide; empty if the check passed.
     pub see: String,
-}
-
-/// `check -o json`.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub healthy: bool,
-    pub checks: Vec<Check>,
-}
-
-impl Report {
-    pub(crate) fn of(checks: Vec<Check>) -> Self {
-        Self {
-            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
-            checks,
-        }
-    }
-
-    /// `paint`: a text in a terminal's color, by the color's code.
-    pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
-        let mut lines = Vec::new();
-        let mut group = "";
-        for check in &self.checks {
-            if check.group != group {
-                if !group.is_empty() {
-                    lines.push(String::new());
-                }
-                lines.push(check.group.to_owned());
-                group = check.group;
-            }
-            let sign = match check.result {
-                Verdict::Ok => paint("32", "√"),
-                Verdict::Warning => paint("33", "‼"),
-                Verdict::Failure => paint("31", "×"),
-            };
-            lines.push(format!("  {sign} {}", line(&check.message)));
-            if check.result != Verdict::Ok {
-                lines.push(format!("    hint: {}", line(&check.hint)));
-                lines.push(format!("    see {}", check.see));
-            }
-        }
-        lines.push(String::new());
-        let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
-        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{} passed", checks(self.checks.len())),
-            (failures, warnings) => format!(
-                "{}: {failures} failed, {warnings} with warnings",
-                checks(self.checks.len())
-            ),
-        });
-        lines.join("\n")
-    }
-}
-
-/// `1 check`, `2 checks`.
-fn checks(number: usize) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} check{plural}")
 }
 
 fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> Check {

@@ -196,7 +196,7 @@ impl<'a> View<'a> {
             screen.draw(|layout| table::render(status, now, layout, advice.as_ref()));
             return;
         }
-        for line in table::changes(&self.shown, &status.nodes) {
+        for line in table::changes(&self.shown, &status.nodes, status.revision) {
             self.screen.line(&line);
         }
         if let Some((message, hint)) = advice.filter(|_| self.goal.is_some())

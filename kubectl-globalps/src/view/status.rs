@@ -26,7 +26,7 @@ pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
-pub(crate) use verdict::{Goal, Verdict, verdict};
+pub(crate) use verdict::{Goal, PAUSED, Verdict, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";

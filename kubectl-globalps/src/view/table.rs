@@ -279,8 +279,9 @@ fn color(phase: &Phase) -> Option<Color> {
     }
 }
 
-/// What changed between two looks, one line for each node, for where nothing can be redrawn.
-pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
+/// What changed between two looks, one line for each node, for where nothing can be redrawn. `wanted`: the revision that every node
+/// should have.
+pub(crate) fn changes(before: &[Row], after: &[Row], wanted: i64) -> Vec<String> {
     let known = by_name(before);
     let mut lines: Vec<String> = after
         .iter()
@@ -289,16 +290,7 @@ pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
                 (&old.phase, old.revision, &old.reason) != (&row.phase, row.revision, &row.reason)
             })
         })
-        .map(|row| {
-            let reason = match row.reason.as_str() {
-                "" => String::new(),
-                reason => format!("  {reason}"),
-            };
-            format!(
-                "{}  {}  revision {}{reason}",
-                row.name, row.phase, row.revision
-            )
-        })
+        .map(|row| change(row, wanted))
         .collect();
     let left = by_name(after);
     lines.extend(
@@ -308,6 +300,21 @@ pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
             .map(|old| format!("{}  gone", old.name)),
     );
     lines
+}
+
+fn change(row: &Row, wanted: i64) -> String {
+    let is_next = row.revision < wanted;
+    let revision = match (row.revision, &row.phase) {
+        (0, Phase::Pending | Phase::Syncing) if is_next => format!("to revision {wanted}"),
+        (has, Phase::Pending | Phase::Syncing) if is_next => format!("revision {has} -> {wanted}"),
+        (has, _) => format!("revision {has}"),
+    };
+    let reason = match (row.reason.as_str(), row.message.as_str()) {
+        ("", _) => String::new(),
+        (reason, "") => format!("  {reason}"),
+        (reason, message) => format!("  {reason}: {message}"),
+    };
+    format!("{}  {}  {revision}{reason}", row.name, row.phase)
 }
 
 fn by_name(rows: &[Row]) -> BTreeMap<&str, &Row> {
@@ -606,9 +613,30 @@ wide`
         after[2].phase = Phase::Syncing;
         after.remove(0);
         assert_eq!(
-            changes(&before, &after),
-            ["node-3  Syncing  revision 2", "node-1  gone"]
+            changes(&before, &after, 3),
+            ["node-3  Syncing  revision 2 -> 3", "node-1  gone"]
         );
-        assert_eq!(changes(&[], &before).len(), 3);
+        assert_eq!(changes(&[], &before, 3).len(), 3);
+    }
+
+    #[test]
+    fn a_change_has_the_revision_it_goes_to_and_the_message_of_its_reason() {
+        for (phase, revision, wanted, reason, expected) in [
+            (Phase::Syncing, 0, 1, "", "n  Syncing  to revision 1"),
+            (Phase::Pending, 1, 2, "", "n  Pending  revision 1 -> 2"),
+            (Phase::Synced, 2, 2, "", "n  Synced  revision 2"),
+            (Phase::RolledBack, 1, 2, "", "n  RolledBack  revision 1"),
+            (Phase::Restoring, 1, 0, "", "n  Restoring  revision 1"),
+            (
+                Phase::Synced,
+                2,
+                2,
+                "ModeNarrowed",
+                "n  Synced  revision 2  ModeNarrowed: a sentence",
+            ),
+        ] {
+            let found = change(&row("n", phase, revision, reason), wanted);
+            assert_eq!(found, expected);
+        }
     }
 }

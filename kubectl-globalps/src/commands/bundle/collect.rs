@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::check;
 use super::allowed::{EVENT, NODE, POD, WORKLOAD, custom, is_about_us, is_ours, object};
-use super::contents::Contents;
+use super::contents::{ABSENT, Contents};
 use super::logs;
 use super::search::Known;
 use super::secrets;
@@ -87,8 +87,13 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Serialize,
 {
     let plural = K::plural(&()).into_owned();
-    let found = list::<K>(cluster, namespace, params).await;
-    let found = contents.read(&plural, found).unwrap_or_default();
+    let found = match list::<K>(cluster, namespace, params).await {
+        Err(failure) if failure.is(404) => {
+            contents.missing(plural.as_str(), ABSENT);
+            return Vec::new();
+        }
+        found => contents.read(&plural, found).unwrap_or_default(),
+    };
     let parsed = found.iter().filter_map(custom::<K>).collect::<Vec<_>>();
     if parsed.len() < found.len() {
         let number = found.len() - parsed.len();

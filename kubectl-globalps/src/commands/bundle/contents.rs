@@ -28,6 +28,9 @@ struct File<'a> {
     bytes: usize,
 }
 
+/// Why the objects of a kind are missing where only a part of globalps is installed.
+pub(super) const ABSENT: &str = "the cluster does not have this kind";
+
 /// `manifest.json`: scripts rely on its shape.
 #[derive(Serialize)]
 struct Manifest<'a> {
@@ -69,6 +72,11 @@ impl Contents {
         answer
             .map_err(|failure| self.missing(what, failure.message))
             .ok()
+    }
+
+    /// What is worth a line: not the kinds that this cluster does not have.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &Missing> {
+        self.missing.iter().filter(|it| it.reason != ABSENT)
     }
 
     pub(super) fn len(&self) -> usize {

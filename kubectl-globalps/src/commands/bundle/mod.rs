@@ -58,7 +58,7 @@ pub(super) async fn run_within(
     let omitted = contents.omit(&search);
     let archive = contents.pack(&root, &cluster.namespace, now, &search)?;
     write(&file, &archive, args.force)?;
-    for missing in &contents.missing {
+    for missing in contents.shown() {
         printer.note(format_args!(
             "missing: {}: {}",
             missing.what, missing.reason
@@ -96,9 +96,12 @@ fn write(file: &Path, archive: &[u8], force: bool) -> Result<(), Failure> {
         )
     };
     let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    // An error of the temporary file would name that file.
+    directory.metadata().map_err(|error| failed(&error))?;
     // The permissions of a temporary file are 0600.
-    let made = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")));
-    let mut made = made.map_err(|error| failed(&error))?;
+    let made = NamedTempFile::new_in(directory);
+    let mut made = made.map_err(|error| failed(&error.kind().into()))?;
     let written = made
         .write_all(archive)
         .and_then(|()| made.as_file().sync_all());

@@ -38,7 +38,7 @@ pub(super) async fn resume(
 
 async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<String, Failure> {
     let fleet = find(cluster, name).await?;
-    set_paused::<FleetPullSecret>(cluster, name, paused).await?;
-    report(cluster, "fleetpullsecret", name, paused);
+    let changed = set_paused::<FleetPullSecret>(cluster, name, paused).await?;
+    report(cluster, "fleetpullsecret", name, paused, changed);
     Ok(title(&fleet))
 }

@@ -9,7 +9,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_confirm, confirm};
+use crate::terminal::prompt::confirm;
 use crate::view::fleet::facts::{Facts, Scope, find};
 use crate::view::fleet::verdict::{Goal, clusters};
 use crate::view::fleet::{FleetStatus, title};
@@ -19,7 +19,6 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    can_confirm(args.yes)?;
     let cluster = Cluster::connect(flags, printer)?;
     let name = &args.fleet;
     let facts = match Facts::observe(&cluster, Scope::of(name)).await {

@@ -8,18 +8,17 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::super::pull_secret;
-use super::super::undo::{choose, roll_back, valid_in};
+use super::super::undo::{choose, roll_back};
 use super::super::wait::may_wait;
 use super::wait::{follow_if, reported_revision, taken_up};
 use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::may_change_of;
+use crate::secret::additional::{may_change_of, valid_in};
 use crate::secret::changes::{InForce, changes, text};
 use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
-use crate::terminal::prompt::can_confirm;
 use crate::view::fleet::facts::find;
 use crate::view::fleet::verdict::Goal;
 
@@ -29,7 +28,6 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
-    can_confirm(args.yes || args.dry_run != DryRun::None)?;
     let cluster = Cluster::connect(flags, printer)?;
     let fleet = find(&cluster, &args.fleet).await?;
     let source = &fleet.spec.secret_ref;

@@ -266,6 +266,20 @@ fn a_log_that_never_ends_is_missing_at_the_time_limit() {
 }
 
 #[test]
+fn a_kind_that_the_cluster_does_not_have_is_in_the_manifest_only() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("b.tar.gz");
+    let hub = "list /apis/globalps.io/v1alpha1/fleetpullsecrets";
+    let api = cluster("delivered").with_fault(hub, Fault::Code(404), usize::MAX);
+    let (ran, [_, errors]) = api.printed(&format!("bundle --file {}", file.display()));
+    assert_eq!(ran, Ok(Exit::Done));
+    assert!(!errors.contains("fleetpullsecrets"), "{errors}");
+    let missing = missing(&files(&file));
+    let expected = "fleetpullsecrets: the cluster does not have this kind".to_owned();
+    assert!(missing.contains(&expected), "{missing:?}");
+}
+
+#[test]
 fn a_file_is_overwritten_only_by_force() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("b.tar.gz");
@@ -279,8 +293,8 @@ fn a_file_is_overwritten_only_by_force() {
     assert_eq!(api.run(&format!("{line} --force")), Ok(Exit::Done));
     assert!(files(&file).len() > 10);
     let failure = refused(api.run("bundle --file /nowhere/b.tar.gz"));
-    assert!(
-        failure.message.contains("could not be written"),
-        "{failure:?}"
+    assert_eq!(
+        failure.message,
+        "`/nowhere/b.tar.gz` could not be written: No such file or directory (os error 2)"
     );
 }

@@ -63,6 +63,33 @@ fn an_install_reads_before_it_writes_and_does_not_ask_for_what_is_new() {
 }
 
 #[test]
+fn an_install_names_the_image_that_is_missing() {
+    for (flags, message, hint) in [
+        (
+            "--controller-image r/c:1",
+            "the syncer's image is missing, and globalps is not installed",
+            "pass it with `--syncer-image`",
+        ),
+        (
+            "--syncer-image r/s:1",
+            "the controller's image is missing, and globalps is not installed",
+            "pass it with `--controller-image`",
+        ),
+        (
+            "",
+            "the controller's and the syncer's images are missing, and globalps is not installed",
+            "pass them with `--controller-image` and `--syncer-image`",
+        ),
+    ] {
+        let failure = refused(FakeApi::new(&[]).run(&format!("install --apply {flags}")));
+        assert_eq!(
+            (failure.message.as_str(), failure.hint.as_str()),
+            (message, hint)
+        );
+    }
+}
+
+#[test]
 fn what_can_t_be_compared_does_not_stop_an_install() {
     // It may write what it may not read. Nobody could answer a question.
     let right = |verb: &str, resource: &str, namespace: &str, name: &str| Right {

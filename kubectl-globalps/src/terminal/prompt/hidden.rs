@@ -20,7 +20,8 @@ const NO_KEY: u8 = if cfg!(any(target_os = "linux", target_os = "android")) {
     0xff
 };
 
-/// As a shell reports a program that SIGTERM ended.
+/// As a shell reports a program that SIGINT or SIGTERM ended.
+const INTERRUPTED: i32 = 128 + 2;
 const TERMINATED: i32 = 128 + 15;
 
 /// The terminal whose echo is off, and its modes before.
@@ -56,25 +57,26 @@ impl Silenced {
 }
 
 #[expect(clippy::exit, reason = "a signal ends the program")]
-fn exit() {
-    std::process::exit(TERMINATED);
+fn exit(code: i32) -> ! {
+    std::process::exit(code)
 }
 
-/// `None`: Ctrl-C, and a program around this one ignores that signal.
-pub(super) fn line(question: &str) -> io::Result<Option<String>> {
+/// Ctrl-C ends the program.
+pub(super) fn line(question: &str) -> io::Result<String> {
     let silenced = Silenced::default();
-    silenced.on_term(exit)?;
+    silenced.on_term(|| exit(TERMINATED))?;
     let mut output = io::stderr();
     output.write_all(format!("{}: ", plain(question)).as_bytes())?;
     let terminal = io::stdin();
     let answer = read(&terminal, &mut terminal.lock(), &silenced);
     // The echo of the line's end is missing.
     output.write_all(b"\n")?;
-    let answer = answer?;
-    if answer.is_none() {
-        kill_process(getpid(), Signal::INT)?;
+    if let Some(answer) = answer? {
+        return Ok(answer);
     }
-    Ok(answer)
+    kill_process(getpid(), Signal::INT)?;
+    // A program around this one may ignore the signal.
+    exit(INTERRUPTED)
 }
 
 /// `None`: Ctrl-C or Ctrl-\. The terminal is as before in any case.
@@ -114,7 +116,12 @@ fn hidden(before: &Termios) -> Termios {
 fn until_end(input: &mut impl BufRead, interrupts: [u8; 2]) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     loop {
-        let Some(byte) = input.fill_buf()?.first().copied() else {
+        let byte = match input.fill_buf() {
+            // Such as a signal that another thread handles.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            bytes => bytes?.first().copied(),
+        };
+        let Some(byte) = byte else {
             return Ok(Some(line));
         };
         input.consume(1);

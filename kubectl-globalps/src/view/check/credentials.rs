@@ -168,7 +168,7 @@ fn of_verification(found: &Condition) -> Check {
         ),
         _ if found.reason == "Verifying" => line("credentials-rejected", &found.message),
         _ => line("credentials-rejected", &found.message)
-            .warn("can pods of namespace `globalps-system` reach these registries, and trust their certificates?"),
+            .warn("the controller asks with TLS only, never a registry that you use with `--insecure`; check that pods of namespace `globalps-system` reach the others and trust their certificates"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use globalps_core::names;
 
-use super::{Check, well};
+use super::{Check, Verdict, well};
 
 const PERMISSIONS: &str = "permissions of this user";
 
@@ -246,8 +246,35 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     })
 }
 
-/// `allowed`: the API server's answer to each permission.
-pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
+pub(super) fn is_granted(check: &Check) -> bool {
+    check.group == PERMISSIONS && check.result == Verdict::Ok
+}
+
+/// One line for all permissions that are granted.
+pub(super) fn granted(checks: &[Check]) -> String {
+    let all = checks.iter().filter(|check| check.group == PERMISSIONS);
+    let granted = all.clone().filter(|check| is_granted(check)).count();
+    let number = match all.count() {
+        all if all == granted => format!("all {all}"),
+        all => format!("{granted} of {all}"),
+    };
+    format!("{number} permissions are granted (`-o json` lists them)")
+}
+
+impl Place {
+    /// ` in namespace ...`, or nothing for an object without one.
+    fn text(self, resource: &str, secrets: &str) -> String {
+        match self {
+            Self::Secrets => format!(" in namespace `{secrets}`"),
+            Self::Controller => format!(" in namespace `{}`", names::CONTROLLER_NAMESPACE),
+            Self::Cluster if resource == "nodes" => String::new(),
+            Self::Cluster => " in every namespace".to_owned(),
+        }
+    }
+}
+
+/// `answers`: whether each permission is granted. `secrets`: namespace of the pull secrets.
+pub(crate) fn permissions(answers: &[(Permission, bool)], secrets: &str) -> Vec<Check> {
     answers
         .iter()
         .map(|(permission, allowed)| {
@@ -257,11 +284,13 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
                 name,
                 commands,
                 shorter,
+                place,
                 ..
             } = permission;
+            let place = place.text(resource, secrets);
             let what = match name.as_str() {
-                "" => format!("{verb} {resource}"),
-                name => format!("{verb} {resource} `{name}`"),
+                "" => format!("{verb} {resource}{place}"),
+                name => format!("{verb} {resource} `{name}`{place}"),
             };
             if *allowed {
                 return well(PERMISSIONS, "permissions", format!("may {what}"));

@@ -183,14 +183,14 @@ fn a_missing_permission_says_for_what_it_is() {
         let all = permissions_of_commands(2).into_iter();
         all.map(|permission| (permission, is_allowed)).collect()
     };
-    let checks = permissions(&answers(false));
+    let checks = permissions(&answers(false), "kube-system");
     for (expected, result) in [
         (
-            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`",
+            "may not get secrets `additional-pull-secret` in namespace `kube-system`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`",
             Verdict::Failure,
         ),
         (
-            "may not get secrets `global-pull-secret`, for `diff`, `history`, `undo`, `explain`, `why`, `why -A`, `bundle`; `list` does not show most registries, users and revisions",
+            "may not get secrets `global-pull-secret` in namespace `kube-system`, for `diff`, `history`, `undo`, `explain`, `why`, `why -A`, `bundle`; `list` does not show most registries, users and revisions",
             Verdict::Failure,
         ),
         (
@@ -201,7 +201,36 @@ fn a_missing_permission_says_for_what_it_is() {
         let found = checks.iter().find(|check| check.message == expected);
         assert_eq!(found.map(|check| check.result), Some(result), "{expected}");
     }
-    assert_eq!(bad(&permissions(&answers(true))), []);
+    assert_eq!(bad(&permissions(&answers(true), "kube-system")), []);
+}
+
+#[test]
+fn granted_permissions_are_one_line_of_text() {
+    let all = permissions_of_commands(2);
+    let number = all.len();
+    for (missing, expected) in [
+        (0, vec![format!("  √ all {number} permissions are granted (`-o json` lists them)")]),
+        (
+            1,
+            vec![
+                "  × may not get globalpullsecrets `global-pull-secret` in namespace `kube-system`, for `status`, `list`, \
+                 `diff`, `history`, `undo`, `why`, `why -A`, `--wait`"
+                    .to_owned(),
+                format!(
+                    "  √ {} of {number} permissions are granted (`-o json` lists them)",
+                    number - 1
+                ),
+            ],
+        ),
+        (number, vec![]),
+    ] {
+        let answers = all.iter().cloned().enumerate();
+        let answers: Vec<_> = answers.map(|(at, one)| (one, at >= missing)).collect();
+        let text = Report::of(permissions(&answers, "kube-system")).text(|_, text| text.to_owned());
+        let lines = text.lines().skip(1);
+        let signs = lines.filter(|line| line.starts_with("  √") || missing < 2 && line.starts_with("  ×"));
+        assert_eq!(signs.collect::<Vec<_>>(), expected, "{missing} missing");
+    }
 }
 
 #[test]

@@ -5,16 +5,14 @@ use globalps_core::api::Phase;
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, Verdict, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current};
+use crate::cluster::controller::NOT_INSTALLED;
 use crate::cluster::facts::Facts;
 use crate::terminal::layout::nodes;
 
 /// The most important problem and the next step; `None` if there is no problem.
 pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
     if !facts.installed {
-        return Some((
-            "globalps is not installed in this cluster".to_owned(),
-            "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
-        ));
+        return Some((NOT_INSTALLED.0.to_owned(), NOT_INSTALLED.1));
     }
     if status.ready {
         return None;
@@ -33,7 +31,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
-            "there is no additional pull secret any more; the nodes are being restored".to_owned(),
+            "the additional pull secret was deleted; the nodes are being restored".to_owned(),
             FOLLOW,
         ),
         Current::Nothing => (
@@ -42,7 +40,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Stale => (
             "the controller has not processed the additional pull secret yet".to_owned(),
-            "if this persists, check that the controller runs: `kubectl -n globalps-system get pods`",
+            "if this lasts more than a minute, check that the controller runs: `kubectl -n globalps-system get pods`",
         ),
         Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),

@@ -38,7 +38,8 @@ const BLOCKED: &str = "NodesBlocked";
 /// Reasons of Degraded for failed nodes.
 const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
-pub(super) const PAUSED: (&str, &str) = (
+/// Message and hint while a rollout is paused.
+pub(crate) const PAUSED: (&str, &str) = (
     "the rollout is paused",
     "resume it with `kubectl globalps resume`",
 );

@@ -42,7 +42,7 @@ pub(super) fn add(login: &Login<'_>, insecure: bool) -> String {
     format!("kubectl globalps add {key}{source} -u {user}{insecure} --wait --retry-pods")
 }
 
-/// The way back to an earlier revision, as part of a hint.
+/// The command that returns to an earlier revision, as part of a hint.
 pub(super) fn go_back(revision: i64) -> String {
     format!(
         "or go back to revision {revision}, which had another credential: `kubectl globalps undo --to-revision {revision} --wait --retry-pods`"

@@ -1,0 +1,73 @@
+//! All findings together, as text and as JSON. Pure.
+
+use serde::Serialize;
+
+use super::permissions::{granted, is_granted};
+use super::{Check, Verdict};
+use crate::terminal::escapes::line;
+
+/// `check -o json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub healthy: bool,
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    pub(crate) fn of(checks: Vec<Check>) -> Self {
+        Self {
+            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
+            checks,
+        }
+    }
+
+    /// `paint`: a text in a terminal's color, by the color's code.
+    pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
+        let mut lines = Vec::new();
+        let mut group = "";
+        let mut granted = Some(granted(&self.checks));
+        for check in &self.checks {
+            if check.group != group {
+                if !group.is_empty() {
+                    lines.push(String::new());
+                }
+                lines.push(check.group.to_owned());
+                group = check.group;
+            }
+            let message = if is_granted(check) {
+                let Some(all) = granted.take() else {
+                    continue;
+                };
+                all
+            } else {
+                check.message.clone()
+            };
+            let sign = match check.result {
+                Verdict::Ok => paint("32", "√"),
+                Verdict::Warning => paint("33", "‼"),
+                Verdict::Failure => paint("31", "×"),
+            };
+            lines.push(format!("  {sign} {}", line(&message)));
+            if check.result != Verdict::Ok {
+                lines.push(format!("    hint: {}", line(&check.hint)));
+                lines.push(format!("    see {}", check.see));
+            }
+        }
+        lines.push(String::new());
+        let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
+        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
+            (0, 0) => format!("{} passed", checks(self.checks.len())),
+            (failures, warnings) => format!(
+                "{}: {failures} failed, {warnings} with warnings",
+                checks(self.checks.len())
+            ),
+        });
+        lines.join("\n")
+    }
+}
+
+/// `1 check`, `2 checks`.
+fn checks(number: usize) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} check{plural}")
+}
