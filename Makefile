@@ -40,13 +40,19 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
+DENY_VERSION := 0.20.2
+MDBOOK_VERSION := 0.5.2
+DENY := $(TOOLS)/bin/cargo-deny
+# Makes git take the clone ADVISORIES in place of the RustSec database's own address.
+RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
+
 # Pure code that makes decisions: `make mutants` changes it.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -142,6 +148,15 @@ lint: ## check formatting and run clippy; warnings are errors
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
 		--all-targets --locked -- -D warnings # nothing is linked, so the library need not exist
 
+# Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
+deny: ## check licences, versions, sources and advisories of all dependencies (deny.toml). ADVISORIES: a clone of the RustSec database
+	test "$$($(DENY) --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" || cargo install -q --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+	$(DENY) --log-level error --locked check licenses bans sources
+	@if $(RUSTSEC) timeout 120 $(DENY) --log-level off --locked fetch db >/dev/null 2>&1; \
+		then echo "advisories: RustSec database of $$(git -C target/advisory-db/advisory-db-* log -1 --format=%cs)"; \
+		$(DENY) --log-level error --locked --offline check advisories; \
+		else echo "advisories: not checked, because the RustSec database could not be fetched; to check them, run \`make deny ADVISORIES=DIRECTORY\` with a clone of it"; fi
+
 fmt: ## format everything
 	cargo fmt --all
 
@@ -185,13 +200,17 @@ dist: deps zig ## build archives of the plugin for every platform that this mach
 manifests: ## generate manifests/ from the code
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
 
-docs: ## generate docs/cli.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
+docs: ## generate docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
-	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases map
+	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- api_reference faults reference_cases map
 
 pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
 	cargo build -q -p globalps-tests --bin demo
 	cargo run -q -p globalps-tests --bin pictures
+
+book: ## build docs/ as a book in target/book, with mdBook
+	test -x $(TOOLS)/bin/mdbook || cargo install -q --locked --root $(TOOLS) mdbook@$(MDBOOK_VERSION)
+	$(TOOLS)/bin/mdbook build
 
 man: ## generate the plugin's man pages in target/man
 	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page

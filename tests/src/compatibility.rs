@@ -35,6 +35,12 @@ impl Release {
         self.observed.is_some() && self.programs.iter().all(|(_, passed)| *passed)
     }
 
+    /// 0: the version is unreadable.
+    pub fn minor(&self) -> u32 {
+        let minor = self.version.split('.').nth(1);
+        minor.and_then(|it| it.parse().ok()).unwrap_or_default()
+    }
+
     fn row(&self) -> String {
         let word = |works: bool| if works { "yes" } else { "no" };
         let passed = |name: &str| {
@@ -140,6 +146,7 @@ mod tests {
         ] {
             assert_eq!(release.row(), row);
             assert_eq!(release.works(), works);
+            assert!(release.minor() >= 30);
             let page = page(&[release], jiff::civil::date(2026, 1, 2));
             assert!(
                 page.contains(&format!("|\n{row}\n\nWhat globalps does")),

@@ -42,12 +42,16 @@ pub mod web;
 pub mod webhook;
 
 #[cfg(test)]
+mod api_reference;
+#[cfg(test)]
 mod architecture;
 mod cgroup;
 mod cluster;
 mod control_plane;
 mod instance;
 mod layout;
+#[cfg(test)]
+mod links;
 mod mounts;
 mod net;
 mod node;

@@ -67,11 +67,12 @@ fn try_all(args: &Args) -> Result<()> {
                 .collect(),
             observed: observed.ok(),
         });
-    }
-    let page = page(&releases, Zoned::now().date());
-    println!("\n{page}");
-    if let Some(output) = &args.output {
-        std::fs::write(output, &page)?;
+        releases.sort_by_key(Release::minor);
+        let page = page(&releases, Zoned::now().date());
+        println!("\n{page}");
+        if let Some(output) = &args.output {
+            std::fs::write(output, &page)?;
+        }
     }
     let failed = releases.iter().filter(|release| !release.works());
     let failed: Vec<&str> = failed.map(|release| release.version.as_str()).collect();
