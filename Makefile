@@ -141,16 +141,17 @@ coverage: deps ## show which lines of core its own tests cover, per file
 	$(LLVM)/llvm-cov report -instr-profile target/coverage/all.profdata \
 		$$(ls -t target/coverage/debug/deps/globalps_core-* | grep -v '\.' | head -1) $(CURDIR)/core/src
 
-lint: ## check formatting and run clippy; warnings are errors
+lint: deny ## check formatting, clippy and the dependencies; warnings are errors
 	cargo fmt --all --check
 	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
 		--all-targets --locked -- -D warnings # nothing is linked, so the library need not exist
 
-# Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
+# Built without optimizations, in a minute instead of ten. Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
 deny: ## check licences, versions, sources and advisories of all dependencies (deny.toml). ADVISORIES: a clone of the RustSec database
-	test "$$($(DENY) --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" || cargo install -q --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+	test "$$($(DENY) --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" \
+		|| cargo install -q --debug --locked --no-default-features --config profile.dev.debug=false --root $(TOOLS) cargo-deny@$(DENY_VERSION)
 	$(DENY) --log-level error --locked check licenses bans sources
 	@if $(RUSTSEC) timeout 120 $(DENY) --log-level off --locked fetch db >/dev/null 2>&1; \
 		then echo "advisories: RustSec database of $$(git -C target/advisory-db/advisory-db-* log -1 --format=%cs)"; \
