@@ -18,6 +18,7 @@ const CLEAN: &[&str] = &[
     "docs/distributions.md",
     "docs/many-clusters.md",
     "docs/operations.md",
+    "docs/releasing.md",
     "docs/security.md",
     "docs/test-cluster.md",
     "docs/troubleshooting.md",
