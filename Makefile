@@ -52,7 +52,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures cluster cluster-down deps kubernetes zig release release-check auditable qemu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -197,6 +197,25 @@ dist: deps zig ## build archives of the plugin for every platform that this mach
 			cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } || echo "could not build for $$target"; done
 	$(if $(SDKROOT),,@echo "not built for darwin: set SDKROOT to the directory of Apple's SDK")
 	cargo run -q -p globalps-tests --bin dist
+
+# REGISTRY: where the images are to be. KEY: cosign's private key, a file or a URI such as env://NAME. BUILDER: URI of the builder, for the provenance.
+# PLATFORMS: names such as linux/amd64, instead of all.
+REGISTRY ?= ghcr.io/globalps
+what = --version "$(VERSION)" --registry $(REGISTRY) $(if $(BUILDER),--builder $(BUILDER)) $(foreach name,$(PLATFORMS),--platform $(name))
+
+release: deps zig auditable qemu ## build images, plugin, manifests, SBOMs and provenance of VERSION in target/release-VERSION, signed with KEY (docs/releasing.md)
+	cargo run -q -p globalps-tests --bin release -- build $(what) $(if $(KEY),--key $(KEY))
+
+release-check: deps zig auditable qemu ## build VERSION in two clones (in CLONES) and compare every byte; sign and verify with a new key
+	cargo run -q -p globalps-tests --bin release -- check $(what) $(if $(CLONES),--directory $(CLONES))
+
+auditable: # what lists the dependencies inside each program, and what reads that list
+	test -x $(TOOLS)/bin/cargo-auditable || cargo install -q --locked --root $(TOOLS) cargo-auditable@0.7.7
+	test -x $(TOOLS)/bin/auditable2cdx || cargo install -q --locked --root $(TOOLS) auditable2cdx@0.1.0
+
+qemu: # runs programs for arm64
+	command -v qemu-aarch64-static >/dev/null || apt-get install --yes --quiet=2 --no-install-recommends qemu-user-static \
+		|| { echo "QEMU for arm64 is missing: as root, run \`apt-get update && apt-get install --yes qemu-user-static\`"; exit 1; }
 
 manifests: ## generate manifests/ from the code
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests

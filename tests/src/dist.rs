@@ -78,9 +78,17 @@ pub fn template() -> Result<String> {
     fs::read_to_string(root().join(".krew.yaml")).context("could not read `.krew.yaml`")
 }
 
-/// Writes an archive for each platform whose program was built below `target`, `checksums.txt`, and `globalps.yaml`.
-/// Returns the archives' names.
+/// Writes what [`archives`] writes, and `checksums.txt`. Returns the archives' names.
 pub fn write(target: &Path, output: &Path) -> Result<Vec<String>> {
+    let sums = archives(target, output)?;
+    let lines = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n"));
+    fs::write(output.join("checksums.txt"), lines.collect::<String>())?;
+    Ok(sums.into_keys().collect())
+}
+
+/// Writes an archive for each platform whose program was built below `target`, and `globalps.yaml`. Returns the SHA-256 of each archive
+/// by name, in hex.
+pub fn archives(target: &Path, output: &Path) -> Result<BTreeMap<String, String>> {
     fs::create_dir_all(output)?;
     let license = fs::read(root().join("LICENSE"))?;
     let mut sums = BTreeMap::new();
@@ -101,13 +109,11 @@ pub fn write(target: &Path, output: &Path) -> Result<Vec<String>> {
         "no program was built below `{}`",
         target.display()
     );
-    let lines = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n"));
-    fs::write(output.join("checksums.txt"), lines.collect::<String>())?;
     let version = format!("v{}", env!("CARGO_PKG_VERSION"));
     let manifest = manifest(&template()?, &version, &sums)?;
     let text = serde_saphyr::to_string(&manifest)?;
     fs::write(output.join("globalps.yaml"), text)?;
-    Ok(sums.into_keys().collect())
+    Ok(sums)
 }
 
 /// SHA-256 in hex.

@@ -30,14 +30,35 @@ pub struct Image<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Digest of the image's manifest, `sha256:` and hex.
+    /// Digest of the image's manifest or index, `sha256:` and hex.
     pub digest: String,
-    /// Size of manifest, configuration and layer together, as in a registry.
+    /// Size of indexes, manifests, configurations and layers together, as in a registry.
     pub size: u64,
 }
 
 /// Writes the image as a tar of an OCI image layout, through a temporary file in the same directory.
 pub fn write(image: &Image, output: &Path) -> Result<Written> {
+    let (archive, written) = archive(image, &programs(image)?)
+        .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
+    persist(&archive, output)?;
+    Ok(written)
+}
+
+/// Writes one image for several architectures: the archive's index refers to an image index, and that to an image for each. `images`: one
+/// for each architecture. The digest is that of the image index.
+pub fn write_index(images: &[Image], output: &Path) -> Result<Written> {
+    let programs = images.iter().map(programs).collect::<Result<Vec<_>>>()?;
+    let each: Vec<_> = images.iter().zip(&programs).collect();
+    let (archive, written) = index_archive(&each)
+        .with_context(|| format!("could not make the image `{}`", output.display()))?;
+    persist(&archive, output)?;
+    Ok(written)
+}
+
+/// Programs of an image by name, the entrypoint first.
+type Programs<'a> = Vec<(&'a str, Vec<u8>)>;
+
+fn programs<'a>(image: &Image<'a>) -> Result<Programs<'a>> {
     let read = |path: &Path| {
         fs::read(path).with_context(|| format!("could not read `{}`", path.display()))
     };
@@ -47,8 +68,10 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
         let name = name.with_context(|| format!("`{}` has no name", path.display()))?;
         programs.push((name, read(path)?));
     }
-    let (archive, written) = archive(image, &programs)
-        .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
+    Ok(programs)
+}
+
+fn persist(archive: &[u8], output: &Path) -> Result<()> {
     let directory = output.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let temporary = tempfile::NamedTempFile::new_in(directory)?;
@@ -56,11 +79,36 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
     temporary
         .persist(output)
         .with_context(|| format!("could not write `{}`", output.display()))?;
-    Ok(written)
+    Ok(())
 }
 
-/// The programs by name, the entrypoint first.
 fn archive(image: &Image, programs: &[(&str, Vec<u8>)]) -> Result<(Vec<u8>, Written)> {
+    let (blobs, _) = blobs(image, programs)?;
+    layout(blobs.into(), image.reference)
+}
+
+fn index_archive(images: &[(&Image, &Programs)]) -> Result<(Vec<u8>, Written)> {
+    let (mut all, mut entries, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+    for (image, programs) in images {
+        let (blobs, architecture) = blobs(image, programs)?;
+        if seen.contains(&architecture) {
+            bail!("two of its images are for {architecture}");
+        }
+        seen.push(architecture);
+        let [.., manifest] = &blobs;
+        let mut entry = manifest.descriptor();
+        entry["platform"] = json!({"architecture": architecture, "os": "linux"});
+        entries.push(entry);
+        all.extend(blobs);
+    }
+    let reference = images.first().context("no architecture")?.0.reference;
+    let index = json!({"manifests": entries, "mediaType": INDEX, "schemaVersion": 2});
+    all.push(Blob::new(INDEX, index.to_string().into_bytes()));
+    layout(all, reference)
+}
+
+/// Configuration, layer and manifest of an image, in this order, and its architecture.
+fn blobs(image: &Image, programs: &[(&str, Vec<u8>)]) -> Result<([Blob; 3], &'static str)> {
     let mut files = Vec::new();
     let mut architectures = Vec::new();
     for (name, program) in programs {
@@ -97,17 +145,23 @@ fn archive(image: &Image, programs: &[(&str, Vec<u8>)]) -> Result<(Vec<u8>, Writ
         .to_string()
         .into_bytes(),
     );
-    let mut entry = manifest.descriptor();
-    entry["annotations"] = json!({"org.opencontainers.image.ref.name": image.reference});
+    Ok(([config, layer, manifest], architecture))
+}
+
+/// A tar of an image layout whose index refers to the last blob.
+fn layout(blobs: Vec<Blob>, reference: &str) -> Result<(Vec<u8>, Written)> {
+    let root = blobs.last().context("no blob")?;
+    let mut entry = root.descriptor();
+    entry["annotations"] = json!({"org.opencontainers.image.ref.name": reference});
     let index = json!({"manifests": [entry], "mediaType": INDEX, "schemaVersion": 2}).to_string();
     let written = Written {
-        digest: manifest.digest.clone(),
-        size: [&manifest, &config, &layer]
-            .iter()
-            .map(|blob| blob.content.len() as u64)
-            .sum(),
+        digest: root.digest.clone(),
+        size: blobs.iter().map(|blob| blob.content.len() as u64).sum(),
     };
-    let blobs = [config, layer, manifest].map(|blob| (blob.path(), blob.content));
+    let blobs: Vec<_> = blobs
+        .into_iter()
+        .map(|blob| (blob.path(), blob.content))
+        .collect();
     let mut entries = vec![
         ("blobs/", EntryType::Directory, 0o755, &[][..]),
         ("blobs/sha256/", EntryType::Directory, 0o755, &[][..]),
@@ -319,6 +373,41 @@ mod tests {
         let expected = [("app".to_owned(), 0o555), ("other".to_owned(), 0o555)];
         assert_eq!(layers.collect::<Vec<_>>(), [expected]);
         assert!(archive(&image("app", "0:0"), &both(183)).is_err());
+    }
+
+    #[test]
+    fn one_index_leads_to_the_image_of_each_architecture() {
+        let image = image("app", "0:0");
+        let (amd64, arm64) = (
+            vec![("app", program(62, "x"))],
+            vec![("app", program(183, "y"))],
+        );
+        let (bytes, written) = index_archive(&[(&image, &amd64), (&image, &arm64)]).unwrap();
+        let files = files(&bytes);
+        let json = |path: &str| -> Value {
+            let (_, content) = files.iter().find(|(p, _)| p == path).unwrap();
+            serde_json::from_slice(content).unwrap()
+        };
+        let blob = |entry: &Value| {
+            let digest = entry["digest"].as_str().unwrap();
+            json(&format!("blobs/{}", digest.replace(':', "/")))
+        };
+        let outer = json("index.json");
+        assert_eq!(outer["manifests"].as_array().unwrap().len(), 1);
+        let entry = &outer["manifests"][0];
+        assert_eq!(entry["mediaType"], INDEX);
+        assert_eq!(entry["digest"], written.digest);
+        let inner = blob(entry);
+        let platforms = inner["manifests"].as_array().unwrap().iter().map(|entry| {
+            let config = blob(&blob(entry)["config"]);
+            assert_eq!(config["architecture"], entry["platform"]["architecture"]);
+            entry["platform"].clone()
+        });
+        let expected = ["amd64", "arm64"].map(|name| json!({"architecture": name, "os": "linux"}));
+        assert_eq!(platforms.collect::<Vec<_>>(), expected);
+        let single = archive(&image, &amd64).unwrap().1.digest;
+        assert_eq!(inner["manifests"][0]["digest"], single);
+        assert!(index_archive(&[(&image, &amd64), (&image, &amd64)]).is_err());
     }
 
     #[test]

@@ -133,6 +133,12 @@ pub fn build_ecr_provider() -> Result<PathBuf> {
     build_beside("tests/ecr", &[], &package, NAME)
 }
 
+/// Builds cosign, which signs releases. Takes about three minutes the first time. Returns its path.
+pub fn build_cosign() -> Result<PathBuf> {
+    let package = "github.com/sigstore/cosign/v3/cmd/cosign";
+    build_beside("tests/cosign", &["-ldflags", "-s -w"], package, "cosign")
+}
+
 /// Builds Cluster API's own core manager, which takes about two minutes the first time, and returns its path.
 pub fn build_capi_manager() -> Result<PathBuf> {
     let package = format!("{CAPI_MODULE}/core");

@@ -30,6 +30,7 @@ pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod provider_judge;
+pub mod publish;
 pub mod reference_cases;
 pub mod release;
 pub mod rights;

@@ -309,6 +309,12 @@ pub const FILES: &[TestFile] = &[
         "namespaces whose Secret a webhook rejects, an unreachable webhook blocks or another client has filled: reported, and the other namespaces continue; a source that is too large",
     ),
     file(
+        "releasing",
+        On::Programs,
+        10,
+        "cosign signs and verifies a release; a changed byte or another key is rejected",
+    ),
+    file(
         "rollout",
         On::Nodes(3),
         220,

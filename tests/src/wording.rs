@@ -23,6 +23,7 @@ const CLEAN: &[&str] = &[
     "docs/many-clusters.md",
     "docs/on-call.md",
     "docs/operations.md",
+    "docs/releasing.md",
     "docs/security.md",
     "docs/test-cluster.md",
     "docs/upgrades.md",
