@@ -16,6 +16,7 @@ const CLEAN: &[&str] = &[
     "docs/adr",
     "docs/architecture.md",
     "docs/distributions.md",
+    "docs/ecosystem.md",
     "docs/many-clusters.md",
     "docs/operations.md",
     "docs/security.md",

@@ -1,6 +1,7 @@
 //! Whole commands against a fake API server.
 
 mod answers;
+mod beside;
 mod bundle;
 mod dry_run;
 mod outages;

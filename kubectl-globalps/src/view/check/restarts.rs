@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Check, well};
 use crate::secret::history::Revision;
 
-/// The span in which changes are counted, and the longest lifetime of a credential that somebody must renew all the time.
+/// The span in which changes are counted, and the longest lifetime of a credential that a program renews all the time.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// This many changes in a day are not made by hand.
 const OFTEN: usize = 3;
