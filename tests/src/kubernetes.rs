@@ -61,7 +61,7 @@ fn default_bin_dir() -> PathBuf {
     target_dir().join("kubernetes/bin")
 }
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_owned()
 }
@@ -159,7 +159,7 @@ pub fn olm_crds() -> Result<Vec<PathBuf>> {
 }
 
 /// Directory of a Go module that the module in `directory` requires. Downloads it the first time.
-fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
+pub(crate) fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
     let directory = workspace().join(directory);
     let downloaded = Command::new("go")
         .current_dir(&directory)
@@ -181,7 +181,12 @@ fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
 
 /// Builds a program of a Go module of the tests, next to those of Kubernetes. A lock lets one process build while the
 /// others wait.
-fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
+pub(crate) fn build_beside(
+    module: &str,
+    flags: &[&str],
+    package: &str,
+    name: &str,
+) -> Result<PathBuf> {
     let bin = std::path::absolute(default_bin_dir())?;
     fs::create_dir_all(&bin)?;
     let lock = File::create(bin.join(format!(".lock-{name}")))?;

@@ -8,6 +8,7 @@
 pub mod bare_node;
 pub mod broken_kubelet;
 pub mod capi;
+pub mod companions;
 pub mod compatibility;
 pub mod config_file;
 pub mod dist;
@@ -28,6 +29,7 @@ pub mod oracle;
 pub mod picture;
 pub mod power_cut;
 pub mod preflight;
+pub mod printed;
 pub mod product;
 pub mod provider_judge;
 pub mod publish;

@@ -16,6 +16,8 @@ pub enum On {
     Oracle,
     /// A real control plane with this many real nodes; 0: only an API server.
     Nodes(u8),
+    /// The same, beside another project's own program. Only `make ecosystem` runs it, because that program must be built.
+    Beside(u8),
     /// Two clusters at the same time, with this many real nodes in total.
     TwoClusters(u8),
     /// This many clusters at the same time, with this many real nodes in total.
@@ -38,7 +40,7 @@ impl TestFile {
     pub fn load(&self) -> u32 {
         match self.on {
             On::Programs | On::BareNode | On::Oracle => 2,
-            On::Nodes(nodes) => 1 + u32::from(nodes),
+            On::Nodes(nodes) | On::Beside(nodes) => 1 + u32::from(nodes),
             On::TwoClusters(nodes) => 2 + u32::from(nodes),
             On::Clusters(clusters, nodes) => u32::from(clusters) + u32::from(nodes),
         }
@@ -123,6 +125,12 @@ pub const FILES: &[TestFile] = &[
         "ECR's own credential provider, configured as on EKS, before, during and after delivery with globalps' credential provider",
     ),
     file(
+        "external_secrets",
+        On::Beside(1),
+        120,
+        "External Secrets' own controller writes, rotates, deletes and recreates the pull secrets: at most one change, no loss, and the plugin names it",
+    ),
+    file(
         "faults",
         On::Nodes(5),
         320,
@@ -139,6 +147,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(3),
         70,
         "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why` and `--retry-pods`",
+    ),
+    file(
+        "flux",
+        On::Beside(1),
+        100,
+        "Flux's own kustomize-controller applies, reverts and prunes the pull secret and the configuration, and the plugin names it",
     ),
     file(
         "healing",
@@ -321,6 +335,12 @@ pub const FILES: &[TestFile] = &[
         "retry, rollback of the fleet, pause, history, a node that is added while no controller runs",
     ),
     file(
+        "short_lived",
+        On::Beside(1),
+        300,
+        "passwords of ECR, Google and Azure that External Secrets' generators renew: each refresh restarts the kubelet with the file and none with the provider",
+    ),
+    file(
         "sources",
         On::Nodes(2),
         130,
@@ -364,6 +384,12 @@ pub const FILES: &[TestFile] = &[
     ),
 ];
 
+/// The names of the files that need nothing but this repository.
+pub fn own() -> impl Iterator<Item = &'static str> {
+    let own = |file: &&TestFile| !matches!(file.on, On::Beside(_));
+    FILES.iter().filter(own).map(|file| file.name)
+}
+
 /// The entry of a file.
 pub fn find(name: &str) -> Result<TestFile> {
     let found = FILES.iter().find(|file| file.name == name);
@@ -383,6 +409,7 @@ pub fn table() -> String {
             On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
+            On::Beside(nodes) => format!("{nodes} node, `make ecosystem`"),
             On::TwoClusters(1) => "2 clusters, 1 node".to_owned(),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
             On::Clusters(clusters, 1) => format!("{clusters} clusters, 1 node"),

@@ -30,8 +30,8 @@ pub struct Outcome {
     pub passed: bool,
 }
 
-/// Builds the test programs with cargo and returns those of the named files, or all of them if no file is named. The
-/// longest program comes first.
+/// Builds the test programs with cargo and returns those of the named files, or all that need no other project's program if
+/// no file is named. The longest program comes first.
 pub fn build(names: &[String]) -> Result<Vec<Program>> {
     for name in names {
         map::find(name)?;
@@ -40,9 +40,10 @@ pub fn build(names: &[String]) -> Result<Vec<Program>> {
     let mut command = Command::new(cargo);
     command.args(["test", "--package=globalps-tests", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
-    if names.is_empty() {
-        command.args(["--test", "*"]);
-    }
+    let names: Vec<&str> = match names {
+        [] => map::own().collect(),
+        names => names.iter().map(String::as_str).collect(),
+    };
     for name in names {
         command.args(["--test", name]);
     }

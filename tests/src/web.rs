@@ -28,7 +28,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Status, headers, body.
-pub type Reply = (u16, Vec<(&'static str, String)>, String);
+pub type Reply<B = String> = (u16, Vec<(&'static str, String)>, B);
 
 /// A certificate authority.
 pub struct Authority {
@@ -127,18 +127,18 @@ impl Server {
     }
 
     /// Starts a web server that responds to each request with the result of `answer`.
-    pub fn web(
+    pub fn web<B: Into<Bytes>>(
         identity: Option<&Identity>,
-        answer: impl Fn(&Request<Bytes>) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request<Bytes>) -> Reply<B> + Send + Sync + 'static,
     ) -> Result<Self> {
         Self::web_on(LOOPBACK, identity, answer)
     }
 
     /// The same on another address of this machine.
-    pub fn web_on(
+    pub fn web_on<B: Into<Bytes>>(
         ip: IpAddr,
         identity: Option<&Identity>,
-        answer: impl Fn(&Request<Bytes>) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request<Bytes>) -> Reply<B> + Send + Sync + 'static,
     ) -> Result<Self> {
         let acceptor = identity.map(acceptor).transpose()?;
         let answer = Arc::new(answer);
@@ -228,12 +228,12 @@ pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn response((status, headers, body): Reply) -> Response<Full<Bytes>> {
+fn response<B: Into<Bytes>>((status, headers, body): Reply<B>) -> Response<Full<Bytes>> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(name, value);
     }
-    response.body(Full::new(Bytes::from(body))).unwrap()
+    response.body(Full::new(body.into())).unwrap()
 }
 
 async fn pass_on(

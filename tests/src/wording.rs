@@ -20,6 +20,7 @@ const CLEAN: &[&str] = &[
     "docs/api.md",
     "docs/architecture.md",
     "docs/distributions.md",
+    "docs/ecosystem.md",
     "docs/many-clusters.md",
     "docs/on-call.md",
     "docs/operations.md",

@@ -1,7 +1,7 @@
 //! `check`: everything is looked at, nothing is changed.
 
 use futures::future::join_all;
-use globalps_core::api::Phase;
+use globalps_core::api::{GlobalPullSecret, Phase};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{
@@ -14,7 +14,9 @@ use kube::{Api, ResourceExt as _};
 
 use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;
+use super::history::slots;
 use super::live_check::trust;
+use super::pull_secret;
 use crate::cli::{Asking, Check as Args, Connection};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch_if_known;
@@ -22,11 +24,13 @@ use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
 use crate::error::{Exit, Failure};
 use crate::registry::Trust;
+use crate::secret::additional::valid_in;
+use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::check::{
     Check, Installed, Owners, Permission, Place, Report, Sight, credentials, has_scopes,
-    installation, of_nodes, operators, permissions, permissions_of_commands, provider, server,
-    unreachable,
+    installation, of_nodes, operators, permissions, permissions_of_commands, provider,
+    restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
 
@@ -119,6 +123,7 @@ pub(super) async fn look(
             let objects = facts.node_secrets.iter();
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
             checks.extend(provider(gps, versions, &audience));
+            checks.extend(restarts(cluster, gps, now).await?);
             checks.extend(of_namespaces(cluster, gps).await?);
             let role = if gps.spec.operators.enabled {
                 bound(cluster, names::OPERATORS).await?
@@ -180,6 +185,34 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         permission,
         answer.status.is_some_and(|status| status.allowed),
     ))
+}
+
+/// `None` also where this user may not read the Secrets: the line about the permission reports it.
+async fn restarts(
+    cluster: &Cluster<'_>,
+    gps: &GlobalPullSecret,
+    now: Timestamp,
+) -> Result<Option<Check>, Failure> {
+    if !restarts_kubelets(gps) {
+        return Ok(None);
+    }
+    let secrets = tokio::try_join!(
+        slots(cluster, gps.spec.history_limit),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+    );
+    match secrets {
+        Ok((slots, Some(global))) => {
+            let in_force = valid_in(&global, names::DATA_KEY).unwrap_or_default();
+            Ok(restarts_often(
+                &in_force,
+                &sorted(slots, Some(&global)),
+                now,
+            ))
+        }
+        Ok((_, None)) => Ok(None),
+        Err(failure) if failure.is(403) => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The `ClusterRole` of this name, and its binding of the same name.

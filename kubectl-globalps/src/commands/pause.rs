@@ -1,7 +1,10 @@
 //! `pause` and `resume` of the rollout.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
 use kube::{Api, Resource};
@@ -15,6 +18,9 @@ use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
+
+/// Annotation that says how Flux applies an object.
+const FLUX_APPLY: &str = "kustomize.toolkit.fluxcd.io/ssa";
 
 pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
@@ -86,17 +92,29 @@ where
     let doing = format!("get {kind} `{name}`");
     let found = cluster.call(&doing, api.get(name)).await;
     // A user who may not read it may still be allowed to change it.
-    if let Ok(object) = found
-        && object.data["spec"]["rollout"]["paused"]
-            .as_bool()
-            .unwrap_or_default()
-            == paused
-    {
-        return Ok(false);
+    if let Ok(object) = found {
+        let is_paused = object.data["spec"]["rollout"]["paused"].as_bool();
+        if is_paused.unwrap_or_default() == paused {
+            return Ok(false);
+        }
+        if is_reverted_by_flux(&object.metadata) {
+            cluster.printer().warning(format_args!(
+                "Flux will revert this: set `spec.rollout.paused` at its source, or give the object the annotation `{FLUX_APPLY}: Merge`"
+            ));
+        }
     }
     let patched = api.patch(name, &params, &patch);
     let doing = format!("patch {kind} `{name}`");
     cluster.call(&doing, patched).await.map(|_| true)
+}
+
+/// Flux removes the fields of every manager whose name begins with `kubectl`, unless the object has the annotation.
+fn is_reverted_by_flux(metadata: &ObjectMeta) -> bool {
+    let has = |all: &Option<BTreeMap<String, String>>, key: &str| {
+        all.as_ref().is_some_and(|all| all.contains_key(key))
+    };
+    has(&metadata.labels, "kustomize.toolkit.fluxcd.io/name")
+        && !has(&metadata.annotations, FLUX_APPLY)
 }
 
 pub(super) fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool, changed: bool) {

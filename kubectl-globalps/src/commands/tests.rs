@@ -1,6 +1,7 @@
 //! Whole commands against a fake API server.
 
 mod answers;
+mod beside;
 mod bundle;
 mod dry_run;
 mod outages;
@@ -132,6 +133,25 @@ fn explain_looks_where_the_credentials_are() {
     }
 }
 
+/// Metadata of a Secret as the controller of Sealed Secrets creates it from the manifest in the documentation. Its field
+/// manager says little.
+fn of_sealed_secret() -> Value {
+    let page = include_str!("../../../docs/ecosystem.md");
+    let block = page.split_once("<!-- test: sealed-secret -->\n```yaml\n");
+    let block = block.and_then(|(_, below)| below.split_once("```"));
+    let sealed: Value = serde_saphyr::from_str(block.expect("a manifest").0).expect("YAML");
+    json!({
+        "ownerReferences": [{
+            "apiVersion": sealed["apiVersion"], "kind": sealed["kind"], "name": sealed["metadata"]["name"],
+            "uid": "u", "controller": true,
+        }],
+        "managedFields": [{
+            "manager": "controller", "operation": "Update",
+            "fieldsV1": {"f:data": {".": {}, "f:.dockerconfigjson": {}}, "f:metadata": {"f:ownerReferences": {}}},
+        }],
+    })
+}
+
 #[test]
 fn what_another_program_owns_is_not_undone_or_removed() {
     const COMMANDS: [&str; 4] = [
@@ -171,6 +191,10 @@ fn what_another_program_owns_is_not_undone_or_removed() {
                 "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name": "e", "uid": "u", "controller": true,
             }]}),
             "ExternalSecret/e",
+        ),
+        (
+            of_sealed_secret(),
+            "SealedSecret/additional-pull-secret",
         ),
     ]
     .iter()

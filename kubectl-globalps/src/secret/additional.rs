@@ -133,8 +133,8 @@ const MARKS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Who would undo a change: who else writes these fields, by the API server's record; who marks the object as its own; the
-/// object that controls it.
+/// Who would undo a change: the object that controls it; who else writes these fields, by the API server's record; who
+/// marks the object as its own.
 fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<String> {
     let marked = |(key, value, program): &(&str, &str, &'static str)| {
         let marks = [&metadata.labels, &metadata.annotations];
@@ -143,16 +143,23 @@ fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Optio
             .any(|found| value.is_empty() || found == value)
             .then_some(*program)
     };
-    let references = metadata.owner_references.iter().flatten();
-    let controlling = || {
-        references
-            .clone()
-            .find(|reference| reference.controller == Some(true))
-    };
-    foreign_manager(metadata, holds)
-        .or_else(|| MARKS.iter().find_map(marked))
-        .map(str::to_owned)
-        .or_else(|| controlling().map(|it| format!("{}/{}", it.kind, it.name)))
+    let mut references = metadata.owner_references.iter().flatten();
+    references
+        .find(|reference| reference.controller == Some(true))
+        .map(|it| format!("{}/{}", it.kind, it.name))
+        .or_else(|| foreign_manager(metadata, holds).map(program))
+        .or_else(|| MARKS.iter().find_map(marked).map(str::to_owned))
+}
+
+/// What people call a field manager; other names are shown as they are.
+fn program(manager: &str) -> String {
+    if let Some(name) = manager.strip_prefix("externalsecrets.external-secrets.io/") {
+        return format!("ExternalSecret/{name}");
+    }
+    match manager {
+        "kustomize-controller" | "helm-controller" => format!("Flux ({manager})"),
+        other => other.to_owned(),
+    }
 }
 
 /// What people use by hand, kubectl above all, undoes no change, and neither does globalps.
@@ -430,7 +437,12 @@ mod tests {
             (
                 "kustomize-controller",
                 ".dockerconfigjson",
-                Some("kustomize-controller"),
+                Some("Flux (kustomize-controller)"),
+            ),
+            (
+                "externalsecrets.external-secrets.io/pull-secret",
+                ".dockerconfigjson",
+                Some("ExternalSecret/pull-secret"),
             ),
             (
                 "external-secrets",

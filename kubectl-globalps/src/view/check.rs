@@ -10,6 +10,7 @@ mod provider;
 mod reasons;
 mod registries;
 mod report;
+mod restarts;
 
 use globalps_core::names;
 use jiff::Timestamp;
@@ -26,6 +27,7 @@ pub(crate) use permissions::{Permission, Place, permissions, permissions_of_comm
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use registries::{SecretSeen, answered, questions};
 pub(crate) use report::Report;
+pub(crate) use restarts::{restarts_kubelets, restarts_often};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -461,6 +461,10 @@ fn the_guide_has_a_section_for_every_check() {
         include_str!("permissions.rs"),
         include_str!("provider.rs"),
         include_str!("registries.rs"),
+        include_str!("restarts.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
         include_str!("../../cluster/syncers.rs")
             .split("#[cfg(test)]")
             .next()
@@ -515,6 +519,7 @@ fn the_guide_has_a_section_for_every_check() {
         "pod-without-reference",
         "registry",
         "registry-secret",
+        "restarts-often",
     ] {
         names.push(always);
     }

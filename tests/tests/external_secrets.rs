@@ -1,0 +1,360 @@
+//! The controller of External Secrets writes the pull secrets, with the manifests of `docs/ecosystem.md`: it rotates,
+//! deletes and recreates them, and no node loses its credentials.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{base64, cluster};
+use globalps_tests::companions::external_secrets;
+use globalps_tests::printed::manifest;
+use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::{Access, Cluster, Node, config_file, secrecy, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(50);
+const PAGE: &str = "ecosystem.md";
+/// Longer than the controller waits before it restores nodes, and than a change takes to begin.
+const QUIET: Duration = Duration::from_secs(5);
+const TEAM: &str = "team-a-pull-secret";
+const TEAM_REGISTRY: &str = "team-a.example.com";
+
+struct World<'a> {
+    cluster: &'a Cluster,
+    product: &'a Product<'a>,
+    node: &'a Node,
+    /// Address of the private registry.
+    registry: String,
+}
+
+#[test]
+fn the_nodes_keep_their_credentials_whatever_external_secrets_does_to_the_secret() {
+    let cluster = cluster("external-secrets", 1);
+    let product = Product::install(&cluster).unwrap();
+    let world = World {
+        cluster: &cluster,
+        product: &product,
+        node: &cluster.nodes().unwrap()[0],
+        registry: cluster.registry().address(Access::Private),
+    };
+    let begun = Instant::now();
+    let _controller = external_secrets(&cluster, &[]).unwrap();
+    println!(
+        "External Secrets runs after {} s",
+        begun.elapsed().as_secs()
+    );
+    cluster
+        .kubectl(&["create", "namespace", "credentials"])
+        .unwrap();
+    let api = world.cluster.api_url();
+    let store = manifest(PAGE, "external-secrets-store").unwrap();
+    world.apply(&store.replace("https://kubernetes.default.svc", &api));
+
+    world.the_secret_is_created_and_rolled_out();
+    world.a_refresh_without_a_change_is_none();
+    world.a_rotation_is_one_change();
+    world.a_secret_that_is_deleted_is_back_before_a_node_notices(ADDITIONAL, &world.registry);
+    world.an_entry_that_disappears_from_the_store_changes_nothing();
+    world.the_plugin_leaves_the_secret_to_its_owner();
+    world.an_external_secret_that_released_its_secret_can_go_and_come_back();
+    world.a_source_works_the_same_way();
+    world.without_the_external_secrets_the_nodes_are_restored();
+}
+
+impl World<'_> {
+    fn the_secret_is_created_and_rolled_out(&self) {
+        let starts = self.starts();
+        self.write_login("registry", &self.user(), &self.password());
+        self.apply_external_secret();
+        self.wait_auth(&self.registry, Some(&self.login()));
+        self.settle();
+        assert_eq!(self.starts() - starts, 1);
+        let image = format!("{}/team/app:1", self.registry);
+        self.product
+            .start_pod("app", &image, self.node.name())
+            .unwrap();
+        self.product.wait_pod("app", false).unwrap();
+    }
+
+    fn a_refresh_without_a_change_is_none(&self) {
+        let before = (self.starts(), self.revision());
+        self.refresh(ADDITIONAL);
+        thread::sleep(QUIET);
+        assert_eq!((self.starts(), self.revision()), before);
+    }
+
+    fn a_rotation_is_one_change(&self) {
+        let starts = self.starts();
+        let registry = self.cluster.registry();
+        registry.set_password("rotated-in-the-vault").unwrap();
+        self.without_loss(&self.registry, || {
+            self.write_login("registry", &self.user(), &self.password());
+            self.refresh(ADDITIONAL);
+            self.wait_auth(&self.registry, Some(&self.login()));
+            self.settle();
+        });
+        assert_eq!(self.starts() - starts, 1);
+    }
+
+    fn a_secret_that_is_deleted_is_back_before_a_node_notices(&self, name: &str, registry: &str) {
+        let before = (self.starts(), self.revision());
+        let uid = |secret: &Value| secret["metadata"]["uid"].as_str().map(str::to_owned);
+        let old = uid(&self.secret(name)).unwrap();
+        self.without_loss(registry, || {
+            let begun = Instant::now();
+            let delete = ["delete", "secret", name, "-n", NAMESPACE];
+            self.cluster.kubectl(&delete).unwrap();
+            until("the Secret to be back", DEADLINE, POLL, || {
+                let new = uid(&self.secret(name));
+                Ok(new.filter(|new| *new != old).map(drop))
+            })
+            .unwrap();
+            println!("`{name}` is back after {} ms", begun.elapsed().as_millis());
+            thread::sleep(QUIET);
+            self.settle();
+        });
+        assert_eq!((self.starts(), self.revision()), before);
+    }
+
+    fn an_entry_that_disappears_from_the_store_changes_nothing(&self) {
+        let before = (self.starts(), self.revision());
+        self.without_loss(&self.registry, || {
+            let delete = ["delete", "secret", "registry", "-n", "credentials"];
+            self.cluster.kubectl(&delete).unwrap();
+            self.annotate(ADDITIONAL);
+            self.wait_external_secret(ADDITIONAL, "False");
+            thread::sleep(QUIET);
+            self.write_login("registry", &self.user(), &self.password());
+            self.annotate(ADDITIONAL);
+            self.wait_external_secret(ADDITIONAL, "True");
+            self.settle();
+        });
+        assert_eq!((self.starts(), self.revision()), before);
+    }
+
+    fn the_plugin_leaves_the_secret_to_its_owner(&self) {
+        let starts = self.starts();
+        let refusal = format!(
+            "Secret `{ADDITIONAL}` belongs to `ExternalSecret/{ADDITIONAL}`, which would undo the change"
+        );
+        let add = [
+            "add",
+            "--skip-check",
+            "--registry",
+            "mine.example.com",
+            "-u",
+            "robot",
+            "--password-stdin",
+        ];
+        for (args, input) in [
+            (&add[..], "of-mine-own"),
+            (&["undo", "--yes"], ""),
+            (&["remove", "--all", "--yes"], ""),
+        ] {
+            let ran = self.product.plugin(args, input).unwrap();
+            assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains(&refusal), "{args:?}: {ran:?}");
+        }
+        let content = self.secret(ADDITIONAL)["data"].clone();
+        let undo = ["undo", "--yes", "--force-conflicts"];
+        let ran = self.product.plugin(&undo, "").unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let warning = format!("warning: `ExternalSecret/{ADDITIONAL}` may revert the change");
+        assert!(ran.stderr.contains(&warning), "{ran:?}");
+        let begun = Instant::now();
+        until("the content of the owner", DEADLINE, POLL, || {
+            Ok((self.secret(ADDITIONAL)["data"] == content).then_some(()))
+        })
+        .unwrap();
+        println!("reverted after {} ms", begun.elapsed().as_millis());
+        self.wait_auth(&self.registry, Some(&self.login()));
+        self.settle();
+        let starts = self.starts() - starts;
+        println!("`undo --force-conflicts`, reverted: {starts} kubelet starts");
+        assert!(starts <= 2, "{starts}");
+    }
+
+    fn an_external_secret_that_released_its_secret_can_go_and_come_back(&self) {
+        let before = (self.starts(), self.revision());
+        let owners = || {
+            let secret = self.secret(ADDITIONAL);
+            secret["metadata"]["ownerReferences"]
+                .as_array()
+                .map(Vec::len)
+        };
+        self.without_loss(&self.registry, || {
+            let release = r#"{"spec": {"target": {"creationPolicy": "Orphan"}}}"#;
+            let patch = ["patch", "externalsecret", ADDITIONAL, "-n", NAMESPACE];
+            let patch = [&patch[..], &["--type=merge", "-p", release]].concat();
+            self.cluster.kubectl(&patch).unwrap();
+            until("the Secret to be released", DEADLINE, POLL, || {
+                Ok(owners().unwrap_or(0).eq(&0).then_some(()))
+            })
+            .unwrap();
+            let delete = ["delete", "externalsecret", ADDITIONAL, "-n", NAMESPACE];
+            self.cluster.kubectl(&delete).unwrap();
+            thread::sleep(QUIET);
+            self.apply_external_secret();
+            until("the Secret to be taken over", DEADLINE, POLL, || {
+                Ok((owners() == Some(1)).then_some(()))
+            })
+            .unwrap();
+            self.settle();
+        });
+        assert_eq!((self.starts(), self.revision()), before);
+    }
+
+    fn a_source_works_the_same_way(&self) {
+        let install = ["install", "--source", TEAM, "--apply"];
+        let ran = self.product.plugin(&install, "").unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        self.settle();
+        for password in ["of-team-a", "of-team-a-rotated"] {
+            let starts = self.starts();
+            self.write_login("team-a", "team-a", password);
+            if password == "of-team-a" {
+                self.apply(&manifest(PAGE, "external-secrets-source").unwrap());
+            } else {
+                self.refresh(TEAM);
+            }
+            self.wait_auth(TEAM_REGISTRY, Some(&format!("team-a:{password}")));
+            self.settle();
+            assert_eq!(self.starts() - starts, 1, "{password}");
+        }
+        self.a_secret_that_is_deleted_is_back_before_a_node_notices(TEAM, TEAM_REGISTRY);
+    }
+
+    fn without_the_external_secrets_the_nodes_are_restored(&self) {
+        let delete = [
+            "delete",
+            "externalsecret",
+            ADDITIONAL,
+            TEAM,
+            "-n",
+            NAMESPACE,
+        ];
+        self.cluster.kubectl(&delete).unwrap();
+        self.product.wait_clean().unwrap();
+        assert_eq!(config_file::read(self.node).unwrap(), None);
+    }
+
+    fn user(&self) -> String {
+        self.cluster.registry().user().to_owned()
+    }
+
+    fn password(&self) -> String {
+        self.cluster.registry().password().unwrap()
+    }
+
+    fn login(&self) -> String {
+        format!("{}:{}", self.user(), self.password())
+    }
+
+    /// Writes a user and a password into the store.
+    fn write_login(&self, name: &str, user: &str, password: &str) {
+        secrecy::remember_login(user, password);
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "credentials"},
+            "stringData": {"username": user, "password": password},
+        });
+        self.apply(&secret.to_string());
+    }
+
+    fn apply_external_secret(&self) {
+        let printed = manifest(PAGE, "external-secrets").unwrap();
+        self.apply(&printed.replace("registry.example.com", &self.registry));
+    }
+
+    fn apply(&self, text: &str) {
+        let mut kubectl = self.cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let ran = run(&mut kubectl, text).unwrap();
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+
+    fn secret(&self, name: &str) -> Value {
+        self.product.get(&format!("secret/{name}")).unwrap()
+    }
+
+    fn external_secret(&self, name: &str) -> Value {
+        self.product.get(&format!("externalsecret/{name}")).unwrap()
+    }
+
+    /// Asks for a refresh.
+    fn annotate(&self, name: &str) {
+        let now = jiff::Timestamp::now().as_nanosecond();
+        let force = format!("force-sync={now}");
+        let annotate = ["annotate", "externalsecret", name, "-n", NAMESPACE];
+        self.cluster
+            .kubectl(&[&annotate[..], &["--overwrite", &force]].concat())
+            .unwrap();
+    }
+
+    /// Returns when External Secrets has refreshed the Secret. Its times are in whole seconds.
+    fn refresh(&self, name: &str) {
+        let time = || self.external_secret(name)["status"]["refreshTime"].clone();
+        let before = time();
+        thread::sleep(Duration::from_secs(1));
+        self.annotate(name);
+        until("a refresh", DEADLINE, POLL, || {
+            Ok((time() != before).then_some(()))
+        })
+        .unwrap();
+    }
+
+    fn wait_external_secret(&self, name: &str, wanted: &str) {
+        let what = format!("Ready={wanted} of ExternalSecret `{name}`");
+        until(&what, DEADLINE, POLL, || {
+            let found = self.external_secret(name);
+            let conditions = found["status"]["conditions"].as_array().cloned();
+            let mut conditions = conditions.into_iter().flatten();
+            let is_so = conditions.any(|it| it["type"] == "Ready" && it["status"] == wanted);
+            Ok(is_so.then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.external_secret(name)["status"]));
+    }
+
+    fn starts(&self) -> usize {
+        self.product.kubelet_starts(self.node).unwrap()
+    }
+
+    fn revision(&self) -> i64 {
+        self.product.status().unwrap()["revision"].as_i64().unwrap()
+    }
+
+    fn settle(&self) {
+        self.product.wait_synced().unwrap();
+    }
+
+    fn wait_auth(&self, registry: &str, pair: Option<&str>) {
+        let wanted = pair.map(base64);
+        until("the expected entry on the node", DEADLINE, POLL, || {
+            Ok((config_file::auth(self.node, registry)? == wanted).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
+    }
+
+    /// Fails if the node is ever without an entry for the registry meanwhile.
+    fn without_loss(&self, registry: &str, change: impl FnOnce()) {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut lost = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let auth = config_file::auth(self.node, registry);
+                    lost += u32::from(!matches!(auth, Ok(Some(_))));
+                    thread::sleep(Duration::from_millis(10));
+                }
+                lost
+            });
+            let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(watch.join().unwrap(), 0, "the node lost its credentials");
+            if let Err(panic) = changed {
+                std::panic::resume_unwind(panic);
+            }
+        });
+    }
+}
