@@ -16,10 +16,10 @@ FLEET := 100,1000,5000
 HUB := 100,1000
 
 # Test files that run beside other projects' own programs.
-COMPANIONS := external_secrets flux short_lived
+COMPANIONS := chart external_secrets flux short_lived
 
 # The newest release of each minor version that globalps supports.
-RELEASES := v1.30.14,v1.31.14,v1.32.13,v1.33.13,v1.34.4,v1.35.4,v1.36.3
+RELEASES := v1.30.14,v1.31.12,v1.32.13,v1.33.13,v1.34.4,v1.35.4,v1.36.3
 
 # The previous release, as a tag or commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
@@ -117,7 +117,7 @@ soak: image kubernetes ## run random events of every kind on NODES (6) real node
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
 	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--output docs/compatibility.md)
 
-ecosystem: image kubernetes ## run tests beside COMPANIONS (external_secrets flux short_lived), built from the Go module proxy: ten minutes to build
+ecosystem: image kubernetes ## run tests beside COMPANIONS (chart external_secrets flux short_lived), built from the Go module proxy: ten minutes to build
 	cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)
@@ -223,8 +223,9 @@ qemu: # runs programs for arm64
 	command -v qemu-aarch64-static >/dev/null || apt-get install --yes --quiet=2 --no-install-recommends qemu-user-static \
 		|| { echo "QEMU for arm64 is missing: as root, run \`apt-get update && apt-get install --yes qemu-user-static\`"; exit 1; }
 
-manifests: ## generate manifests/ from the code
+manifests: ## generate manifests/ and charts/ from the code
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
+	UPDATE_MANIFESTS=1 cargo test -q -p globalps-tests --lib the_committed_chart
 
 docs: ## generate docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference

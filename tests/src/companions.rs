@@ -1,5 +1,5 @@
-//! Controllers of other projects, as processes beside a test cluster with its admin's permissions: External Secrets, and
-//! Flux's kustomize-controller. Each is built from the Go module proxy the first time.
+//! Programs of other projects: Helm, and controllers as processes beside a test cluster with its admin's permissions: External
+//! Secrets, and Flux's kustomize-controller. Each is built from the Go module proxy the first time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,12 @@ const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 const KUSTOMIZE_CONTROLLER_MODULE: &str = "github.com/fluxcd/kustomize-controller";
 /// What is needed to build the program of External Secrets.
 const PARTS: [&str; 6] = ["apis", "cmd", "pkg", "main.go", "go.mod", "go.sum"];
+
+/// The program `helm`.
+pub fn helm() -> Result<PathBuf> {
+    let flags = ["-ldflags", "-s -w"];
+    build_beside("tests/helm", &flags, "helm.sh/helm/v4/cmd/helm", "helm")
+}
 
 /// A running controller; it ends when this is dropped.
 pub struct Companion<'a> {

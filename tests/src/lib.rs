@@ -8,6 +8,7 @@
 pub mod bare_node;
 pub mod broken_kubelet;
 pub mod capi;
+pub mod chart;
 pub mod companions;
 pub mod compatibility;
 pub mod config_file;

@@ -77,6 +77,12 @@ pub const FILES: &[TestFile] = &[
         "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
     ),
     file(
+        "chart",
+        On::Beside(1),
+        150,
+        "the Helm chart and the kustomize base have the objects of `install`; the real Helm installs, upgrades, rolls back and removes a release",
+    ),
+    file(
         "clusters",
         On::TwoClusters(1),
         80,

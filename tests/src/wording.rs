@@ -9,6 +9,8 @@ const CLEAN: &[&str] = &[
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "charts/globalps/README.md",
+    "charts/globalps/templates",
     "controller/src",
     "core/benches",
     "core/fuzz/dockerconfig.rs",

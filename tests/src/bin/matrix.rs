@@ -110,6 +110,20 @@ fn observe() -> Result<()> {
     cluster.down()
 }
 
+/// A node with this release, and its files before anything was delivered.
+struct World<'a> {
+    cluster: &'a Cluster,
+    node: &'a Node,
+    product: Product<'a>,
+    version: &'a str,
+    /// An image in the private registry.
+    image: String,
+    before: Files,
+}
+
+/// The kubelet's flags, and the credentials file.
+type Files = (Vec<u8>, Option<config_file::ConfigFile>);
+
 /// What must work with every release is checked; what differs is returned.
 fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
     let kubelet = "{.items[0].status.nodeInfo.kubeletVersion}";
@@ -117,116 +131,17 @@ fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
         let seen = cluster.kubectl(&["get", "nodes", "-o", &format!("jsonpath={kubelet}")])?;
         Ok((seen == version).then_some(()))
     })?;
-    let product = Product::install_with(cluster, &["--source", SOURCE])?;
-    let registry = cluster.registry();
-    let private = registry.address(Access::Private);
-    let image = format!("{private}/team/app:1");
-    let files = || -> Result<_> {
-        let flags = std::fs::read(node.kubelet_dir().join("kubeadm-flags.env"))?;
-        Ok((flags, config_file::read(node)?))
+    let world = World {
+        cluster,
+        node,
+        product: Product::install_with(cluster, &["--source", SOURCE])?,
+        version,
+        image: format!("{}/team/app:1", cluster.registry().address(Access::Private)),
+        before: files(node)?,
     };
-    let before = files()?;
-    let starts = || product.kubelet_starts(node);
-    let delivered = |delivery: &str| {
-        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
-            let status = product.node_status(node.name())?;
-            let is_ready = product.condition("Ready")?.0 == "True";
-            Ok((is_ready && status["delivery"] == delivery).then_some(()))
-        })
-    };
-
-    // Enabling the provider, a rotation, and disabling it: works with every kubelet.
-    product.apply(&registry.docker_config()?)?;
-    product.wait_synced()?;
-    let known = starts()?;
-    deliver(cluster, &json!({"delivery": "CredentialProvider"}))?;
-    delivered("CredentialProvider")?;
-    ensure!(
-        starts()? - known == 1,
-        "{} kubelet starts when the provider was enabled",
-        starts()? - known
-    );
-    ensure!(
-        config_file::auth(node, &private)?.is_none(),
-        "the credentials file has the entry too"
-    );
-    ensure!(
-        runs(cluster, "default", &image, "Always")?,
-        "a pull with the provider failed"
-    );
-    registry.set_password(&format!("rotated-{version}"))?;
-    product.apply(&registry.docker_config()?)?;
-    product.wait_synced()?;
-    ensure!(
-        runs(cluster, "default", &image, "Always")?,
-        "a pull after a rotation failed"
-    );
-    ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
-    product.delete()?;
-    product.wait_clean()?;
-    ensure!(files()? == before, "the files differ from before");
-    ensure!(
-        starts()? - known == 2,
-        "{} kubelet starts in total",
-        starts()? - known
-    );
-
-    // With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's
-    // own.
-    let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
-    product.apply(&other.to_string())?;
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": registry.docker_config()?},
-    });
-    let mut kubectl = cluster.kubectl_command();
-    let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
-    ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-    let patch = json!({"spec": {
-        "kubelet": {"delivery": "CredentialProvider"},
-        "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
-    }});
-    until("the GlobalPullSecret", DEADLINE, POLL, || {
-        Ok(merge(cluster, CONFIG, &patch).ok())
-    })?;
-    delivered("CredentialProvider")?;
-    for namespace in ["team-a", "team-b"] {
-        cluster.kubectl(&["create", "namespace", namespace])?;
-    }
-    // Remove the image, so that no namespace has pulled it on this node.
-    node.exec(&[
-        "sh",
-        "-c",
-        "ctr -n k8s.io images ls -q | grep team/app | xargs -r ctr -n k8s.io images rm --sync",
-    ])?
-    .ok()?;
-    let scopes = runs(cluster, "team-a", &image, "Always")?;
-    ensure!(
-        !runs(cluster, "team-b", &image, "Always")?,
-        "a pod outside the scope could pull"
-    );
-    let pulled_images = match scopes {
-        true => Some(!runs(cluster, "team-b", &image, "IfNotPresent")?),
-        false => None,
-    };
-    let status = product.status()?;
-    let source = &status["sources"][0];
-    ensure!(
-        scopes
-            || source["message"]
-                .as_str()
-                .is_some_and(|text| text.contains(version.trim_start_matches('v'))),
-        "the source does not report why: {source}"
-    );
-    let check = product.plugin(&["check"], "")?.stdout;
-    let who = format!("({version})");
-    let check = check.lines().find(|line| line.contains(&who));
-    let check = check.with_context(|| format!("`check` does not name {who}"))?;
-    let check = check.trim().to_owned();
-    cluster.kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
-    product.delete()?;
-    product.wait_clean()?;
-    ensure!(files()? == before, "the files differ from before");
+    // First, because the kubelet remembers which images it has pulled for every pod.
+    let (scopes, pulled_images, check) = world.scopes()?;
+    world.a_provider_for_every_pod()?;
     let admission =
         cluster.kubectl(&["api-resources", "--api-group=admissionregistration.k8s.io"])?;
     let admission = admission.lines().any(|line| {
@@ -252,8 +167,130 @@ fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
     })
 }
 
-fn deliver(cluster: &Cluster, kubelet: &Value) -> Result<()> {
-    merge(cluster, CONFIG, &json!({"spec": {"kubelet": kubelet}}))
+fn files(node: &Node) -> Result<Files> {
+    let flags = std::fs::read(node.kubelet_dir().join("kubeadm-flags.env"))?;
+    Ok((flags, config_file::read(node)?))
+}
+
+impl World<'_> {
+    /// With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's own. Returns
+    /// whether this one does, whether it checks pulled images too, and the line of `check`.
+    fn scopes(&self) -> Result<(bool, Option<bool>, String)> {
+        let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
+        self.product.apply(&other.to_string())?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": self.cluster.registry().docker_config()?},
+        });
+        let mut kubectl = self.cluster.kubectl_command();
+        let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.configure(&json!({
+            "kubelet": {"delivery": "CredentialProvider"},
+            "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
+        }))?;
+        self.delivered("CredentialProvider")?;
+        for namespace in ["team-a", "team-b"] {
+            self.cluster.kubectl(&["create", "namespace", namespace])?;
+        }
+        let scopes = self.runs("team-a", "Always")?;
+        ensure!(
+            !self.runs("team-b", "Always")?,
+            "a pod outside the scope could pull"
+        );
+        let pulled_images = match scopes {
+            true => Some(!self.runs("team-b", "IfNotPresent")?),
+            false => None,
+        };
+        let status = self.product.status()?;
+        let source = &status["sources"][0];
+        let version = self.version.trim_start_matches('v');
+        let says_why = |text: &str| text.contains(version);
+        ensure!(
+            scopes || source["message"].as_str().is_some_and(says_why),
+            "the source does not report why: {source}"
+        );
+        let check = self.product.plugin(&["check"], "")?.stdout;
+        let who = format!("({})", self.version);
+        let check = check.lines().find(|line| line.contains(&who));
+        let check = check.with_context(|| format!("`check` does not name {who}"))?;
+        let check = check.trim().to_owned();
+        self.cluster
+            .kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
+        self.removed()?;
+        self.configure(&json!({"kubelet": {"delivery": "ConfigFile"}, "sources": null}))?;
+        Ok((scopes, pulled_images, check))
+    }
+
+    /// Enabling the provider, a rotation, and disabling it: works with every kubelet.
+    fn a_provider_for_every_pod(&self) -> Result<()> {
+        let registry = self.cluster.registry();
+        let starts = || self.product.kubelet_starts(self.node);
+        self.product.apply(&registry.docker_config()?)?;
+        self.product.wait_synced()?;
+        let known = starts()?;
+        self.configure(&json!({"kubelet": {"delivery": "CredentialProvider"}}))?;
+        self.delivered("CredentialProvider")?;
+        ensure!(
+            starts()? - known == 1,
+            "{} kubelet starts when the provider was enabled",
+            starts()? - known
+        );
+        ensure!(
+            config_file::auth(self.node, &registry.address(Access::Private))?.is_none(),
+            "the credentials file has the entry too"
+        );
+        ensure!(
+            self.runs("default", "Always")?,
+            "a pull with the provider failed"
+        );
+        registry.set_password(&format!("rotated-{}", self.version))?;
+        self.product.apply(&registry.docker_config()?)?;
+        self.product.wait_synced()?;
+        ensure!(
+            self.runs("default", "Always")?,
+            "a pull after a rotation failed"
+        );
+        ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
+        self.removed()?;
+        ensure!(
+            starts()? - known == 2,
+            "{} kubelet starts in total",
+            starts()? - known
+        );
+        Ok(())
+    }
+
+    fn configure(&self, spec: &Value) -> Result<()> {
+        let patch = json!({"spec": spec});
+        until("the GlobalPullSecret", DEADLINE, POLL, || {
+            Ok(merge(self.cluster, CONFIG, &patch).ok())
+        })
+    }
+
+    fn delivered(&self, delivery: &str) -> Result<()> {
+        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+            let status = self.product.node_status(self.node.name())?;
+            let is_ready = self.product.condition("Ready")?.0 == "True";
+            Ok((is_ready && status["delivery"] == delivery).then_some(()))
+        })
+    }
+
+    /// Deletes the additional Secret; the node is as before.
+    fn removed(&self) -> Result<()> {
+        self.product.delete()?;
+        self.product.wait_clean()?;
+        ensure!(
+            files(self.node)? == self.before,
+            "the files differ from before"
+        );
+        Ok(())
+    }
+
+    fn runs(&self, namespace: &str, policy: &str) -> Result<bool> {
+        runs(self.cluster, namespace, &self.image, policy)
+    }
 }
 
 /// Whether a pod in this namespace runs. `false`: its image could not be pulled.

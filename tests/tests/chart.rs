@@ -1,0 +1,695 @@
+//! The Helm chart and the kustomize base: the objects of `install`, and a release from its installation to its removal by the
+//! real Helm.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{cluster, docker_config};
+use globalps_core::api::{
+    Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
+};
+use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_tests::companions::helm;
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::{Access, Cluster, Node, config_file, kubernetes, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const REGISTRY: &str = "chart.example.com";
+const NAMESPACES: &str = "--set=globalPullSecret.imagePullSecrets.enabled=true";
+const RELEASE: &str = "globalps";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn chart() -> PathBuf {
+    workspace().join("charts/globalps")
+}
+
+/// Objects by kind, namespace and name.
+type Objects = BTreeMap<[String; 3], Value>;
+
+fn by_name(objects: Vec<Value>) -> Objects {
+    let key = |object: &Value| {
+        [
+            &object["kind"],
+            &object["metadata"]["namespace"],
+            &object["metadata"]["name"],
+        ]
+        .map(|text| text.as_str().unwrap_or_default().to_owned())
+    };
+    objects
+        .into_iter()
+        .filter(|object| !object.is_null())
+        .map(|object| (key(&object), object))
+        .collect()
+}
+
+fn parsed(program: &mut Command) -> Objects {
+    let ran = run(program, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    by_name(serde_saphyr::from_multiple(&ran.stdout).unwrap())
+}
+
+/// What Helm renders with these values, without the marks of its hooks.
+fn rendered(helm: &Path, values: &Value) -> Objects {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    let mut command = Command::new(helm);
+    command
+        .args(["template", RELEASE, "-n", NAMESPACE, "-f"])
+        .arg(file)
+        .arg(chart());
+    let mut objects = parsed(&mut command);
+    for object in objects.values_mut() {
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            continue;
+        };
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.retain(|name, _| !name.starts_with("helm.sh/"));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    objects
+}
+
+fn image(name: &str) -> String {
+    format!("registry.example.com/{name}:1")
+}
+
+fn plain() -> Install {
+    Install::of_images(image("globalps-controller"), image("globalps-syncer"))
+}
+
+fn values(more: Value) -> Value {
+    let image =
+        |name: &str| json!({"repository": format!("registry.example.com/{name}"), "tag": "1"});
+    let mut values = json!({"images": {
+        "controller": image("globalps-controller"), "syncer": image("globalps-syncer"), "hub": image("globalps-hub"),
+    }});
+    merge(&mut values, more);
+    values
+}
+
+fn merge(into: &mut Value, more: Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (name, value) in more {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more,
+    }
+}
+
+/// The values that give the configuration of these objects.
+fn with_spec(objects: &[Value], more: Value) -> Value {
+    let spec = objects
+        .iter()
+        .find(|object| object["kind"] == "GlobalPullSecret")
+        .map(|object| &object["spec"]);
+    let mut values = values(json!({"globalPullSecret": spec.unwrap_or(&json!({}))}));
+    merge(&mut values, more);
+    values
+}
+
+fn secret(namespace: &str, name: &str) -> SecretRef {
+    SecretRef {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        key: ".dockerconfigjson".to_owned(),
+    }
+}
+
+fn source(name: &str) -> SourceRef {
+    SourceRef {
+        name: name.to_owned(),
+        scope: None,
+    }
+}
+
+fn in_namespaces(secret: &str, attach: Attach, detaches: bool) -> Option<NamespaceAccess> {
+    Some(NamespaceAccess {
+        secret_name: secret.to_owned(),
+        attach,
+        detaches,
+    })
+}
+
+fn installations() -> Vec<(Install, Value)> {
+    let catalogs = [("olm", "pull"), ("olm", "other"), ("team", "pull")];
+    let catalogs = catalogs.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    let provider = ProviderPaths {
+        config_path: "/opt/providers/config.yaml".to_owned(),
+        bin_dir: "/opt/providers/bin".to_owned(),
+    };
+    vec![
+        (plain(), json!({})),
+        (
+            Install {
+                namespace: "pull-secrets".to_owned(),
+                sources: vec![source("team-a"), source("team-b")],
+                delivery: Some(DeliveryType::CredentialProvider),
+                original: Some(secret("team", "original")),
+                images_pull_secret: Some("images".to_owned()),
+                ..plain()
+            },
+            json!({"namespace": "pull-secrets", "images": {"pullSecret": "images"}}),
+        ),
+        (
+            Install {
+                original: Some(secret("openshift-config", "pull-secret")),
+                image_pull_secrets: in_namespaces("global-pull-secret", Attach::Admission, false),
+                ..plain()
+            },
+            json!({}),
+        ),
+        (
+            Install {
+                image_pull_secrets: in_namespaces("pull", Attach::ServiceAccounts, false),
+                ..plain()
+            },
+            json!({}),
+        ),
+        (
+            Install {
+                image_pull_secrets: in_namespaces("pull", Attach::Admission, true),
+                operators: Some(OperatorAccess {
+                    secrets: BTreeSet::from(catalogs),
+                }),
+                ..plain()
+            },
+            json!({"detachServiceAccounts": true, "operators": {"secrets": [
+                {"namespace": "olm", "name": "other"}, {"namespace": "olm", "name": "pull"}, {"namespace": "team", "name": "pull"},
+            ]}}),
+        ),
+        (
+            Install {
+                hosted_control_plane: Some(HostedControlPlaneRef {
+                    namespace: "clusters".to_owned(),
+                    name: "one".to_owned(),
+                    kubeconfig_secret_ref: KubeconfigRef {
+                        name: "management".to_owned(),
+                        key: "kubeconfig".to_owned(),
+                    },
+                }),
+                ..plain()
+            },
+            json!({}),
+        ),
+        (
+            Install {
+                allowed: Allowed::with(
+                    &["my-kubelet.service".to_owned(), "other.service".to_owned()],
+                    &["/data/kubelet/auth.json".to_owned()],
+                    &[provider],
+                ),
+                ..plain()
+            },
+            json!({"allow": {
+                "units": ["my-kubelet.service", "other.service"], "configFiles": ["/data/kubelet/auth.json"],
+                "providers": [{"configPath": "/opt/providers/config.yaml", "binDir": "/opt/providers/bin"}],
+            }}),
+        ),
+    ]
+}
+
+/// Texts with their lists in order, and without repetitions: the chart puts what is added behind what is known, and the builders
+/// sort.
+fn in_order(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let mut parts: Vec<&str> = text.split(['[', ']', ',']).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            json!(parts)
+        }
+        Value::Array(list) => list.iter().map(in_order).collect(),
+        Value::Object(map) => {
+            let fields = map
+                .iter()
+                .map(|(name, value)| (name.clone(), in_order(value)));
+            Value::Object(fields.collect())
+        }
+        // `1.0` is written as `1`.
+        Value::Number(number) => json!(number.as_f64()),
+        _ => value.clone(),
+    }
+}
+
+fn assert_same(expected: &Objects, found: &Objects, values: &Value) {
+    let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(expected), names(found), "{values}");
+    for (name, expected) in expected {
+        let differs = difference("", &in_order(expected), &in_order(&found[name]));
+        assert_eq!(differs, None, "{name:?} with {values}");
+    }
+}
+
+/// The first field that differs, with both values.
+fn difference(path: &str, one: &Value, other: &Value) -> Option<String> {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) if one.keys().eq(other.keys()) => one
+            .iter()
+            .find_map(|(name, value)| difference(&format!("{path}.{name}"), value, &other[name])),
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => one
+            .iter()
+            .zip(other)
+            .find_map(|(one, other)| difference(&format!("{path}[]"), one, other)),
+        _ => (one != other).then(|| format!("{path}: {one} and {other}")),
+    }
+}
+
+#[test]
+fn the_chart_has_the_objects_of_install() {
+    let helm = helm().unwrap();
+    for (install, more) in installations() {
+        let objects = install.objects();
+        let values = with_spec(&objects, more);
+        assert_same(&by_name(objects), &rendered(&helm, &values), &values);
+    }
+    for (namespaces, shards) in [(vec![], 1), (vec!["one", "two"], 1), (vec!["one"], 3)] {
+        let hub = HubInstall {
+            image: image("globalps-hub"),
+            namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+            shards,
+        };
+        let hub_values = json!({"enabled": true, "namespaces": namespaces, "shards": shards});
+        for with_controller in [true, false] {
+            let mut objects = by_name(hub.objects());
+            if with_controller {
+                objects.extend(by_name(plain().objects()));
+            }
+            let values =
+                values(json!({"controller": {"enabled": with_controller}, "hub": hub_values}));
+            let mut found = rendered(&helm, &values);
+            if !with_controller {
+                // The chart's definitions don't depend on it.
+                found.retain(|[kind, _, name], _| {
+                    kind != "CustomResourceDefinition" || objects_have(&objects, name)
+                });
+            }
+            assert_same(&objects, &found, &values);
+        }
+    }
+}
+
+fn objects_have(objects: &Objects, name: &str) -> bool {
+    objects.keys().any(|[_, _, other]| other == name)
+}
+
+#[test]
+fn options_of_the_pods_digests_and_monitoring_are_rendered() {
+    let digest = format!("sha256:{}", "1".repeat(64));
+    let values = values(json!({
+        "images": {"controller": {"digest": digest}, "syncer": {"digest": digest}},
+        "controller": {
+            "replicas": 3, "resources": {"limits": {"memory": "1Gi"}}, "priorityClassName": "high",
+            "tolerations": [{"key": "a", "operator": "Exists"}], "nodeSelector": {"b": "c"},
+            "affinity": {"nodeAffinity": {}}, "podLabels": {"d": "e"}, "podAnnotations": {"f": "g"},
+        },
+        "networkPolicies": {"enabled": false},
+        "registryAuthorities": "certificates",
+        "monitoring": {
+            "podMonitor": {"enabled": true, "labels": {"release": "x"}}, "rules": {"enabled": true},
+            "dashboard": {"enabled": true},
+        },
+    }));
+    let objects = rendered(&helm().unwrap(), &values);
+    let get = |kind: &str, name: &str| {
+        objects[&[
+            kind.to_owned(),
+            "globalps-system".to_owned(),
+            name.to_owned(),
+        ]]
+            .clone()
+    };
+    let deployment = get("Deployment", "globalps-controller");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(
+        container["image"],
+        format!("registry.example.com/globalps-controller@{digest}")
+    );
+    let syncer = format!("--syncer-image=registry.example.com/globalps-syncer@{digest}");
+    assert_eq!(container["args"][2], syncer);
+    assert_eq!(container["resources"]["limits"]["memory"], "1Gi");
+    assert_eq!(pod["spec"]["priorityClassName"], "high");
+    assert_eq!(pod["spec"]["tolerations"][0]["key"], "a");
+    assert_eq!(pod["spec"]["nodeSelector"]["b"], "c");
+    assert!(pod["spec"]["affinity"]["nodeAffinity"].is_object());
+    assert_eq!(pod["metadata"]["labels"]["d"], "e");
+    assert_eq!(pod["metadata"]["annotations"]["f"], "g");
+    assert!(objects.keys().all(|[kind, _, _]| kind != "NetworkPolicy"));
+    let authorities = get("ConfigMap", "globalps-registry-authorities");
+    assert_eq!(authorities["data"]["ca.crt"], "certificates");
+    assert_eq!(
+        get("PodMonitor", "globalps-controller")["metadata"]["labels"]["release"],
+        "x"
+    );
+    let rules = get("PrometheusRule", "globalps");
+    let alerts = fs::read_to_string(workspace().join("manifests/monitoring/alerts.yaml")).unwrap();
+    let alerts: Value = serde_saphyr::from_str(&alerts).unwrap();
+    assert_eq!(rules["spec"], alerts);
+    let dashboard = get("ConfigMap", "globalps-dashboard");
+    let dashboard: Value =
+        serde_json::from_str(dashboard["data"]["globalps.json"].as_str().unwrap()).unwrap();
+    assert_eq!(dashboard["uid"], "globalps");
+}
+
+#[test]
+fn the_kustomize_base_has_the_objects_of_install_and_an_overlay_sets_the_images() {
+    let kubectl = kubernetes::bin_dir().join("kubectl");
+    let built = |directory: &str| {
+        parsed(
+            Command::new(&kubectl)
+                .arg("kustomize")
+                .arg(workspace().join(directory)),
+        )
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let objects =
+        |controller: &str, syncer: &str| by_name(Install::of_images(controller, syncer).objects());
+    let base = objects(
+        &format!("globalps-controller:{version}"),
+        &format!("globalps-syncer:{version}"),
+    );
+    assert_same(&base, &built("manifests"), &Value::Null);
+
+    let text = fs::read_to_string(workspace().join("kustomize/images.yaml")).unwrap();
+    let images: Value = serde_saphyr::from_str(&text).unwrap();
+    let image = |name: &str| images["data"][name].as_str().unwrap().to_owned();
+    let mut overlay = built("kustomize");
+    let monitor = ["PodMonitor", "globalps-system", "globalps-controller"].map(str::to_owned);
+    assert!(overlay.remove(&monitor).is_some());
+    assert_same(
+        &objects(&image("controller"), &image("syncer")),
+        &overlay,
+        &Value::Null,
+    );
+}
+
+struct World<'a> {
+    cluster: &'a Cluster,
+    product: Product<'a>,
+    node: Node,
+    helm: PathBuf,
+    /// Values with the images.
+    values: PathBuf,
+}
+
+#[test]
+fn a_release_is_installed_upgraded_rolled_back_and_removed() {
+    let cluster = cluster("chart", 1);
+    let directory = tempfile::tempdir().unwrap();
+    let push = |name: &str| {
+        let archive = kubernetes::target_dir().join(format!("images/{name}.tar"));
+        let registry = cluster.registry();
+        let pushed = registry
+            .push(&archive, Access::Open, &format!("{name}:chart"))
+            .unwrap();
+        let (repository, tag) = pushed.rsplit_once(':').unwrap();
+        json!({"repository": repository, "tag": tag})
+    };
+    let images = json!({"images": {"controller": push("globalps-controller"), "syncer": push("globalps-syncer")}});
+    let values = directory.path().join("values.yaml");
+    fs::write(&values, images.to_string()).unwrap();
+    let world = World {
+        cluster: &cluster,
+        product: Product::attach(&cluster),
+        node: cluster.nodes().unwrap().remove(0),
+        helm: helm().unwrap(),
+        values,
+    };
+    let before = config_file::read(&world.node).unwrap();
+
+    world.helm(
+        &[
+            "install",
+            "--wait=legacy",
+            "--set=globalPullSecret.historyLimit=3",
+        ],
+        &chart(),
+    );
+    assert_eq!(
+        world.product.get(CONFIG).unwrap()["spec"]["historyLimit"],
+        3
+    );
+    world.in_force(1);
+    world.an_upgrade_and_a_rollback_change_the_definitions_too();
+    world.values_are_validated();
+    world.pull_secrets_in_namespaces_have_their_permissions();
+    world.removed_too_early_it_can_be_installed_again();
+
+    world.product.delete().unwrap();
+    world.product.wait_clean().unwrap();
+    assert_eq!(config_file::read(&world.node).unwrap(), before);
+    world.uninstall();
+    let kinds = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
+                 mutatingadmissionpolicies";
+    let left = cluster
+        .kubectl(&[
+            "get",
+            kinds,
+            "-o",
+            "name",
+            "-l",
+            "app.kubernetes.io/name=globalps",
+        ])
+        .unwrap();
+    let left: Vec<&str> = left
+        .lines()
+        .filter(|name| *name != "namespace/globalps-system")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    world.what_the_plugin_installed_is_taken_over(images);
+}
+
+impl World<'_> {
+    fn an_upgrade_and_a_rollback_change_the_definitions_too(&self) {
+        let starts = self.starts();
+        let next = tempfile::tempdir().unwrap();
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(chart())
+            .arg(next.path())
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        let next = next.path().join("globalps");
+        let crds = next.join("templates/crds.yaml");
+        let hook = "    helm.sh/hook:";
+        let text = fs::read_to_string(&crds).unwrap();
+        fs::write(
+            &crds,
+            text.replace(hook, &format!("    of-a-test: next\n{hook}")),
+        )
+        .unwrap();
+
+        self.helm(&["upgrade", "--wait", "--set=controller.replicas=1"], &next);
+        assert_eq!(self.definition()["of-a-test"], "next");
+        assert_eq!(self.replicas(), 1);
+        self.in_force(2);
+        assert_eq!(self.starts() - starts, 1, "only for the new content");
+        assert_eq!(self.product.get(CONFIG).unwrap()["spec"]["historyLimit"], 3);
+
+        let ran = self.run(&["rollback", RELEASE, "1", "--wait"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            self.definition()["of-a-test"].is_null(),
+            "{}",
+            self.definition()
+        );
+        assert_eq!(self.replicas(), 2);
+        self.product.wait_synced().unwrap();
+        assert_eq!(self.starts() - starts, 1);
+    }
+
+    fn values_are_validated(&self) {
+        for (wrong, named) in [
+            ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
+            ("controller.replicas=0", "replicas"),
+            ("namespace=Kube_System", "namespace"),
+        ] {
+            let chart = chart();
+            let set = format!("--set={wrong}");
+            let ran = self.run(&[
+                "upgrade",
+                RELEASE,
+                &chart.to_string_lossy(),
+                "--reset-then-reuse-values",
+                &set,
+            ]);
+            assert_ne!(ran.code, Some(0), "{wrong}");
+            assert!(ran.stderr.contains(named), "{wrong}: {}", ran.stderr);
+        }
+    }
+
+    fn pull_secrets_in_namespaces_have_their_permissions(&self) {
+        let starts = self.starts();
+        self.helm(&["upgrade", "--wait", NAMESPACES], &chart());
+        until("the pull secret in a namespace", DEADLINE, POLL, || {
+            let get = [
+                "get",
+                "secret",
+                "global-pull-secret",
+                "-n",
+                "default",
+                "--ignore-not-found",
+                "-o",
+                "name",
+            ];
+            Ok((!self.cluster.kubectl(&get)?.is_empty()).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
+        self.product.wait_synced().unwrap();
+        assert_eq!(self.starts(), starts);
+    }
+
+    /// Nothing is lost: the node keeps its credentials, and the next installation goes on from there.
+    fn removed_too_early_it_can_be_installed_again(&self) {
+        let starts = self.starts();
+        let file = config_file::read(&self.node).unwrap();
+        self.uninstall();
+        std::thread::sleep(Duration::from_secs(5));
+        assert_eq!(config_file::read(&self.node).unwrap(), file);
+        let node = format!("nodepullsecret/{}", self.node.name());
+        assert!(!self.product.get(&node).unwrap().is_null());
+        until("the namespace to be deleted", DEADLINE, POLL, || {
+            let get = [
+                "get",
+                "namespace",
+                "globalps-system",
+                "--ignore-not-found",
+                "-o",
+                "name",
+            ];
+            Ok(self.cluster.kubectl(&get)?.is_empty().then_some(()))
+        })
+        .unwrap();
+        self.helm(&["install", "--wait", NAMESPACES], &chart());
+        self.product.wait_synced().unwrap();
+        assert_eq!(self.starts(), starts);
+        self.in_force(3);
+    }
+
+    fn what_the_plugin_installed_is_taken_over(&self, images: Value) {
+        let image = |name: &str| {
+            let image = &images["images"][name];
+            let text = |field: &str| image[field].as_str().unwrap();
+            format!("{}:{}", text("repository"), text("tag"))
+        };
+        until("the namespace to be deleted", DEADLINE, POLL, || {
+            let get = [
+                "get",
+                "namespace",
+                "globalps-system",
+                "--ignore-not-found",
+                "-o",
+                "name",
+            ];
+            Ok(self.cluster.kubectl(&get)?.is_empty().then_some(()))
+        })
+        .unwrap();
+        let (controller, syncer) = (image("controller"), image("syncer"));
+        let args = [
+            "install",
+            "--apply",
+            "--controller-image",
+            &controller,
+            "--syncer-image",
+            &syncer,
+        ];
+        let ran = self.product.plugin(&args, "").unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        self.in_force(4);
+        let starts = self.starts();
+        self.helm(
+            &["install", "--wait", "--take-ownership", "--force-conflicts"],
+            &chart(),
+        );
+        self.product.wait_synced().unwrap();
+        assert_eq!(self.starts(), starts);
+        self.in_force(5);
+    }
+
+    /// Runs a command on the chart, with the values of the images or, for an upgrade, those of before.
+    fn helm(&self, args: &[&str], chart: &Path) {
+        let (command, flags) = args.split_first().unwrap();
+        let (chart, values) = (chart.to_string_lossy(), self.values.to_string_lossy());
+        let values: &[&str] = match *command {
+            "install" => &["-f", &values],
+            _ => &["--reset-then-reuse-values"],
+        };
+        let ran = self.run(&[&[*command, RELEASE, &chart][..], flags, values].concat());
+        assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
+    }
+
+    fn uninstall(&self) {
+        let ran = self.run(&["uninstall", RELEASE, "--wait"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+
+    fn run(&self, args: &[&str]) -> globalps_tests::product::Ran {
+        let mut command = Command::new(&self.helm);
+        command
+            .args(args)
+            .args(["-n", NAMESPACE])
+            .env("KUBECONFIG", self.cluster.kubeconfig());
+        run(&mut command, "").unwrap()
+    }
+
+    /// Changes the content, and returns when the node has it.
+    fn in_force(&self, number: u8) {
+        let pair = format!("robot:chart-password-{number}");
+        self.product
+            .apply(&docker_config(&[(REGISTRY, &pair)]))
+            .unwrap();
+        let wanted = common::base64(&pair);
+        until("the content on the node", DEADLINE, POLL, || {
+            let found = config_file::auth(&self.node, REGISTRY)?;
+            Ok((found.as_deref() == Some(wanted.as_str())).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
+        self.product.wait_synced().unwrap();
+    }
+
+    fn definition(&self) -> Value {
+        let crd = self
+            .product
+            .get("crd/globalpullsecrets.globalps.io")
+            .unwrap();
+        crd["metadata"]["annotations"].clone()
+    }
+
+    fn replicas(&self) -> u64 {
+        let get = [
+            "get",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            "-o",
+            "jsonpath={.spec.replicas}",
+        ];
+        self.cluster.kubectl(&get).unwrap().parse().unwrap()
+    }
+
+    fn starts(&self) -> usize {
+        self.product.kubelet_starts(&self.node).unwrap()
+    }
+}
