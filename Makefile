@@ -18,8 +18,8 @@ HUB := 100,1000
 # Test files that run beside other projects' own programs.
 COMPANIONS := chart external_secrets flux short_lived
 
-# The newest release of each minor version that globalps supports.
-RELEASES := v1.30.14,v1.31.12,v1.32.13,v1.33.13,v1.34.4,v1.35.4,v1.36.3
+# A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
+RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
 
 # The previous release, as a tag or commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
 use crate::kubernetes::{build_beside, module_dir, target_dir, workspace};
 use crate::pki::{Authority, write_private};
@@ -29,6 +30,8 @@ pub fn helm() -> Result<PathBuf> {
 pub struct Companion<'a> {
     cluster: &'a Cluster,
     name: &'static str,
+    /// Its temporary files.
+    _temporary: TempDir,
 }
 
 impl Drop for Companion<'_> {
@@ -61,14 +64,10 @@ pub fn kustomize_controller(cluster: &Cluster) -> Result<Companion<'_>> {
     install_crds(cluster, "-f", &module_dir(directory, module)?.join(bases))?;
     let sources = module_dir("tests/flux/source", "github.com/fluxcd/source-controller")?;
     install_crds(cluster, "-f", &sources.join(bases))?;
-    // It removes what other instances left there.
-    let temporary = cluster.layout().path(KUSTOMIZE_CONTROLLER);
-    fs::create_dir_all(&temporary)?;
     let mut command = Command::new(program);
     command
         .args(["--metrics-addr=0", "--health-addr=0"])
-        .env("RUNTIME_NAMESPACE", "flux-system")
-        .env("TMPDIR", temporary);
+        .env("RUNTIME_NAMESPACE", "flux-system");
     start(cluster, KUSTOMIZE_CONTROLLER, &mut command)
 }
 
@@ -81,9 +80,17 @@ fn start<'a>(
     let kubeconfig = layout.pki(&format!("{name}.kubeconfig"));
     let admin = Authority::load(layout)?.kubeconfig(layout, name, Some("system:masters"))?;
     write_private(&kubeconfig, &admin)?;
-    command.env("KUBECONFIG", kubeconfig);
+    // Flux removes what it finds there at its start.
+    let temporary = tempfile::tempdir()?;
+    command
+        .env("KUBECONFIG", kubeconfig)
+        .env("TMPDIR", temporary.path());
     spawn(layout, name, command)?;
-    Ok(Companion { cluster, name })
+    Ok(Companion {
+        cluster,
+        name,
+        _temporary: temporary,
+    })
 }
 
 /// `kind`: `-f` for manifests, `-k` for a kustomization.

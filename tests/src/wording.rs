@@ -31,6 +31,8 @@ const CLEAN: &[&str] = &[
     "docs/test-cluster.md",
     "docs/upgrades.md",
     "docs/troubleshooting.md",
+    "docs/tutorials.md",
+    "docs/compatibility.md",
     "docs/user-guide.md",
     "kubectl-globalps/src",
     "syncer/src",

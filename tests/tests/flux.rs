@@ -158,12 +158,14 @@ impl World<'_> {
     fn without_the_configuration_nothing_changes(&self) {
         let starts = self.starts();
         let before = config_file::read(self.node).unwrap();
-        self.rotate("without-configuration");
+        // Not in the same commit: Flux writes the Secret before it prunes.
         self.commit("no-configuration", &[self.secret_file()]);
         until("the configuration to be pruned", DEADLINE, POLL, || {
             Ok(self.product.get(CONFIG)?.is_null().then_some(()))
         })
         .unwrap();
+        self.rotate("without-configuration");
+        self.commit("rotated-without-configuration", &[self.secret_file()]);
         std::thread::sleep(Duration::from_secs(5));
         assert_eq!(config_file::read(self.node).unwrap(), before);
         assert_eq!(self.starts(), starts);

@@ -32,6 +32,8 @@ mod objects;
 mod operator_access;
 mod pause;
 mod preview;
+#[cfg(test)]
+mod printed;
 mod pull_secret;
 #[cfg(test)]
 mod reference;
