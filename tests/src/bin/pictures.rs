@@ -54,6 +54,7 @@ fn pictures() -> Result<()> {
     let line = format!("add {REGISTRY} -u {USER} --wait");
     let mut terminal = studio.start(&line)?;
     terminal.wait_for("assword", DEADLINE)?;
+    terminal.wait_hidden(DEADLINE)?;
     terminal.press(&format!("{password}\n"))?;
     let (code, shown) = terminal.end(DEADLINE)?;
     ensure!(code == Some(0), "add failed: {shown}");
