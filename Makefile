@@ -20,6 +20,8 @@ COMPANIONS := chart external_secrets flux short_lived
 
 # A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
 RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
+# Further releases of containerd for the newest Kubernetes. The machine's own is 1.6.
+CONTAINERD := v2.4.2
 
 # The previous release, as a tag or commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
@@ -118,7 +120,7 @@ soak: image kubernetes ## run random events of every kind on NODES (6) real node
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
-	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--output docs/compatibility.md)
+	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
 
 ecosystem: image kubernetes ## run tests beside COMPANIONS (chart external_secrets flux short_lived), built from the Go module proxy: ten minutes to build
 	cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)

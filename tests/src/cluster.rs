@@ -20,7 +20,7 @@ use crate::secrecy::Search;
 use crate::state::State;
 use crate::teardown::{adopt, clear, take_down};
 use crate::wait::until;
-use crate::{kubernetes, net, pause, preflight};
+use crate::{containerd, kubernetes, net, pause, preflight};
 
 /// Options of a new cluster.
 pub struct Options {
@@ -54,6 +54,7 @@ impl Cluster {
         let dir = usable_dir(&options.dir)?;
         preflight::check(&dir)?;
         kubernetes::build()?;
+        containerd::build()?;
         if is_running(&dir)? {
             bail!("a cluster is already running in `{}`", dir.display());
         }

@@ -12,6 +12,7 @@ pub mod chart;
 pub mod companions;
 pub mod compatibility;
 pub mod config_file;
+pub mod containerd;
 pub mod dist;
 pub mod faults;
 pub mod fleet;

@@ -377,6 +377,12 @@ pub const FILES: &[TestFile] = &[
         "test clusters run side by side and leave nothing on the machine",
     ),
     file(
+        "units",
+        On::Nodes(3),
+        80,
+        "kubelets in the units of k3s and RKE2: an agent's is restarted, a server's is not",
+    ),
+    file(
         "upgrade",
         On::TwoClusters(6),
         180,

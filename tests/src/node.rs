@@ -18,7 +18,7 @@ use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, parent, pids, spawn, tail};
 use crate::state::NodeState;
 use crate::wait::until;
-use crate::{cgroup, mounts, net};
+use crate::{cgroup, containerd, mounts, net};
 
 /// A node of a cluster. This is a handle: dropping it does nothing.
 #[derive(Clone)]
@@ -168,6 +168,7 @@ impl Node {
             ))
             .arg(self.bind("kubelet"))
             .arg(self.bind("containerd"))
+            .args(containerd::bind()?)
             // The kubelet watches the kernel's log for processes killed by the OOM killer.
             .arg("--bind=/dev/kmsg")
             .args([

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
+use crate::containerd;
 use crate::kubernetes::minor;
 use crate::layout::{Layout, SERVICE_ADDRESS};
 use crate::pki::Authority;
@@ -58,10 +59,7 @@ pub(crate) fn all(
             cni_config(layout, node.index),
         ),
         file("etc/systemd/system/kubelet.service", kubelet_unit()),
-        file(
-            "etc/systemd/system/containerd.service",
-            CONTAINERD_UNIT.to_owned(),
-        ),
+        file("etc/systemd/system/containerd.service", containerd_unit()),
         file(
             "etc/systemd/system/node-mounts.service",
             MOUNTS_UNIT.to_owned(),
@@ -167,13 +165,16 @@ WantedBy=multi-user.target
     )
 }
 
-const CONTAINERD_UNIT: &str = "\
-[Unit]
+fn containerd_unit() -> String {
+    let (command, path) = containerd::command();
+    format!(
+        "[Unit]
 After=node-mounts.service
 Requires=node-mounts.service
 [Service]
 Type=notify
-ExecStart=/usr/bin/containerd
+Environment=PATH={path}
+ExecStart={command}
 Delegate=yes
 KillMode=process
 Restart=always
@@ -181,7 +182,9 @@ LimitNOFILE=infinity
 TasksMax=infinity
 [Install]
 WantedBy=multi-user.target
-";
+"
+    )
+}
 
 /// nspawn mounts v1 control groups read-only, and v2 writable. Pods with mount propagation need shared mounts.
 const MOUNTS_UNIT: &str = "\

@@ -17,32 +17,56 @@ const PROGRAMS: [&str; 4] = [
     "kubelet",
 ];
 
-/// Builds the programs of a release such as `v1.34.4` into `directory`, unless they exist. A lock lets one process build
-/// while the others wait.
+/// Builds the programs of a release such as `v1.34.4` into `directory`, unless they exist.
 pub(crate) fn build(version: &str, directory: &Path) -> Result<()> {
+    let flags = version_flags(version);
+    build_programs(
+        directory,
+        &PROGRAMS,
+        &flags,
+        "k8s.io/kubernetes/cmd",
+        || go_mod(directory, version),
+    )
+}
+
+/// Builds those programs below the package `parent` that `directory` lacks. `go_mod`: the module to build them in, which
+/// needs no checksums. A lock lets one process build while the others wait.
+pub(crate) fn build_programs(
+    directory: &Path,
+    programs: &[&str],
+    flags: &str,
+    parent: &str,
+    go_mod: impl FnOnce() -> Result<String>,
+) -> Result<()> {
     fs::create_dir_all(directory)?;
     let lock = File::create(directory.join(".lock"))?;
     lock.lock()?;
-    let missing = PROGRAMS
+    let missing = programs
         .iter()
         .filter(|program| !directory.join(program).exists());
     let missing: Vec<&str> = missing.copied().collect();
     if missing.is_empty() {
         return Ok(());
     }
-    fs::write(directory.join("go.mod"), go_mod(directory, version)?)?;
-    let flags = version_flags(version);
+    fs::write(directory.join("go.mod"), go_mod()?)?;
     for program in missing {
-        eprintln!("building {program} {version} (about 3 minutes the first time)");
+        eprintln!(
+            "building {program} into `{}` (a few minutes the first time)",
+            directory.display()
+        );
         let half = directory.join("half");
         let status = go(directory)
-            .args(["build", "-mod=mod", "-trimpath", "-ldflags", &flags, "-o"])
+            .args(["build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o"])
             .arg(&half)
-            .arg(format!("k8s.io/kubernetes/cmd/{program}"))
+            .arg(format!("{parent}/{program}"))
             .stdout(Stdio::inherit())
             .stderr(Stdio::inherit())
             .status()?;
-        ensure!(status.success(), "`go build` of {program} {version} failed");
+        ensure!(
+            status.success(),
+            "`go build` of {program} for `{}` failed",
+            directory.display()
+        );
         fs::rename(half, directory.join(program))?;
     }
     Ok(())

@@ -90,11 +90,16 @@ pub fn install() -> Result<()> {
                 .env("DEBIAN_FRONTEND", "noninteractive"),
         )?;
     }
-    if !rust_target_is_there() {
-        eprintln!("installing the Rust target {TARGET}");
-        step(Command::new("rustup").args(["target", "add", TARGET]))?;
+    install_target(TARGET)
+}
+
+/// Installs a target of the Rust compiler, such as `x86_64-unknown-linux-musl`, unless it is there.
+pub fn install_target(target: &str) -> Result<()> {
+    if rust_target_is_there(target) {
+        return Ok(());
     }
-    Ok(())
+    eprintln!("installing the Rust target {target}");
+    step(Command::new("rustup").args(["target", "add", target]))
 }
 
 fn missing_packages() -> Vec<&'static str> {
@@ -109,9 +114,9 @@ fn missing_packages() -> Vec<&'static str> {
         .collect()
 }
 
-fn rust_target_is_there() -> bool {
+fn rust_target_is_there(target: &str) -> bool {
     Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", TARGET])
+        .args(["--print", "target-libdir", "--target", target])
         .stderr(Stdio::null())
         .output()
         .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists())

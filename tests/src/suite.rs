@@ -83,12 +83,12 @@ struct Running {
 }
 
 /// Runs all programs, as many at a time as fit into `capacity`, and prints the whole output of each when it ends. Kills
-/// a program that runs longer than `limit`; it counts as failed. `kubernetes`: the release that their clusters run.
+/// a program that runs longer than `limit`; it counts as failed. `variables`: names and values of the programs' additional variables.
 pub fn run(
     mut waiting: Vec<Program>,
     capacity: u32,
     limit: Duration,
-    kubernetes: &str,
+    variables: &[(&str, &str)],
 ) -> Result<Vec<Outcome>> {
     let directory = target_dir().join("suite");
     fs::create_dir_all(&directory)?;
@@ -100,7 +100,7 @@ pub fn run(
         if let Some(next) = next(&loads, in_use, capacity) {
             let program = waiting.remove(next);
             eprintln!("{} starts", program.file.name);
-            running.push(Running::start(&program, &directory, kubernetes)?);
+            running.push(Running::start(&program, &directory, variables)?);
             continue;
         }
         let mut still = Vec::new();
@@ -125,7 +125,7 @@ fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
 }
 
 impl Running {
-    fn start(program: &Program, directory: &Path, kubernetes: &str) -> Result<Self> {
+    fn start(program: &Program, directory: &Path, variables: &[(&str, &str)]) -> Result<Self> {
         let log = directory.join(format!("{}.log", program.file.name));
         let output = File::create(&log)?;
         // When this process ends, the test ends with it, and the test's clusters end with the test.
@@ -133,7 +133,7 @@ impl Running {
             .args(["--pdeathsig", "SIGKILL", "--"])
             .arg(&program.path)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("KUBERNETES", kubernetes)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

@@ -543,6 +543,18 @@ impl World<'_> {
     fn pull_secrets_in_namespaces_have_their_permissions(&self) {
         let starts = self.starts();
         self.helm(&["upgrade", "--wait", NAMESPACES], &chart());
+        self.wait_in_default(true);
+        let off = NAMESPACES.replace("true", "false");
+        self.helm(&["upgrade", &off], &chart());
+        self.wait_in_default(false);
+        self.helm(&["upgrade", "--wait", NAMESPACES], &chart());
+        self.wait_in_default(true);
+        self.product.wait_synced().unwrap();
+        assert_eq!(self.starts(), starts);
+    }
+
+    /// Until the pull secret is, or is not, in the namespace `default`.
+    fn wait_in_default(&self, wanted: bool) {
         until("the pull secret in a namespace", DEADLINE, POLL, || {
             let get = [
                 "get",
@@ -554,11 +566,11 @@ impl World<'_> {
                 "-o",
                 "name",
             ];
-            Ok((!self.cluster.kubectl(&get)?.is_empty()).then_some(()))
+            Ok((self.cluster.kubectl(&get)?.is_empty() != wanted).then_some(()))
         })
-        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
-        self.product.wait_synced().unwrap();
-        assert_eq!(self.starts(), starts);
+        .unwrap_or_else(|error| {
+            panic!("{wanted}: {error:#}: {:#}", self.product.status().unwrap())
+        });
     }
 
     /// Nothing is lost: the node keeps its credentials, and the next installation goes on from there.

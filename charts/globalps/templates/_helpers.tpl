@@ -14,9 +14,9 @@
 {{- end }}
 {{- end -}}
 
-{{- /* Not empty if pull secrets are delivered into namespaces. */}}
+{{- /* Not empty if pull secrets are delivered into namespaces, or were: `enabled: false` keeps the permissions to remove them. */}}
 {{- define "globalps.inNamespaces" -}}
-{{- if ((.Values.globalPullSecret).imagePullSecrets).enabled }}true{{ end -}}
+{{- if (.Values.globalPullSecret).imagePullSecrets }}true{{ end -}}
 {{- end -}}
 
 {{- /* How pods get the reference to the Secret of their namespace; by default as the API server allows. */}}

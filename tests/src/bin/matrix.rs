@@ -8,7 +8,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use globalps_tests::compatibility::{Observed, Release, page};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_tests::{Access, Cluster, Node, Options, config_file, kubernetes, suite, until};
+use globalps_tests::{
+    Access, Cluster, Node, Options, config_file, containerd, kubernetes, suite, until,
+};
 use jiff::Zoned;
 use serde_json::{Value, json};
 
@@ -25,8 +27,11 @@ const OBSERVED: &str = "observed: ";
 #[derive(Parser)]
 struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`
-    #[arg(long, value_delimiter = ',', required_unless_present = "observe")]
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "observe"])]
     releases: Vec<String>,
+    /// Releases of containerd, such as `v2.4.2`, for a run each with the newest Kubernetes
+    #[arg(long, value_delimiter = ',')]
+    containerd: Vec<String>,
     /// Write the result to this file
     #[arg(long)]
     output: Option<std::path::PathBuf>,
@@ -46,25 +51,36 @@ fn main() -> ExitCode {
 
 fn try_all(args: &Args) -> Result<()> {
     let (mut releases, mut failed) = (Vec::new(), Vec::new());
-    for version in &args.releases {
-        println!("\n##### Kubernetes {version}");
+    let kubernetes = args.releases.iter().map(|version| (version.as_str(), None));
+    let containerd = args.containerd.iter();
+    let containerd = containerd.map(|release| (kubernetes::VERSION, Some(release.as_str())));
+    for (version, containerd) in kubernetes.chain(containerd) {
+        println!(
+            "\n##### Kubernetes {version} {}",
+            containerd.unwrap_or_default()
+        );
         let built = Command::new(sibling("testcluster")?)
             .arg("build")
             .env("KUBERNETES", version)
             .status()?;
         if !built.success() {
             println!("Kubernetes {version} could not be built");
-            failed.push(version.clone());
+            failed.push(version.to_owned());
             continue;
         }
         let programs = suite::build(&PROGRAMS.map(str::to_owned))?;
-        let outcomes = suite::run(programs, CAPACITY, LIMIT, version)?;
-        let observed = observed(version);
+        let variables = [
+            ("KUBERNETES", version),
+            ("CONTAINERD", containerd.unwrap_or_default()),
+        ];
+        let outcomes = suite::run(programs, CAPACITY, LIMIT, &variables)?;
+        let observed = observed(&variables);
         if let Err(error) = &observed {
             println!("{version}: {error:#}");
         }
         releases.push(Release {
-            version: version.clone(),
+            version: version.to_owned(),
+            containerd: containerd.map(str::to_owned),
             programs: outcomes
                 .iter()
                 .map(|outcome| (outcome.name.to_owned(), outcome.passed))
@@ -91,11 +107,11 @@ fn sibling(name: &str) -> Result<std::path::PathBuf> {
     Ok(own.with_file_name(name))
 }
 
-/// In a process of its own, since the release is a variable of the process.
-fn observed(version: &str) -> Result<Observed> {
+/// In a process of its own, since the releases are variables of the process.
+fn observed(variables: &[(&str, &str)]) -> Result<Observed> {
     let ran = Command::new(sibling("matrix")?)
         .arg("--observe")
-        .env("KUBERNETES", version)
+        .envs(variables.iter().copied())
         .stderr(std::process::Stdio::inherit())
         .output()?;
     let said = String::from_utf8_lossy(&ran.stdout);
@@ -130,11 +146,19 @@ type Files = (Vec<u8>, Option<config_file::ConfigFile>);
 
 /// What must work with every release is checked; what differs is returned.
 fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
-    let kubelet = "{.items[0].status.nodeInfo.kubeletVersion}";
-    until("the version", DEADLINE, POLL, || {
-        let seen = cluster.kubectl(&["get", "nodes", "-o", &format!("jsonpath={kubelet}")])?;
-        Ok((seen == version).then_some(()))
+    let path = "jsonpath={.items[0].status.nodeInfo['kubeletVersion','containerRuntimeVersion']}";
+    let runtime = until("the version", DEADLINE, POLL, || {
+        let seen = cluster.kubectl(&["get", "nodes", "-o", path])?;
+        let seen = seen
+            .strip_prefix(version)
+            .map(|rest| rest.trim().to_owned());
+        Ok(seen.filter(|runtime| !runtime.is_empty()))
     })?;
+    let wanted = containerd::version().unwrap_or_default();
+    ensure!(
+        runtime.contains(wanted.trim_start_matches('v')),
+        "the nodes run {runtime}, not {wanted}"
+    );
     let world = World {
         cluster,
         node,
@@ -164,6 +188,7 @@ fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
         );
     }
     Ok(Observed {
+        runtime,
         scopes,
         pulled_images,
         admission,

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::dist::{self, PLATFORMS, Platform, sum};
 use crate::image::{Image, write_index};
+use crate::preflight;
 use programs::{Places, TARGET_DIR, is_native, names, steps};
 use run::{output, quiet, step, text};
 use sign::SUMS;
@@ -97,6 +98,9 @@ impl Release {
             source: &self.source,
             cargo_home: &cargo_home,
         };
+        for platform in &self.platforms {
+            preflight::install_target(platform.target)?;
+        }
         for platform in &self.platforms {
             self.programs(platform, places, &commit.epoch)?;
         }

@@ -1,0 +1,95 @@
+//! Kubelets in units with the names of other distributions' units, on real nodes: an agent's unit is restarted, a server's,
+//! which also runs a control plane, is not.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, Product};
+use globalps_tests::{Node, config_file, until};
+
+const REGISTRY: &str = "units.example.com";
+const POLL: Duration = Duration::from_millis(100);
+/// The unit of each node, and whether it may be restarted.
+const UNITS: [(&str, bool); 3] = [
+    ("k3s-agent.service", true),
+    ("rke2-agent.service", true),
+    ("k3s.service", false),
+];
+
+#[test]
+fn an_agents_unit_is_restarted_and_a_servers_is_not() {
+    let cluster = cluster("units", 3);
+    let nodes = cluster.nodes().unwrap();
+    let units: Vec<_> = nodes.iter().zip(UNITS).collect();
+    for (node, (unit, _)) in &units {
+        moved(node, unit);
+    }
+    let before: Vec<_> = files(&nodes);
+    let product = Product::install(&cluster).unwrap();
+    let mut invocations: Vec<_> = units
+        .iter()
+        .map(|(node, (unit, _))| invocation(node, unit))
+        .collect();
+    for pair in ["robot:first", "robot:second"] {
+        product.apply(&docker_config(&[(REGISTRY, pair)])).unwrap();
+        product.wait_synced().unwrap();
+        restarted(&units, &mut invocations);
+        for (node, (unit, restartable)) in &units {
+            let auth = config_file::auth(node, REGISTRY).unwrap();
+            assert_eq!(auth, Some(base64(pair)), "{unit}");
+            let status = product.node_status(node.name()).unwrap();
+            assert_eq!(
+                status["reason"] == "RestartNotPossible",
+                !restartable,
+                "{unit}: {status}"
+            );
+            if !restartable {
+                let message = status["message"].as_str().unwrap_or_default();
+                assert!(
+                    message.contains("`k3s.service` also runs the control plane"),
+                    "{message}"
+                );
+            }
+        }
+    }
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    restarted(&units, &mut invocations);
+    assert_eq!(files(&nodes), before);
+}
+
+/// Runs the node's kubelet in this unit instead of its own.
+fn moved(node: &Node, unit: &str) {
+    let script = format!(
+        "cp \"$(systemctl show -p FragmentPath --value kubelet.service)\" /etc/systemd/system/{unit} && \
+         systemctl disable --now kubelet.service && systemctl daemon-reload && systemctl enable --now {unit}"
+    );
+    node.exec(&["sh", "-c", &script]).unwrap().ok().unwrap();
+    node.wait_ready(DEADLINE).unwrap();
+}
+
+fn files(nodes: &[Node]) -> Vec<Option<config_file::ConfigFile>> {
+    let read = |node| config_file::read(node).unwrap();
+    nodes.iter().map(read).collect()
+}
+
+/// Differs for each start of the unit.
+fn invocation(node: &Node, unit: &str) -> String {
+    let show = ["systemctl", "show", "-p", "InvocationID", "--value", unit];
+    node.exec(&show).unwrap().ok().unwrap()
+}
+
+/// Since the last call, each unit that may be restarted was started again, and no other.
+fn restarted(units: &[(&Node, (&str, bool))], invocations: &mut [String]) {
+    for ((node, (unit, restartable)), known) in units.iter().zip(invocations) {
+        let is_same = || invocation(node, unit) == *known;
+        if *restartable {
+            let wait = || Ok((!is_same()).then_some(()));
+            until(&format!("a start of {unit}"), DEADLINE, POLL, wait).unwrap();
+        }
+        assert_eq!(is_same(), !restartable, "{unit}");
+        *known = invocation(node, unit);
+    }
+}
