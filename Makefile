@@ -57,7 +57,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures cluster cluster-down deps kubernetes zig release release-check auditable qemu clean
+.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes zig release release-check auditable qemu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -246,6 +246,9 @@ docs: ## generate docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases
 pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
 	cargo build -q -p globalps-tests --bin demo
 	cargo run -q -p globalps-tests --bin pictures
+
+dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics of a rollout on NODES (12) real nodes, with a real Prometheus; needs three minutes
+	cargo run -q -p globalps-tests --bin dashboard -- --nodes $(or $(NODES),12)
 
 book: ## build docs/ as a book in target/book, with mdBook
 	test -x $(TOOLS)/bin/mdbook || cargo install -q --locked --root $(TOOLS) mdbook@$(MDBOOK_VERSION)

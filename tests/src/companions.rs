@@ -26,12 +26,12 @@ pub fn helm() -> Result<PathBuf> {
     build_beside("tests/helm", &flags, "helm.sh/helm/v4/cmd/helm", "helm")
 }
 
-/// A running controller; it ends when this is dropped.
+/// A running program; it ends when this is dropped.
 pub struct Companion<'a> {
     cluster: &'a Cluster,
     name: &'static str,
     /// Its temporary files.
-    _temporary: TempDir,
+    _temporary: Option<TempDir>,
 }
 
 impl Drop for Companion<'_> {
@@ -85,7 +85,17 @@ fn start<'a>(
     command
         .env("KUBECONFIG", kubeconfig)
         .env("TMPDIR", temporary.path());
-    spawn(layout, name, command)?;
+    spawned(cluster, name, command, Some(temporary))
+}
+
+/// Starts a program beside a cluster. `temporary`: its files, which are removed when it ends.
+pub(crate) fn spawned<'a>(
+    cluster: &'a Cluster,
+    name: &'static str,
+    command: &mut Command,
+    temporary: Option<TempDir>,
+) -> Result<Companion<'a>> {
+    spawn(cluster.layout(), name, command)?;
     Ok(Companion {
         cluster,
         name,
