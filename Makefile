@@ -16,7 +16,7 @@ FLEET := 100,1000,5000
 HUB := 100,1000
 
 # Test files that run beside other projects' own programs.
-COMPANIONS := chart external_secrets flux short_lived
+COMPANIONS := chart external_secrets flux short_lived tutorials
 
 # A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
 RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
@@ -122,7 +122,7 @@ soak: image kubernetes ## run random events of every kind on NODES (6) real node
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
 	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
 
-ecosystem: image kubernetes ## run tests beside COMPANIONS (chart external_secrets flux short_lived), built from the Go module proxy: ten minutes to build
+ecosystem: image kubernetes ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials), built from the Go module proxy: ten minutes to build
 	cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)

@@ -35,7 +35,8 @@ pub(crate) fn build() -> Result<()> {
         "`CONTAINERD={version}`: only releases such as v2.4.2 can be built"
     );
     let module = "github.com/containerd/containerd/v2";
-    let go_mod = format!("module runtime\n\nrequire {module} {version}\n");
+    // Without a Go version, the modules that its requirements require would be loaded too.
+    let go_mod = format!("module runtime\n\ngo 1.26.0\n\nrequire {module} {version}\n");
     let flags = format!("-s -w -X {module}/version.Version={version}");
     older_release::build_programs(
         &directory,

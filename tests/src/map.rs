@@ -377,6 +377,12 @@ pub const FILES: &[TestFile] = &[
         "test clusters run side by side and leave nothing on the machine",
     ),
     file(
+        "tutorials",
+        On::Beside(1),
+        120,
+        "the commands of `docs/tutorials.md`, as they are printed, on real clusters",
+    ),
+    file(
         "units",
         On::Nodes(3),
         80,

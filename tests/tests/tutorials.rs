@@ -1,0 +1,284 @@
+//! The commands of `docs/tutorials.md`, as they are printed, on real clusters. Only names that are examples are replaced.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use common::cluster;
+use globalps_tests::printed::commands;
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::terminal::Terminal;
+use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PAGE: &str = "tutorials.md";
+const POLL: Duration = Duration::from_millis(100);
+const TYPE: &str = "kubernetes.io/dockerconfigjson";
+
+/// An admin's machine: a directory, and kubectl with the plugin.
+struct Admin {
+    directory: TempDir,
+    /// Examples on the page, and what they stand for.
+    names: Vec<(&'static str, String)>,
+}
+
+impl Admin {
+    fn new(cluster: &Cluster) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bin = directory.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let kubectl = std::path::absolute(kubernetes::bin_dir().join("kubectl")).unwrap();
+        symlink(kubectl, bin.join("kubectl")).unwrap();
+        let plugin = std::path::absolute(Product::plugin_path()).unwrap();
+        symlink(plugin, bin.join("kubectl-globalps")).unwrap();
+        let registry = cluster.registry();
+        let admin = Self {
+            directory,
+            names: Vec::new(),
+        };
+        admin.write("config.json", &login(cluster));
+        admin.write("password", &registry.password().unwrap());
+        admin.write("ca.crt", &fs::read_to_string(registry.authority()).unwrap());
+        admin.write(
+            "kubeconfig",
+            &fs::read_to_string(cluster.kubeconfig()).unwrap(),
+        );
+        admin
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    /// Runs the commands of a tutorial on a terminal, and answers yes to each question. `after`: called after each command.
+    fn follows(&self, heading: &str, mut after: impl FnMut(&str)) {
+        for line in commands(PAGE, heading).unwrap() {
+            let mut own = line.clone();
+            for (example, name) in &self.names {
+                own = own.replace(example, name);
+            }
+            let path = std::env::var("PATH").unwrap();
+            let mut shell = Command::new("sh");
+            shell
+                .args(["-c", "cd \"$0\" && exec sh -ec \"$1\""])
+                .arg(self.directory.path())
+                .arg(&own)
+                .env("PATH", format!("{}:{path}", self.path("bin").display()))
+                .env("KUBECONFIG", self.path("kubeconfig"))
+                .env("SSL_CERT_FILE", self.path("ca.crt"))
+                .env("REGISTRY_AUTH_FILE", self.path("config.json"));
+            let mut terminal = Terminal::start(&shell, 120, 40).unwrap();
+            terminal.press("y\n").unwrap();
+            let (code, shown) = terminal.end(Duration::from_mins(2)).unwrap();
+            println!("$ {line}\n{shown}");
+            assert_eq!(code, Some(0), "{line}");
+            after(&line);
+        }
+    }
+}
+
+/// Credentials of the registry with TLS.
+fn login(cluster: &Cluster) -> String {
+    let registry = cluster.registry();
+    let pair = format!("{}:{}", registry.user(), registry.password().unwrap());
+    let address = registry.address(Access::Tls);
+    json!({"auths": {address: {"auth": common::base64(&pair)}}}).to_string()
+}
+
+fn apply(cluster: &Cluster, objects: &[Value]) {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let mut kubectl = cluster.kubectl_command();
+    let ran = run(kubectl.args(["apply", "-f", "-"]), &list.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+fn secret(namespace: &str, name: &str, config: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": {"name": name, "namespace": namespace},
+        "stringData": {".dockerconfigjson": config}})
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// A Deployment of the private image.
+fn deployment(cluster: &Cluster, namespace: &str) -> Value {
+    let image = format!("{}/team/app:1", cluster.registry().address(Access::Tls));
+    let labels = json!({"app": "app"});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app", "namespace": namespace},
+    "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
+        "imagePullSecrets": [{"name": "registry"}], "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "app", "image": image, "imagePullPolicy": "Always"}],
+    }}}})
+}
+
+fn has_rolled_out(cluster: &Cluster, namespace: &str) {
+    let wait = [
+        "rollout",
+        "status",
+        "deployment/app",
+        "-n",
+        namespace,
+        "--timeout=2m",
+    ];
+    cluster.kubectl(&wait).unwrap();
+}
+
+#[test]
+fn a_cluster_without_access_to_the_internet() {
+    let cluster = cluster("tutorial-mirror", 1);
+    let mut admin = Admin::new(&cluster);
+    let mirror = cluster.registry().address(Access::Tls);
+    admin.names = vec![
+        ("mirror.example.com", mirror.clone()),
+        ("-u robot", format!("-u {}", cluster.registry().user())),
+    ];
+    for program in ["controller", "syncer"] {
+        let name = format!("globalps-{program}.tar");
+        let archive = kubernetes::target_dir().join("images").join(&name);
+        symlink(std::path::absolute(archive).unwrap(), admin.path(&name)).unwrap();
+    }
+    admin.follows("A cluster without access to the internet", |_| ());
+    let node = &cluster.nodes().unwrap()[0];
+    assert!(config_file::auth(node, &mirror).unwrap().is_some());
+    let product = Product::attach(&cluster);
+    let image = format!("{mirror}/team/app:1");
+    product.start_pod("pulled", &image, node.name()).unwrap();
+    product.wait_pod("pulled", false).unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+}
+
+#[test]
+fn from_image_pull_secrets() {
+    let cluster = cluster("tutorial-secrets", 1);
+    let product = Product::install(&cluster).unwrap();
+    let mut admin = Admin::new(&cluster);
+    let registry = cluster.registry().address(Access::Tls);
+    admin.names = vec![("registry.example.com", registry)];
+    apply(
+        &cluster,
+        &[
+            namespace("team-a"),
+            secret("team-a", "registry", &login(&cluster)),
+            deployment(&cluster, "team-a"),
+        ],
+    );
+    has_rolled_out(&cluster, "team-a");
+    admin.follows("From imagePullSecrets to globalps", |line| {
+        if line.contains("explain") {
+            let spec = json!({"spec": {"template": {"spec": {"imagePullSecrets": null}}}});
+            merge_in(&cluster, "team-a", "deployment/app", &spec);
+            has_rolled_out(&cluster, "team-a");
+        }
+    });
+    cluster
+        .kubectl(&["delete", "secret", "registry", "-n", "team-a"])
+        .unwrap();
+    cluster
+        .kubectl(&["rollout", "restart", "deployment/app", "-n", "team-a"])
+        .unwrap();
+    has_rolled_out(&cluster, "team-a");
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+}
+
+fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
+    let patch = patch.to_string();
+    cluster
+        .kubectl(&["patch", what, "-n", namespace, "--type=merge", "-p", &patch])
+        .unwrap();
+}
+
+#[test]
+fn from_hypershifts_global_pull_secret() {
+    let hosted = cluster("tutorial-hosted", 0);
+    let other = cluster("tutorial-other", 1);
+    let product = Product::install(&other).unwrap();
+    apply(
+        &hosted,
+        &[secret(NAMESPACE, "additional-pull-secret", &login(&other))],
+    );
+    let admin = Admin::new(&other);
+    let mut all =
+        json!({"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []});
+    for (name, cluster) in [("hosted", &hosted), ("other", &other)] {
+        let file = fs::read_to_string(cluster.kubeconfig()).unwrap();
+        let mut file: Value = serde_saphyr::from_str(&file).unwrap();
+        let lists = [("clusters", "cluster"), ("users", "user")];
+        for (list, part) in lists {
+            let one = json!({"name": name, part: file[list][0][part].take()});
+            all[list].as_array_mut().unwrap().push(one);
+        }
+        let context = json!({"name": name, "context": {"cluster": name, "user": name}});
+        all["contexts"].as_array_mut().unwrap().push(context);
+    }
+    admin.write("kubeconfig", &all.to_string());
+    admin.follows("From HyperShift's global pull secret", |_| ());
+    product.wait_synced().unwrap();
+    let node = &other.nodes().unwrap()[0];
+    let registry = other.registry().address(Access::Tls);
+    assert!(config_file::auth(node, &registry).unwrap().is_some());
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+}
+
+#[test]
+fn from_imagepullsecret_patcher() {
+    let cluster = cluster("tutorial-patcher", 1);
+    let product = Product::install(&cluster).unwrap();
+    let tool = "imagepullsecret-patcher";
+    let by_tool = json!({"app.kubernetes.io/managed-by": tool});
+    let labels = json!({"name": tool});
+    let container =
+        json!({"name": tool, "image": "quay.io/titansoft/imagepullsecret-patcher:v0.14"});
+    let mut copied = secret("team-a", "image-pull-secret", &login(&cluster));
+    copied["metadata"]["annotations"] = by_tool;
+    apply(
+        &cluster,
+        &[
+            namespace("team-a"),
+            namespace(tool),
+            secret(NAMESPACE, "image-pull-secret-src", &login(&cluster)),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": tool, "namespace": tool},
+                "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+                    "spec": {"containers": [container]}}}}),
+            copied,
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "team-a"},
+                "imagePullSecrets": [{"name": "image-pull-secret"}]}),
+        ],
+    );
+    let admin = Admin::new(&cluster);
+    admin.follows("From imagepullsecret-patcher to globalps", |line| {
+        if line.contains("install") {
+            until("the pull secret in team-a", DEADLINE, POLL, || {
+                let get = ["get", "secret", "global-pull-secret", "-n", "team-a"];
+                Ok(cluster.kubectl(&get).ok())
+            })
+            .unwrap();
+            product.wait_synced().unwrap();
+        }
+    });
+    let left = [
+        "get",
+        "secret",
+        "image-pull-secret",
+        "-n",
+        "team-a",
+        "--ignore-not-found",
+    ];
+    assert_eq!(cluster.kubectl(&left).unwrap(), "");
+    let mut pod = deployment(&cluster, "team-a");
+    pod["spec"]["template"]["spec"]["imagePullSecrets"].take();
+    apply(&cluster, &[pod]);
+    has_rolled_out(&cluster, "team-a");
+}
