@@ -58,7 +58,7 @@ fn parsed(program: &mut Command) -> Objects {
     by_name(serde_saphyr::from_multiple(&ran.stdout).unwrap())
 }
 
-/// What Helm renders with these values, without the marks of its hooks.
+/// What Helm renders with these values, without the marks of its hooks and the name of the release.
 fn rendered(helm: &Path, values: &Value) -> Objects {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
@@ -70,6 +70,10 @@ fn rendered(helm: &Path, values: &Value) -> Objects {
         .arg(chart());
     let mut objects = parsed(&mut command);
     for object in objects.values_mut() {
+        let args = object.pointer_mut("/spec/template/spec/containers/0/args");
+        if let Some(args) = args.and_then(Value::as_array_mut) {
+            args.retain(|arg| *arg != "--helm-release=kube-system/globalps");
+        }
         let Some(metadata) = object["metadata"].as_object_mut() else {
             continue;
         };
@@ -437,14 +441,11 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     };
     let before = config_file::read(&world.node).unwrap();
 
-    world.helm(
-        &[
-            "install",
-            "--wait=legacy",
-            "--set=globalPullSecret.historyLimit=3",
-        ],
-        &chart(),
-    );
+    world.helm(&["install", "--wait"], &chart());
+    world.in_force(0);
+    // The configuration is the controller's until the values have one.
+    let set = "--set=globalPullSecret.historyLimit=3";
+    world.helm(&["upgrade", "--wait", set], &chart());
     assert_eq!(
         world.product.get(CONFIG).unwrap()["spec"]["historyLimit"],
         3
@@ -508,7 +509,7 @@ impl World<'_> {
         assert_eq!(self.starts() - starts, 1, "only for the new content");
         assert_eq!(self.product.get(CONFIG).unwrap()["spec"]["historyLimit"], 3);
 
-        let ran = self.run(&["rollback", RELEASE, "1", "--wait"]);
+        let ran = self.run(&["rollback", RELEASE, "2", "--wait"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(
             self.definition()["of-a-test"].is_null(),

@@ -28,6 +28,7 @@ use super::managed::{LiveObject, PerKind, PerObject};
 use super::views::DaemonSetView;
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
+use crate::objects::helm::HelmRelease;
 use crate::telemetry::client::without_content;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -82,15 +83,24 @@ pub(crate) struct Applier {
     syncer_image: String,
     /// Holder identity of the Lease. The API server rejects assignments by others.
     leader: String,
+    /// `None`: the controller was not installed with Helm.
+    release: Option<HelmRelease>,
 }
 
 impl Applier {
-    pub(crate) fn new(client: Client, namespace: &str, syncer_image: &str, leader: &str) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        syncer_image: &str,
+        leader: &str,
+        release: Option<HelmRelease>,
+    ) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
             syncer_image: syncer_image.to_owned(),
             leader: leader.to_owned(),
+            release,
         }
     }
 
@@ -230,12 +240,14 @@ impl Applier {
 
     /// Creates the configuration with defaults, without changing an existing one.
     pub(crate) async fn default_config(&self) -> Result<GlobalPullSecret, ApplyError> {
-        let body = json!({
+        let metadata = self.release.as_ref().map(HelmRelease::metadata);
+        let mut body = json!({
             "apiVersion": GlobalPullSecret::api_version(&()),
             "kind": GlobalPullSecret::kind(&()),
-            "metadata": {"name": GLOBAL_SECRET},
+            "metadata": metadata.unwrap_or_else(|| json!({})),
             "spec": {},
         });
+        body["metadata"]["name"] = GLOBAL_SECRET.into();
         self.apply_body(GLOBAL_SECRET, &body).await
     }
 

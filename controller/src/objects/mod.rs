@@ -1,6 +1,7 @@
 //! The objects that the controller writes, and the calls that write them.
 
 pub(crate) mod apply;
+pub(crate) mod helm;
 pub(crate) mod managed;
 pub(crate) mod namespaced;
 pub(crate) mod operators;

@@ -32,6 +32,7 @@ use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
 use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
+use crate::objects::helm::HelmRelease;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::operators::summary::OperatorsReport;
 use crate::process::backoff::backoff;
@@ -76,6 +77,9 @@ struct RunArgs {
     /// Image of the syncer for the nodes
     #[arg(long)]
     syncer_image: String,
+    /// Helm release that installed this controller, as NAMESPACE/NAME: the configuration that the controller creates belongs to it
+    #[arg(long)]
+    helm_release: Option<HelmRelease>,
     #[command(flatten)]
     process: ProcessArgs,
 }
@@ -166,6 +170,7 @@ impl Controller {
                 namespace,
                 &args.syncer_image,
                 me,
+                args.helm_release.clone(),
             )),
             recorder: EventRecorder::new(client.clone(), namespace),
             config_missing: false,

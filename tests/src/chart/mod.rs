@@ -30,6 +30,8 @@ const ORIGINAL: &str = "(($.Values.globalPullSecret).original).secretRef";
 const KUBECONFIG: &str = "(($.Values.globalPullSecret).original).hostedControlPlane";
 const NAMESPACES: &str = r#"(include "globalps.inNamespaces" $)"#;
 const BY_ADMISSION: &str = r#"(eq (include "globalps.attach" $) "Admission")"#;
+/// The controller's argument that names the release.
+const RELEASE: &str = r#"printf "--helm-release=%s/%s" $.Release.Namespace $.Release.Name"#;
 /// Shards of the hub after the first one.
 const SHARDS: &str = "untilStep 1 (int $.Values.hub.shards) 1";
 
@@ -274,7 +276,14 @@ fn controller(objects: Vec<Value>) -> String {
                 &written,
             ),
             ("NetworkPolicy", _) => wrapped("if $.Values.networkPolicies.enabled", &written),
-            ("Deployment", _) => document(&with_options(object, "controller")),
+            ("Deployment", _) => {
+                let mut deployment = with_options(object, "controller");
+                let pod = &mut deployment["spec"]["template"]["spec"];
+                if let Some(args) = pod["containers"][0]["args"].as_array_mut() {
+                    args.push(raw(RELEASE));
+                }
+                document(&deployment)
+            }
             _ => written,
         };
     }
