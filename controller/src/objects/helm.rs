@@ -46,12 +46,12 @@ mod tests {
 
     #[test]
     fn a_release_is_its_namespace_and_name() {
-        let release: HelmRelease = "kube-system/globalps".parse().unwrap();
+        let release: HelmRelease = "kube-system/globalps".parse().expect("a release");
         let annotations = &release.metadata()["annotations"];
         assert_eq!(annotations["meta.helm.sh/release-name"], "globalps");
         assert_eq!(annotations["meta.helm.sh/release-namespace"], "kube-system");
         for wrong in ["", "globalps", "/globalps", "kube-system/"] {
-            wrong.parse::<HelmRelease>().unwrap_err();
+            assert!(wrong.parse::<HelmRelease>().is_err(), "{wrong}");
         }
     }
 }
