@@ -526,6 +526,14 @@ impl World<'_> {
             ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
             ("controller.replicas=0", "replicas"),
             ("namespace=Kube_System", "namespace"),
+            ("globalPullSecret.rollout.maxUnavailable=abc", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=150%", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=0", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxFailures=0%", "maxFailures"),
+            (
+                "images.syncer.repository=registry:5000/globalps-syncer:0.1.0",
+                "repository",
+            ),
         ] {
             let chart = chart();
             let set = format!("--set={wrong}");
@@ -537,7 +545,12 @@ impl World<'_> {
                 &set,
             ]);
             assert_ne!(ran.code, Some(0), "{wrong}");
-            assert!(ran.stderr.contains(named), "{wrong}: {}", ran.stderr);
+            let says = |text: &str| ran.stderr.contains(text);
+            assert!(
+                says(named) && says("values don't meet the specifications"),
+                "{wrong}: {}",
+                ran.stderr
+            );
         }
     }
 
@@ -548,6 +561,12 @@ impl World<'_> {
         let off = NAMESPACES.replace("true", "false");
         self.helm(&["upgrade", &off], &chart());
         self.wait_in_default(false);
+        // Then nothing needs the permissions, and the block can go.
+        let removed = "--set=globalPullSecret.imagePullSecrets=null";
+        self.helm(&["upgrade", "--wait", removed], &chart());
+        let role = self.product.get("clusterrole/globalps-image-pull-secrets");
+        assert!(role.unwrap().is_null());
+        assert!(self.product.get(CONFIG).unwrap()["spec"]["imagePullSecrets"]["enabled"] != true);
         self.helm(&["upgrade", "--wait", NAMESPACES], &chart());
         self.wait_in_default(true);
         self.product.wait_synced().unwrap();

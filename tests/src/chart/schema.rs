@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$";
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+/// A registry, with its port, and a path. A tag would be written behind the one of the chart.
+const REPOSITORY: &str =
+    "^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$";
 
 pub(super) fn schema(crds: &[Value]) -> String {
     let configuration = crds
@@ -11,7 +14,7 @@ pub(super) fn schema(crds: &[Value]) -> String {
         .find(|crd| crd["spec"]["names"]["kind"] == "GlobalPullSecret")
         .map(|crd| &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
     let mut properties = properties();
-    properties["globalPullSecret"] = plain(configuration.unwrap_or(&Value::Null));
+    properties["globalPullSecret"] = removable(plain(configuration.unwrap_or(&Value::Null)));
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart globalps",
@@ -38,7 +41,7 @@ fn properties() -> Value {
     let path = |ends: &str| json!({"type": "string", "pattern": format!("^(/[A-Za-z0-9._-]+)+{ends}$"), "maxLength": 253});
     let image = || {
         object(json!({
-            "repository": {"type": "string", "pattern": "^[a-z0-9][A-Za-z0-9._:/-]*$", "maxLength": 253},
+            "repository": {"type": "string", "pattern": REPOSITORY, "maxLength": 253},
             "tag": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{0,128}$"},
             "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         }))
@@ -87,6 +90,26 @@ fn properties() -> Value {
     })
 }
 
+/// Accepts `null` for each part of the configuration that is an object: this is how `--set` removes what an earlier release set.
+fn removable(mut configuration: Value) -> Value {
+    let parts = configuration["properties"].as_object_mut();
+    for part in parts.into_iter().flat_map(Map::values_mut) {
+        if part["type"] == "object" {
+            part["type"] = json!(["object", "null"]);
+        }
+    }
+    configuration
+}
+
+/// The pattern of the rule for a field that is a number or a percentage. The rule's minimum, 1, is that of the number.
+fn percentage(schema: &Map<String, Value>) -> Option<&str> {
+    let rules = schema.get("x-kubernetes-validations")?.as_array()?;
+    let texts = rules.iter().filter_map(|rule| rule["rule"].as_str());
+    texts
+        .filter_map(|rule| rule.strip_prefix("type(self) == int ? self >= 1 : self.matches('"))
+        .find_map(|rest| rest.strip_suffix("')"))
+}
+
 /// The schema of a custom resource as JSON schema: without the extensions of Kubernetes, and strict.
 fn plain(schema: &Value) -> Value {
     match schema {
@@ -104,6 +127,10 @@ fn plain(schema: &Value) -> Value {
                 .collect();
             if is_int_or_string {
                 result.insert("type".to_owned(), json!(["integer", "string"]));
+            }
+            if let Some(pattern) = percentage(map) {
+                result.insert("minimum".to_owned(), json!(1));
+                result.insert("pattern".to_owned(), json!(pattern));
             }
             let is_object = map.get("type").is_some_and(|kind| kind == "object");
             if is_object && map.get("properties").is_some_and(Value::is_object) {
