@@ -31,8 +31,8 @@ pub struct ImagePullSecrets {
         inner(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9*-]+$"))
     )]
     pub excluded_namespaces: Vec<String>,
-    /// Name of the Secret. The controller may only write the name that was passed to `kubectl globalps install
-    /// --image-pull-secrets`.
+    /// Name of the Secret. The controller may only write the name that was installed, by the Helm chart or by `kubectl
+    /// globalps install --image-pull-secrets`.
     #[serde(default = "default_secret_name")]
     #[schemars(
         length(max = 253),
