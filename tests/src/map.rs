@@ -251,6 +251,12 @@ pub const FILES: &[TestFile] = &[
         "the cluster's own pull secret is merged, and never blocks the additional one",
     ),
     file(
+        "pages",
+        On::Clusters(3, 3),
+        90,
+        "the commands of the README and the pages in `docs/`, as they are printed, on real clusters",
+    ),
+    file(
         "permissions",
         On::Nodes(2),
         120,

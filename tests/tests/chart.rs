@@ -6,10 +6,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use common::admin::Admin;
 use common::{cluster, docker_config};
 use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
@@ -481,6 +483,39 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     world.what_the_plugin_installed_is_taken_over(images);
 }
 
+#[test]
+fn the_commands_of_its_page_install_upgrade_and_remove_it() {
+    const PAGE: &str = "../charts/globalps/README.md";
+    let cluster = cluster("chart-page", 1);
+    let product = Product::attach(&cluster);
+    let node = cluster.nodes().unwrap().remove(0);
+    let before = config_file::read(&node).unwrap();
+    let mut admin = Admin::new(&cluster);
+    admin.has("helm", &helm().unwrap());
+    symlink(workspace().join("charts"), admin.path("charts")).unwrap();
+    let registry = cluster.registry();
+    let version = env!("CARGO_PKG_VERSION");
+    for name in ["globalps-controller", "globalps-syncer"] {
+        let archive = kubernetes::target_dir().join(format!("images/{name}.tar"));
+        let name = format!("{name}:{version}");
+        registry.push(&archive, Access::Open, &name).unwrap();
+    }
+    admin.names = vec![("REGISTRY", registry.address(Access::Open))];
+
+    admin.runs(PAGE, "chart-install");
+    admin.runs(PAGE, "chart-credentials");
+    product.wait_synced().unwrap();
+    let tls = registry.address(Access::Tls);
+    assert!(config_file::auth(&node, &tls).unwrap().is_some());
+    admin.runs(PAGE, "chart-upgrade");
+    product.wait_synced().unwrap();
+    admin.runs(PAGE, "chart-uninstall");
+    assert_eq!(config_file::read(&node).unwrap(), before);
+    let left = ["get", "clusterroles,clusterrolebindings,crds", "-o", "name"];
+    let left = cluster.kubectl(&left).unwrap();
+    assert!(!left.contains("globalps"), "{left}");
+}
+
 impl World<'_> {
     fn an_upgrade_and_a_rollback_change_the_definitions_too(&self) {
         let starts = self.starts();
@@ -526,9 +561,18 @@ impl World<'_> {
             ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
             ("controller.replicas=0", "replicas"),
             ("namespace=Kube_System", "namespace"),
-            ("globalPullSecret.rollout.maxUnavailable=abc", "maxUnavailable"),
-            ("globalPullSecret.rollout.maxUnavailable=150%", "maxUnavailable"),
-            ("globalPullSecret.rollout.maxUnavailable=0", "maxUnavailable"),
+            (
+                "globalPullSecret.rollout.maxUnavailable=abc",
+                "maxUnavailable",
+            ),
+            (
+                "globalPullSecret.rollout.maxUnavailable=150%",
+                "maxUnavailable",
+            ),
+            (
+                "globalPullSecret.rollout.maxUnavailable=0",
+                "maxUnavailable",
+            ),
             ("globalPullSecret.rollout.maxFailures=0%", "maxFailures"),
             (
                 "images.syncer.repository=registry:5000/globalps-syncer:0.1.0",

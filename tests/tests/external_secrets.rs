@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::admin::Admin;
 use common::{base64, cluster};
 use globalps_tests::companions::external_secrets;
-use globalps_tests::printed::manifest;
+use globalps_tests::printed::{console, manifest};
 use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
 use globalps_tests::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
@@ -185,16 +186,15 @@ impl World<'_> {
                 .map(Vec::len)
         };
         self.without_loss(&self.registry, || {
-            let release = r#"{"spec": {"target": {"creationPolicy": "Orphan"}}}"#;
-            let patch = ["patch", "externalsecret", ADDITIONAL, "-n", NAMESPACE];
-            let patch = [&patch[..], &["--type=merge", "-p", release]].concat();
-            self.cluster.kubectl(&patch).unwrap();
+            let admin = Admin::new(self.cluster);
+            let [release, delete]: [String; 2] =
+                console(PAGE, "release").unwrap().try_into().unwrap();
+            admin.types(&release);
             until("the Secret to be released", DEADLINE, POLL, || {
                 Ok(owners().unwrap_or(0).eq(&0).then_some(()))
             })
             .unwrap();
-            let delete = ["delete", "externalsecret", ADDITIONAL, "-n", NAMESPACE];
-            self.cluster.kubectl(&delete).unwrap();
+            admin.types(&delete);
             thread::sleep(QUIET);
             self.apply_external_secret();
             until("the Secret to be taken over", DEADLINE, POLL, || {

@@ -4,95 +4,17 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
+use common::admin::{Admin, login};
 use common::cluster;
-use globalps_tests::printed::commands;
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::terminal::Terminal;
 use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 const PAGE: &str = "tutorials.md";
 const POLL: Duration = Duration::from_millis(100);
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
-
-/// An admin's machine: a directory, and kubectl with the plugin.
-struct Admin {
-    directory: TempDir,
-    /// Examples on the page, and what they stand for.
-    names: Vec<(&'static str, String)>,
-}
-
-impl Admin {
-    fn new(cluster: &Cluster) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let bin = directory.path().join("bin");
-        fs::create_dir(&bin).unwrap();
-        let kubectl = std::path::absolute(kubernetes::bin_dir().join("kubectl")).unwrap();
-        symlink(kubectl, bin.join("kubectl")).unwrap();
-        let plugin = std::path::absolute(Product::plugin_path()).unwrap();
-        symlink(plugin, bin.join("kubectl-globalps")).unwrap();
-        let registry = cluster.registry();
-        let admin = Self {
-            directory,
-            names: Vec::new(),
-        };
-        admin.write("config.json", &login(cluster));
-        admin.write("password", &registry.password().unwrap());
-        admin.write("ca.crt", &fs::read_to_string(registry.authority()).unwrap());
-        admin.write(
-            "kubeconfig",
-            &fs::read_to_string(cluster.kubeconfig()).unwrap(),
-        );
-        admin
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        fs::write(self.path(name), content).unwrap();
-    }
-
-    /// Runs the commands of a tutorial on a terminal, and answers yes to each question. `after`: called after each command.
-    fn follows(&self, heading: &str, mut after: impl FnMut(&str)) {
-        for line in commands(PAGE, heading).unwrap() {
-            let mut own = line.clone();
-            for (example, name) in &self.names {
-                own = own.replace(example, name);
-            }
-            let path = std::env::var("PATH").unwrap();
-            let mut shell = Command::new("sh");
-            shell
-                .args(["-c", "cd \"$0\" && exec sh -ec \"$1\""])
-                .arg(self.directory.path())
-                .arg(&own)
-                .env("PATH", format!("{}:{path}", self.path("bin").display()))
-                .env("KUBECONFIG", self.path("kubeconfig"))
-                .env("SSL_CERT_FILE", self.path("ca.crt"))
-                .env("REGISTRY_AUTH_FILE", self.path("config.json"));
-            let mut terminal = Terminal::start(&shell, 120, 40).unwrap();
-            terminal.press("y\n").unwrap();
-            let (code, shown) = terminal.end(Duration::from_mins(2)).unwrap();
-            println!("$ {line}\n{shown}");
-            assert_eq!(code, Some(0), "{line}");
-            after(&line);
-        }
-    }
-}
-
-/// Credentials of the registry with TLS.
-fn login(cluster: &Cluster) -> String {
-    let registry = cluster.registry();
-    let pair = format!("{}:{}", registry.user(), registry.password().unwrap());
-    let address = registry.address(Access::Tls);
-    json!({"auths": {address: {"auth": common::base64(&pair)}}}).to_string()
-}
 
 fn apply(cluster: &Cluster, objects: &[Value]) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -147,7 +69,7 @@ fn a_cluster_without_access_to_the_internet() {
         let archive = kubernetes::target_dir().join("images").join(&name);
         symlink(std::path::absolute(archive).unwrap(), admin.path(&name)).unwrap();
     }
-    admin.follows("A cluster without access to the internet", |_| ());
+    admin.follows(PAGE, "A cluster without access to the internet", |_| ());
     let node = &cluster.nodes().unwrap()[0];
     assert!(config_file::auth(node, &mirror).unwrap().is_some());
     let product = Product::attach(&cluster);
@@ -174,7 +96,7 @@ fn from_image_pull_secrets() {
         ],
     );
     has_rolled_out(&cluster, "team-a");
-    admin.follows("From imagePullSecrets to globalps", |line| {
+    admin.follows(PAGE, "From imagePullSecrets to globalps", |line| {
         if line.contains("explain") {
             let spec = json!({"spec": {"template": {"spec": {"imagePullSecrets": null}}}});
             merge_in(&cluster, "team-a", "deployment/app", &spec);
@@ -223,7 +145,7 @@ fn from_hypershifts_global_pull_secret() {
         all["contexts"].as_array_mut().unwrap().push(context);
     }
     admin.write("kubeconfig", &all.to_string());
-    admin.follows("From HyperShift's global pull secret", |_| ());
+    admin.follows(PAGE, "From HyperShift's global pull secret", |_| ());
     product.wait_synced().unwrap();
     let node = &other.nodes().unwrap()[0];
     let registry = other.registry().address(Access::Tls);
@@ -258,7 +180,7 @@ fn from_imagepullsecret_patcher() {
         ],
     );
     let admin = Admin::new(&cluster);
-    admin.follows("From imagepullsecret-patcher to globalps", |line| {
+    admin.follows(PAGE, "From imagepullsecret-patcher to globalps", |line| {
         if line.contains("install") {
             until("the pull secret in team-a", DEADLINE, POLL, || {
                 let get = ["get", "secret", "global-pull-secret", "-n", "team-a"];

@@ -108,17 +108,22 @@ fn build(what: &What, key: Option<&str>) -> Result<()> {
 fn check(what: &What, directory: Option<PathBuf>) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let root = directory.unwrap_or_else(|| temporary.path().to_owned());
+    let here = std::env::current_dir()?;
+    // Both clones have the same commit, also if somebody commits while the first one is built.
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).output()?;
+    ensure!(head.status.success(), "`{}` has no commit", here.display());
+    let commit = String::from_utf8(head.stdout)?;
     let mut outputs = Vec::new();
     for place in ["one", "another/place"] {
         let clone = root.join(place);
-        let here = std::env::current_dir()?;
         let mut clone_or_update = Command::new("sh");
         clone_or_update.args([
             "-ec",
-            "test -d \"$2\" || git clone --quiet \"$1\" \"$2\"; cd \"$2\"; git fetch --quiet \"$1\" HEAD; git reset --quiet --hard FETCH_HEAD",
+            "test -d \"$2\" || git clone --quiet \"$1\" \"$2\"; cd \"$2\"; git fetch --quiet \"$1\" HEAD; git reset --quiet --hard \"$3\"",
             "sh",
         ]);
-        let status = clone_or_update.arg(here).arg(&clone).status()?;
+        let clone_or_update = clone_or_update.arg(&here).arg(&clone).arg(commit.trim());
+        let status = clone_or_update.status()?;
         ensure!(status.success(), "could not clone to `{}`", clone.display());
         let output = clone.join(what.directory());
         what.of(clone)?.build(&output)?;

@@ -1,6 +1,7 @@
 //! Helpers of the tests on real clusters.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
+pub mod admin;
 pub mod delivery;
 pub mod desk;
 pub mod objects;
