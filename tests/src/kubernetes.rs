@@ -107,7 +107,9 @@ fn build_default() -> Result<()> {
         .env("GOFLAGS", "-trimpath")
         .args(["build", "-o"])
         .arg(format!("{}/", bin.display()))
-        .args(["-ldflags", &linker_flags(), "tool"])
+        // Nobody debugs these programs, and a compiler that writes no DWARF is faster.
+        .args(["-gcflags=all=-dwarf=false", "-ldflags", &linker_flags()])
+        .arg("tool")
         .stdin(Stdio::null())
         .status()
         .context(NO_GO)?;
