@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::delivery::{FLAGS, NAME, install, registries, version, wait_reason, wait_registries};
@@ -493,26 +494,36 @@ fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() 
     assert_eq!(get(&cluster, "team-7", "serviceaccount/default"), before);
     assert!(!get(&cluster, "team-7", "secret/image-pull-secret").is_null());
 
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    // At least three pods before the change and three after it, however slow the machine is.
+    let (created, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let pods = std::thread::scope(|scope| {
         let creating = scope.spawn(|| {
             let mut pods = Vec::new();
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 let (namespace, name) = (&names[pods.len() % 20], format!("p{}", pods.len()));
                 apply(&cluster, &[pod(namespace, &name, &image, &json!({}))]);
                 pods.push((namespace.clone(), name));
+                created.store(pods.len(), Ordering::Relaxed);
             }
             pods
         });
-        std::thread::sleep(Duration::from_secs(1));
+        let three_more = || {
+            let goal = created.load(Ordering::Relaxed) + 3;
+            until("three more pods", DEADLINE, POLL, || {
+                Ok((created.load(Ordering::Relaxed) >= goal).then_some(()))
+            })
+        };
+        let started = three_more();
         let flags = [&migrate[..], &["--ignore-running-pods"]].concat();
-        let ran = product.plugin(&flags, "").unwrap();
-        std::thread::sleep(Duration::from_secs(1));
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let ran = product.plugin(&flags, "");
+        let went_on = three_more();
+        is_over.store(true, Ordering::Relaxed);
+        let pods = creating.join().unwrap();
+        started.and(went_on).unwrap();
+        let ran = ran.unwrap();
         assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-        creating.join().unwrap()
+        pods
     });
-    assert!(pods.len() > 5, "{}", pods.len());
     for (namespace, name) in &pods {
         wait_pod(&cluster, namespace, name, false);
     }
