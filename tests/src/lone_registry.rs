@@ -2,12 +2,12 @@
 //! starts.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use hyper::Request;
@@ -28,6 +28,9 @@ pub const REPOSITORY: &str = "team/app";
 const SERVICE: &str = "a test's registry";
 const ISSUER: &str = "a test's token server";
 
+/// Chosen by the registry itself: a port that was free a moment ago may be taken.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// A `docker-registry` process, which ends when this is dropped or when the thread that started it ends.
 pub struct LoneRegistry {
     address: SocketAddr,
@@ -37,10 +40,10 @@ pub struct LoneRegistry {
 impl LoneRegistry {
     /// A registry that requires [`USER`] and the password in each request. Without an identity it speaks plain HTTP.
     pub fn basic(dir: &Path, identity: Option<&Identity>, password: &str) -> Result<Self> {
-        Self::basic_at(free_address()?, dir, identity, password)
+        Self::basic_at(ANY_PORT, dir, identity, password)
     }
 
-    /// The same at this address.
+    /// The same at this address. With port 0 the registry chooses a free one: see [`Self::address`].
     pub fn basic_at(
         address: SocketAddr,
         dir: &Path,
@@ -62,7 +65,7 @@ impl LoneRegistry {
         let auth = json!({"token": {
             "realm": tokens.realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": bundle,
         }});
-        Self::start(free_address()?, dir, Some(identity), &auth)
+        Self::start(ANY_PORT, dir, Some(identity), &auth)
     }
 
     /// Host and port.
@@ -92,7 +95,8 @@ impl LoneRegistry {
         });
         let file = dir.join("registry.yml");
         fs::write(&file, config.to_string())?;
-        let log = fs::File::create(dir.join("registry.log"))?;
+        let log_file = dir.join("registry.log");
+        let log = fs::File::create(&log_file)?;
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "docker-registry", "serve"])
@@ -104,28 +108,27 @@ impl LoneRegistry {
             address,
             process: command.spawn().context("could not start the registry")?,
         };
-        until(
-            "the registry accepts connections",
+        registry.address = until(
+            "the registry to listen",
             Duration::from_secs(20),
             Duration::from_millis(20),
             || {
                 let ended = registry.process.try_wait()?;
-                anyhow::ensure!(
-                    ended.is_none(),
-                    "the registry exited, see `{}`",
-                    dir.display()
-                );
-                Ok(TcpStream::connect(address).ok())
+                let log = fs::read_to_string(&log_file)?;
+                ensure!(ended.is_none(), "the registry exited: {log}");
+                Ok(listens_on(&log))
             },
         )?;
         Ok(registry)
     }
 }
 
-/// An address that was free a moment ago. If another process takes it now, the registry exits, and the test fails with
-/// its log.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+/// The address that a registry's log names once the registry listens.
+fn listens_on(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once("listening on ")?;
+    // Incomplete while the registry writes the line.
+    let end = rest.find(['"', ',', ' '])?;
+    rest[..end].parse().ok()
 }
 
 impl Drop for LoneRegistry {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::{cluster, docker_config};
@@ -30,14 +30,15 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
     for password in [FIRST, SECOND] {
         secrecy::remember_login(USER, password);
     }
-    let address = free_address(&cluster);
+    let host = host(&cluster);
     let identity = authority
-        .issue(&[&address.ip().to_string()], Validity::Now)
+        .issue(&[&host.to_string()], Validity::Now)
         .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let registry = LoneRegistry::basic_at(address, dir, Some(&identity), FIRST).unwrap();
-    let key = address.to_string();
+    let any_port = SocketAddr::new(host, 0);
+    let registry = LoneRegistry::basic_at(any_port, dir, Some(&identity), FIRST).unwrap();
+    let key = registry.address();
 
     let content = |password: &str| {
         docker_config(&[
@@ -62,7 +63,8 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
 
     // The password is changed at the registry.
     drop(registry);
-    let _registry = LoneRegistry::basic_at(address, dir, Some(&identity), SECOND).unwrap();
+    let _registry =
+        LoneRegistry::basic_at(key.parse().unwrap(), dir, Some(&identity), SECOND).unwrap();
     let (message, time) = wait(&product, "True", "Rejected", AN_INTERVAL);
     println!("a revoked password was reported after {time:.1?}");
     assert_eq!(
@@ -109,13 +111,10 @@ fn trust(cluster: &Cluster, pem: &str) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// On the address that the cluster's own registries have.
-fn free_address(cluster: &Cluster) -> SocketAddr {
-    let known = cluster.registry().address(Access::Open);
-    let known: SocketAddr = known.parse().unwrap();
-    let ip: IpAddr = known.ip();
-    let listener = TcpListener::bind((ip, 0)).unwrap();
-    listener.local_addr().unwrap()
+/// The address that the cluster's own registries have.
+fn host(cluster: &Cluster) -> IpAddr {
+    let known: SocketAddr = cluster.registry().address(Access::Open).parse().unwrap();
+    known.ip()
 }
 
 fn verify(cluster: &Cluster, interval: Option<&str>) {
