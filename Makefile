@@ -16,7 +16,7 @@ FLEET := 100,1000,5000
 HUB := 100,1000
 
 # Test files that run beside other projects' own programs.
-COMPANIONS := chart external_secrets flux short_lived tutorials
+COMPANIONS := chart external_secrets flux short_lived tutorials upgrade_tools
 
 # A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
 RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
@@ -25,15 +25,18 @@ CONTAINERD := v2.4.2
 
 # The previous release, as a tag or commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
+# The first commit with a Helm chart, because PREVIOUS has none.
+PREVIOUS_CHART ?= bb107ea
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
+OCIIMAGE := cargo run -q -p globalps-tests --bin ociimage --
 archives = mkdir -p $(2) && \
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-controller \
+	$(OCIIMAGE) --binary $(1)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
-	{ ! test -f $(1)/globalps-hub || cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-hub \
+	{ ! test -f $(1)/globalps-hub || $(OCIIMAGE) --binary $(1)/globalps-hub \
 		--name globalps-hub --user 65532:65532 --output $(2)/globalps-hub.tar; } && \
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
+	$(OCIIMAGE) --binary $(1)/globalps-syncer \
 		--name globalps-syncer --user 0:0 $(3) --output $(2)/globalps-syncer.tar
 
 # Built alone, so that it does not get the other crates' features. Optimized for speed, because pulls wait for it.
@@ -48,6 +51,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.2
 DENY := $(TOOLS)/bin/cargo-deny
+MDBOOK := $(TOOLS)/bin/mdbook
 # Makes git take the clone ADVISORIES in place of the RustSec database's own address.
 RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
 
@@ -57,16 +61,20 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes zig release release-check auditable qemu clean
+.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
-# In parallel: linking uses one core.
-demo: deps ## roll out a private registry's password to three real nodes (KEEP=1 leaves the cluster running)
-	@echo "building globalps (about two minutes) and Kubernetes (about five) unless they are built"
-	$(MAKE) -j2 quick kubernetes
-	cargo run -q -p globalps-tests --bin demo
+# In parallel: linking uses one core. Kubernetes comes before what is missing on this machine is installed, because that takes a program.
+demo: ## roll out a private registry's password to three real nodes (KEEP=1 leaves the cluster running)
+	@test "$$(id -u)" = 0 || { echo "the demo starts real nodes, which needs root: run \`sudo --preserve-env=PATH make demo\`"; exit 1; }
+	@command -v go >/dev/null || { echo "Go is missing, which builds Kubernetes: install Go 1.26 or newer, see https://go.dev/dl"; exit 1; }
+	@echo "==> Building globalps and Kubernetes: about seven minutes on two cores the first time, seconds after that"
+	$(MAKE) --no-print-directory -j2 quick compiled
+	@echo "==> Starting the demo: about half a minute"
+	$(RELEASE)/testcluster build
+	$(RELEASE)/demo
 
 test: unit image previous kubernetes ## run all tests: unit tests, then tests on real nodes in parallel (see tests/README.md)
 	cargo run -q -p globalps-tests --bin suite
@@ -119,11 +127,17 @@ soak-hub: kubernetes ## run two hubs under random changes, outages and interfere
 soak: image kubernetes ## run random events of every kind on NODES (6) real nodes for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
+# CRIO: a directory with CRI-O's programs crio and pinns, which no package of Debian 12 and no Go module has. conmon is a package.
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
-	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
+	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(CRIO),--crio $(CRIO)) \
+		$(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
 
-ecosystem: image kubernetes ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials), built from the Go module proxy: ten minutes to build
-	cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)
+ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
+	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)
+
+moto: # stands in for Amazon's API
+	test -x $(TOOLS)/moto/bin/moto_server || { python3 -m venv $(TOOLS)/moto && $(TOOLS)/moto/bin/pip install -q 'moto[server]==5.2.5'; } \
+		|| { echo "could not install moto, perhaps because venv is missing: as root, run \`apt-get install --yes python3-venv\`"; exit 1; }
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)
 	$(PROVIDER)
@@ -152,7 +166,7 @@ coverage: deps ## show which lines of core its own tests cover, per file
 	$(LLVM)/llvm-cov report -instr-profile target/coverage/all.profdata \
 		$$(ls -t target/coverage/debug/deps/globalps_core-* | grep -v '\.' | head -1) $(CURDIR)/core/src
 
-lint: deny ## check formatting, clippy and the dependencies; warnings are errors
+lint: deny book ## check formatting, clippy, the dependencies and that the book can be built; warnings are errors
 	cargo fmt --all --check
 	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -178,30 +192,47 @@ image: deps ## build the OCI archives in target/images, and the plugin in target
 	$(PROVIDER)
 	$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
-# What the demo needs, not optimized and with the features of all crates: compiled in a fifth of the time. `make image` replaces it.
-QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16,--config profile.release.$(option))
-quick: deps
-	cargo build --release --locked --target $(MUSL) $(QUICK) \
-		$(foreach program,globalps-controller globalps-syncer globalps-credential-provider kubectl-globalps,-p $(program) --bin $(program))
-	$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
+# What the demo needs, not optimized and with the features of all crates: one build, so that each crate is compiled once. `make image` replaces it.
+QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 package.globalps-core.opt-level=0 package.aho-corasick.opt-level=2,--config profile.release.$(option))
+quick: OCIIMAGE := $(RELEASE)/ociimage
+quick: musl
+	cargo build --release --locked --target $(MUSL) $(QUICK) $(foreach program,globalps-controller globalps-syncer \
+		globalps-credential-provider kubectl-globalps testcluster ociimage demo,--bin $(program))
+	$(RELEASE)/testcluster preflight --install
+	@$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
-# A commit is built once. Dependencies take most of the time, so they are copied from this tree's target directory. The target directories are
-# separate, because cargo would confuse the programs of two trees in one. The files get the current time, because cargo rebuilds files that are
-# newer than its last build.
+musl: # what builds static programs
+	command -v musl-gcc >/dev/null || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends musl-tools; } \
+		|| { echo "musl-gcc is missing: as root, run \`apt-get update && apt-get install --yes musl-tools\`"; exit 1; }
+	test -d "$$(rustc --print target-libdir --target $(MUSL))" || rustup -q target add $(MUSL)
+
+compiled:
+	tests/kubernetes/build target/kubernetes/bin
+
+# $(call older,COMMIT,DIRECTORY,PROGRAMS): builds the images of COMMIT in DIRECTORY, and copies PROGRAMS there. A commit is built once. Dependencies
+# take most of the time, so they are copied from this tree's target directory. The target directories are separate, because cargo would confuse the
+# programs of two trees in one. The files get the current time, because cargo rebuilds files that are newer than its last build.
+define older
+	@git cat-file -e "$(1)^{commit}" || { echo "the commit of the previous release, $(1), is missing: run \`git fetch --unshallow --tags\`"; exit 1; }
+	test "$$(cat $(2)/built 2>/dev/null)" = $(1) || { set -e; \
+		rm -rf $(2) && mkdir -p $(2)/source $(2)/target/$(MUSL); \
+		git archive $(1) | tar --extract --touch --directory $(2)/source; \
+		cp .cargo/*.ld $(2)/source/.cargo; \
+		cp --archive target/release $(2)/target; \
+		cp --archive $(RELEASE) $(2)/target/$(MUSL); \
+		find $(2)/target -name '*globalps*' -prune -exec rm -r {} +; \
+		provider=$$(cd $(2)/source && ls -d credential-provider 2>/dev/null || true); \
+		cargo build --release --locked --target $(MUSL) --target-dir $(2)/target --manifest-path $(2)/source/Cargo.toml \
+			-p globalps-controller -p globalps-syncer $(addprefix -p ,$(3)) $${provider:+-p globalps-$$provider}; \
+		$(call archives,$(2)/$(RELEASE),$(2)/images,$${provider:+--beside $(2)/$(RELEASE)/globalps-$$provider}); \
+		$(foreach program,$(3),cp $(2)/$(RELEASE)/$(program) $(2);) \
+		rm -r $(2)/target && echo $(1) > $(2)/built; }
+endef
 previous: image ## build the images of the previous release, PREVIOUS (the newest tag), in target/previous
-	@git cat-file -e "$(PREVIOUS)^{commit}" || { echo "the commit of the previous release, $(PREVIOUS), is missing: run \`git fetch --unshallow --tags\`"; exit 1; }
-	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
-		rm -rf target/previous && mkdir -p target/previous/source target/previous/target/$(MUSL); \
-		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
-		cp .cargo/*.ld target/previous/source/.cargo; \
-		cp --archive target/release target/previous/target; \
-		cp --archive $(RELEASE) target/previous/target/$(MUSL); \
-		find target/previous/target -name '*globalps*' -prune -exec rm -r {} +; \
-		provider=$$(cd target/previous/source && ls -d credential-provider 2>/dev/null || true); \
-		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
-			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer $${provider:+-p globalps-$$provider}; \
-		$(call archives,target/previous/$(RELEASE),target/previous/images,$${provider:+--beside target/previous/$(RELEASE)/globalps-$$provider}) && \
-		rm -r target/previous/target && echo $(PREVIOUS) > target/previous/built; }
+	$(call older,$(PREVIOUS),target/previous)
+
+previous-chart: image # images and plugin of a release that has a Helm chart
+	$(call older,$(PREVIOUS_CHART),target/previous-chart,kubectl-globalps)
 
 # Removes older programs first, so that a failed build does not ship them. zig's linker does not support the linker flags for musl in
 # .cargo/config.toml.
@@ -250,9 +281,10 @@ pictures: image kubernetes ## take the pictures in docs/img: the plugin on a ter
 dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics of a rollout on NODES (12) real nodes, with a real Prometheus; needs three minutes
 	cargo run -q -p globalps-tests --bin dashboard -- --nodes $(or $(NODES),12)
 
-book: ## build docs/ as a book in target/book, with mdBook
-	test -x $(TOOLS)/bin/mdbook || cargo install -q --locked --root $(TOOLS) mdbook@$(MDBOOK_VERSION)
-	$(TOOLS)/bin/mdbook build
+book: ## build the documentation as a book in target/book, with mdBook, and check every link in it
+	test "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" \
+		|| cargo install -q --debug --locked --no-default-features --features search --config profile.dev.debug=false --root $(TOOLS) mdbook@$(MDBOOK_VERSION)
+	cargo run -q -p globalps-tests --bin book -- --mdbook $(MDBOOK)
 
 man: ## generate the plugin's man pages in target/man
 	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page

@@ -25,8 +25,8 @@ pub struct Observed {
 pub struct Release {
     /// Such as `v1.34.4`.
     pub version: String,
-    /// Release of containerd that the nodes were to run, such as `v2.4.2`; `None`: that of the machine.
-    pub containerd: Option<String>,
+    /// The container runtime that the nodes were to run, such as `containerd v2.4.2`; `None`: the machine's containerd.
+    pub runtime: Option<String>,
     /// Name of each test program, and whether it passed.
     pub programs: Vec<(String, bool)>,
     /// `None`: the credential provider failed.
@@ -61,8 +61,8 @@ impl Release {
             "**fails**"
         };
         let feature = |of: fn(&Observed) -> bool| observed.map_or("not tested", |it| word(of(it)));
-        let runtime = observed.map(|it| it.runtime.replace("://", " "));
-        let wanted = || format!("containerd {}", self.containerd.as_deref().unwrap_or("?"));
+        let runtime = observed.map(|it| it.runtime.replace("://", " ").replace("cri-o", "CRI-O"));
+        let wanted = || self.runtime.as_deref().unwrap_or("containerd").to_owned();
         format!(
             "| {} | {} | {} | {} | {} | {provider} | {} | {} | {} |",
             self.version.trim_start_matches('v'),
@@ -119,7 +119,7 @@ mod tests {
     fn release(version: &str, passed: bool, observed: Option<Observed>) -> Release {
         Release {
             version: version.to_owned(),
-            containerd: None,
+            runtime: None,
             programs: vec![("flow".to_owned(), true), ("refusals".to_owned(), passed)],
             observed,
         }
@@ -151,7 +151,7 @@ mod tests {
             (
                 release("v1.31.1", false, None),
                 false,
-                "| 1.31.1 | containerd ? | yes | **fails** | not tested | **fails** | not tested | not tested | not tested |",
+                "| 1.31.1 | containerd | yes | **fails** | not tested | **fails** | not tested | not tested | not tested |",
             ),
         ] {
             assert_eq!(release.row(), row);

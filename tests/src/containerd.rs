@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 
 use crate::kubernetes::target_dir;
+use crate::layout::Layout;
+use crate::node_files::{NodeFile, file};
 use crate::older_release;
 
 /// Path of the built programs on a node.
@@ -56,8 +58,67 @@ pub(crate) fn bind() -> Result<Option<String>> {
     directory().map(bind).transpose()
 }
 
+/// Files of a node.
+pub(crate) fn files(layout: &Layout) -> Vec<NodeFile> {
+    let mut files = vec![
+        file("etc/containerd/config.toml", config(layout)),
+        file("etc/systemd/system/containerd.service", unit()),
+    ];
+    for registry in [layout.open_registry(), layout.private_registry()] {
+        let url = format!("http://{registry}");
+        files.push(file(
+            &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
+            format!("server = \"{url}\"\n[host.\"{url}\"]\n"),
+        ));
+    }
+    let (registry, ca) = (layout.tls_registry(), "/etc/kubernetes/ca.crt");
+    files.push(file(
+        &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
+        format!("server = \"https://{registry}\"\n[host.\"https://{registry}\"]\nca = \"{ca}\"\n"),
+    ));
+    files
+}
+
+fn unit() -> String {
+    let (command, path) = command();
+    format!(
+        "[Unit]
+After=node-mounts.service
+Requires=node-mounts.service
+[Service]
+Type=notify
+Environment=PATH={path}
+ExecStart={command}
+Delegate=yes
+KillMode=process
+Restart=always
+LimitNOFILE=infinity
+TasksMax=infinity
+[Install]
+WantedBy=multi-user.target
+"
+    )
+}
+
+fn config(layout: &Layout) -> String {
+    // Without restrict_oom_score_adj, no pod starts on a machine that lacks CAP_SYS_RESOURCE.
+    format!(
+        r#"version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{}/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/etc/containerd/certs.d"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/etc/cni/net.d"
+"#,
+        layout.open_registry()
+    )
+}
+
 /// Command of the unit, and the directories where it finds programs.
-pub(crate) fn command() -> (String, String) {
+fn command() -> (String, String) {
     let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let directory = version().map_or(Path::new("/usr/bin"), |_| Path::new(BIN));
     (

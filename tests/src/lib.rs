@@ -6,6 +6,7 @@
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
 pub mod bare_node;
+pub mod book;
 pub mod broken_kubelet;
 pub mod capi;
 pub mod chart;
@@ -13,6 +14,7 @@ pub mod companions;
 pub mod compatibility;
 pub mod config_file;
 pub mod containerd;
+pub mod crio;
 pub mod dashboard;
 pub mod dist;
 pub mod faults;
@@ -68,6 +70,7 @@ mod pki;
 mod process;
 mod reaper;
 mod registry;
+mod runtime;
 mod state;
 mod teardown;
 mod wait;

@@ -401,6 +401,12 @@ pub const FILES: &[TestFile] = &[
         "from the previous release to this one and back, during a rollout, in both orders",
     ),
     file(
+        "upgrade_tools",
+        On::Beside(3),
+        200,
+        "the same with the Helm chart and the plugin of each release: Helm upgrades and rolls back, and the plugins install over each other",
+    ),
+    file(
         "verification",
         On::Nodes(1),
         120,
@@ -433,7 +439,8 @@ pub fn table() -> String {
             On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
-            On::Beside(nodes) => format!("{nodes} node, `make ecosystem`"),
+            On::Beside(1) => "1 node, `make ecosystem`".to_owned(),
+            On::Beside(nodes) => format!("{nodes} nodes, `make ecosystem`"),
             On::TwoClusters(1) => "2 clusters, 1 node".to_owned(),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
             On::Clusters(clusters, 1) => format!("{clusters} clusters, 1 node"),

@@ -13,12 +13,13 @@ use serde_json::Value;
 use crate::control_plane::kubectl;
 use crate::kubernetes::bin_dir;
 use crate::layout::Layout;
-use crate::node_files::{self, BIN, EMPTIED, KUBEADM_FLAGS, UNITS};
+use crate::node_files::{self, BIN, EMPTIED, KUBEADM_FLAGS};
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, parent, pids, spawn, tail};
+use crate::runtime::Runtime;
 use crate::state::NodeState;
 use crate::wait::until;
-use crate::{cgroup, containerd, mounts, net};
+use crate::{cgroup, mounts, net};
 
 /// A node of a cluster. This is a handle: dropping it does nothing.
 #[derive(Clone)]
@@ -168,7 +169,7 @@ impl Node {
             ))
             .arg(self.bind("kubelet"))
             .arg(self.bind("containerd"))
-            .args(containerd::bind()?)
+            .args(Runtime::wanted().bind()?)
             // The kubelet watches the kernel's log for processes killed by the OOM killer.
             .arg("--bind=/dev/kmsg")
             .args([
@@ -292,7 +293,7 @@ impl Node {
         )?;
         let wanted = root.join("etc/systemd/system/multi-user.target.wants");
         fs::create_dir_all(&wanted)?;
-        for unit in UNITS {
+        for unit in node_files::units() {
             let unit = format!("{unit}.service");
             symlink(
                 Path::new("/etc/systemd/system").join(&unit),

@@ -3,23 +3,26 @@
 use anyhow::Result;
 use serde_json::json;
 
-use crate::containerd;
 use crate::kubernetes::minor;
 use crate::layout::{Layout, SERVICE_ADDRESS};
 use crate::pki::Authority;
+use crate::runtime::Runtime;
 use crate::state::NodeState;
 
 /// Path of the built programs on a node.
 pub(crate) const BIN: &str = "/opt/kubernetes/bin";
 
 /// Units that are enabled on a node.
-pub(crate) const UNITS: [&str; 3] = ["kubelet", "containerd", "node-network"];
+pub(crate) fn units() -> [&'static str; 3] {
+    ["kubelet", Runtime::wanted().unit(), "node-network"]
+}
 
 /// Directories of the machine that a node must not see: its own services, and networks of its containers.
-pub(crate) const EMPTIED: [&str; 4] = [
+pub(crate) const EMPTIED: [&str; 5] = [
     "etc/systemd/system",
     "etc/cni/net.d",
     "etc/containerd",
+    "etc/containers",
     "var/lib/cni",
 ];
 
@@ -40,6 +43,7 @@ pub(crate) fn all(
     node: &NodeState,
     authority: &Authority,
 ) -> Result<Vec<NodeFile>> {
+    let runtime = Runtime::wanted();
     let name = &node.name;
     let ip = layout.node_ip(node.index).to_string();
     let user = format!("system:node:{name}");
@@ -52,14 +56,15 @@ pub(crate) fn all(
         file("etc/kubernetes/ca.crt", authority.certificate().to_owned()),
         file("etc/kubernetes/kubelet.crt", identity.certificate),
         file("etc/kubernetes/kubelet.key", identity.key),
-        file("etc/kubernetes/kubelet.json", kubelet_config(minor())),
-        file("etc/containerd/config.toml", containerd_config(layout)),
+        file(
+            "etc/kubernetes/kubelet.json",
+            kubelet_config(minor(), runtime),
+        ),
         file(
             "etc/cni/net.d/10-pods.conflist",
             cni_config(layout, node.index),
         ),
-        file("etc/systemd/system/kubelet.service", kubelet_unit()),
-        file("etc/systemd/system/containerd.service", containerd_unit()),
+        file("etc/systemd/system/kubelet.service", kubelet_unit(runtime)),
         file(
             "etc/systemd/system/node-mounts.service",
             MOUNTS_UNIT.to_owned(),
@@ -84,22 +89,11 @@ pub(crate) fn all(
         ),
         file("etc/fstab", String::new()),
     ];
-    for registry in [layout.open_registry(), layout.private_registry()] {
-        let url = format!("http://{registry}");
-        files.push(file(
-            &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
-            format!("server = \"{url}\"\n[host.\"{url}\"]\n"),
-        ));
-    }
-    let (registry, ca) = (layout.tls_registry(), "/etc/kubernetes/ca.crt");
-    files.push(file(
-        &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
-        format!("server = \"https://{registry}\"\n[host.\"https://{registry}\"]\nca = \"{ca}\"\n"),
-    ));
+    files.extend(runtime.files(layout, authority));
     Ok(files)
 }
 
-fn file(path: &str, content: String) -> NodeFile {
+pub(crate) fn file(path: &str, content: String) -> NodeFile {
     (path.to_owned(), content)
 }
 
@@ -108,7 +102,7 @@ fn machine_id(layout: &Layout, index: u8) -> String {
 }
 
 /// `minor`: the kubelet's minor version.
-fn kubelet_config(minor: u32) -> String {
+fn kubelet_config(minor: u32, runtime: Runtime) -> String {
     let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -120,7 +114,7 @@ fn kubelet_config(minor: u32) -> String {
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": "/etc/kubernetes/kubelet.crt",
         "tlsPrivateKeyFile": "/etc/kubernetes/kubelet.key",
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "containerRuntimeEndpoint": format!("unix://{}", runtime.socket()),
         "clusterDomain": "cluster.local",
         // Nodes share one machine and don't control its limits, swap and disk.
         "cgroupDriver": "cgroupfs",
@@ -149,37 +143,17 @@ fn kubelet_config(minor: u32) -> String {
 }
 
 /// The unit reads the kubelet's flags from a file, as kubeadm's unit does.
-fn kubelet_unit() -> String {
+fn kubelet_unit(runtime: Runtime) -> String {
+    let runtime = runtime.unit();
     format!(
         "[Unit]
-After=containerd.service node-network.service node-mounts.service
-Wants=containerd.service
+After={runtime}.service node-network.service node-mounts.service
+Wants={runtime}.service
 [Service]
 EnvironmentFile=-/var/lib/kubelet/{KUBEADM_FLAGS}
 ExecStart={BIN}/kubelet --config=/etc/kubernetes/kubelet.json --kubeconfig=/etc/kubernetes/kubelet.kubeconfig $KUBELET_KUBEADM_ARGS
 Restart=always
 RestartSec=1
-[Install]
-WantedBy=multi-user.target
-"
-    )
-}
-
-fn containerd_unit() -> String {
-    let (command, path) = containerd::command();
-    format!(
-        "[Unit]
-After=node-mounts.service
-Requires=node-mounts.service
-[Service]
-Type=notify
-Environment=PATH={path}
-ExecStart={command}
-Delegate=yes
-KillMode=process
-Restart=always
-LimitNOFILE=infinity
-TasksMax=infinity
 [Install]
 WantedBy=multi-user.target
 "
@@ -208,23 +182,6 @@ ExecStart=/bin/sh -ec 'ip address add {ip}/24 dev host0; ip link set lo up; ip l
 [Install]
 WantedBy=multi-user.target
 "
-    )
-}
-
-fn containerd_config(layout: &Layout) -> String {
-    // Without restrict_oom_score_adj, no pod starts on a machine that lacks CAP_SYS_RESOURCE.
-    format!(
-        r#"version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{}/pause:1"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "/etc/containerd/certs.d"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "/etc/cni/net.d"
-"#,
-        layout.open_registry()
     )
 }
 

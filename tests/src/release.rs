@@ -1,12 +1,12 @@
-//! A release of globalps as manifests and images: this tree, or the previous release, which `make previous` builds. For
-//! tests of upgrades and downgrades.
+//! A release of globalps as manifests, images, plugin and chart: this tree, the previous release, which `make previous` builds,
+//! or the first one with a chart, which `make previous-chart` builds. For tests of upgrades and downgrades.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::product::run;
+use crate::product::{Product, run};
 use crate::{Access, Cluster, kubernetes};
 
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
@@ -22,16 +22,19 @@ const DAEMONSETS_POLICY: &str = "globalps-daemonsets";
 pub struct Release {
     /// Tag of its images.
     tag: &'static str,
-    manifests: PathBuf,
+    /// Its source code.
+    source: PathBuf,
     images: PathBuf,
+    plugin: PathBuf,
 }
 
 /// A release whose images are in a cluster's registry.
 #[derive(Clone, Debug)]
 pub struct Pushed {
     manifests: String,
-    controller: String,
-    syncer: String,
+    /// References of the images.
+    pub controller: String,
+    pub syncer: String,
 }
 
 impl Release {
@@ -39,19 +42,40 @@ impl Release {
     pub fn current() -> Self {
         Self {
             tag: "current",
-            manifests: concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests").into(),
+            source: concat!(env!("CARGO_MANIFEST_DIR"), "/..").into(),
             images: kubernetes::target_dir().join("images"),
+            plugin: Product::plugin_path(),
         }
     }
 
-    /// The previous release; needs `make previous`.
+    /// The previous release; needs `make previous`. It has no chart, and its plugin is not built.
     pub fn previous() -> Self {
-        let root = kubernetes::target_dir().join("previous");
+        Self::built("previous")
+    }
+
+    /// The first release with a chart; needs `make previous-chart`.
+    pub fn previous_chart() -> Self {
+        Self::built("previous-chart")
+    }
+
+    fn built(name: &'static str) -> Self {
+        let root = kubernetes::target_dir().join(name);
         Self {
-            tag: "previous",
-            manifests: root.join("source/manifests"),
+            tag: name,
+            source: root.join("source"),
             images: root.join("images"),
+            plugin: root.join("kubectl-globalps"),
         }
+    }
+
+    /// Path of the plugin's program.
+    pub fn plugin(&self) -> &Path {
+        &self.plugin
+    }
+
+    /// Directory of the Helm chart.
+    pub fn chart(&self) -> PathBuf {
+        self.source.join("charts/globalps")
     }
 
     /// Pushes both images into the cluster's open registry.
@@ -60,7 +84,7 @@ impl Release {
             let archive = self.images.join(format!("{name}.tar"));
             ensure!(
                 archive.exists(),
-                "`{}` is missing: run `make image previous`",
+                "`{}` is missing: run `make image previous previous-chart`",
                 archive.display()
             );
             let name = format!("{name}:{}", self.tag);
@@ -68,7 +92,7 @@ impl Release {
         };
         let mut manifests = Vec::new();
         for name in ["crds.yaml", "install.yaml"] {
-            let path = self.manifests.join(name);
+            let path = self.source.join("manifests").join(name);
             let text = fs::read_to_string(&path)
                 .with_context(|| format!("could not read `{}`", path.display()))?;
             manifests.push(text);
@@ -164,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_image_of_the_committed_manifests_is_replaced_and_nothing_else() {
-        let path = Release::current().manifests.join("install.yaml");
+        let path = Release::current().source.join("manifests/install.yaml");
         let before = fs::read_to_string(path).unwrap();
         let after = with_images(&before, "r/c:1", "r/s:1").unwrap();
         let changed: Vec<&str> = before

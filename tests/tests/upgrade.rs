@@ -3,19 +3,11 @@
 
 mod common;
 
-use std::fs;
-use std::time::Duration;
-
-use common::{base64, cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::release::{Pushed, Release, install, syncers_are};
-use globalps_tests::{Cluster, Node, config_file, until};
+use common::cluster;
+use common::upgrade::{World, content, has};
+use globalps_tests::product::{CONFIG, Product, merge};
+use globalps_tests::release::{Release, install};
 use serde_json::json;
-
-const POLL: Duration = Duration::from_millis(100);
-const REGISTRY: &str = "upgrade.example.com";
-const OWN_FILE: &str =
-    "{\n\t\"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg==\" } }\n}\n";
 
 #[derive(Clone, Copy, Debug)]
 enum Version {
@@ -90,61 +82,29 @@ fn settings_that_the_previous_release_does_not_know_are_gone_and_the_others_stay
 /// Starts with the previous release. Each step is the version of the controller and that of the syncers.
 fn every_step_takes_one_kubelet_start_and_loses_nothing(name: &str, steps: &[(Version, Version)]) {
     let cluster = cluster(name, 3);
-    let nodes = cluster.nodes().unwrap();
-    fs::write(nodes[1].kubelet_dir().join("config.json"), OWN_FILE).unwrap();
-    let before = files(&nodes);
+    let world = World::new(&cluster);
     let previous = Release::previous().push(&cluster).unwrap();
     let current = Release::current().push(&cluster).unwrap();
     let release = |version| match version {
         Previous => &previous,
         Current => &current,
     };
-    let product = Product::attach(&cluster);
 
     install(&cluster, &previous, &previous).unwrap();
-    product.apply(&content(0)).unwrap();
-    product.wait_synced().unwrap();
-    everything_is_in_place(&cluster, &product, &nodes, 0, &previous);
+    world.first(&previous);
     for (number, (controller, syncer)) in (1..).zip(steps) {
-        let starts = kubelet_starts(&product, &nodes);
-        product.apply(&content(number)).unwrap();
-        let done = until(
-            "the first node with the new content",
-            DEADLINE,
-            POLL,
-            || {
-                let done = nodes.iter().filter(|node| has(node, number)).count();
-                Ok((done > 0).then_some(done))
-            },
-        )
-        .unwrap();
-        assert!(done < nodes.len(), "the rollout is in flight");
-        install(&cluster, release(*controller), release(*syncer)).unwrap();
-        let synced = nodes.iter().filter(|node| has(node, number)).count();
-        println!(
-            "{name}: controller {controller:?}, syncers {syncer:?}: {done} nodes had the content before the change, \
-             {synced} when the controller had changed"
-        );
-
-        product.wait_synced().unwrap();
-        everything_is_in_place(&cluster, &product, &nodes, number, release(*syncer));
-        let more: Vec<usize> = kubelet_starts(&product, &nodes)
-            .iter()
-            .zip(starts)
-            .map(|(now, before)| now - before)
-            .collect();
-        assert_eq!(more, [1, 1, 1], "{controller:?}, {syncer:?}");
+        let step = format!("{name}: controller {controller:?}, syncers {syncer:?}");
+        let (controller, syncer) = (release(*controller), release(*syncer));
+        world.during_a_rollout(number, &step, syncer, || {
+            install(&cluster, controller, syncer).unwrap();
+        });
     }
 
-    product.delete().unwrap();
-    until("the same bytes, mode and owner", DEADLINE, POLL, || {
-        Ok((files(&nodes) == before).then_some(()))
-    })
-    .unwrap();
+    world.restored();
     // The previous release leaves objects that only this one knows.
     install(&cluster, &current, &current).unwrap();
-    product.wait_clean().unwrap();
-    let left = product.get("secrets").unwrap();
+    world.product.wait_clean().unwrap();
+    let left = world.product.get("secrets").unwrap();
     let left: Vec<&str> = left["items"]
         .as_array()
         .into_iter()
@@ -153,53 +113,4 @@ fn every_step_takes_one_kubelet_start_and_loses_nothing(name: &str, steps: &[(Ve
         .filter(|name| name.contains("pull-secret"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-}
-
-fn content(number: usize) -> String {
-    docker_config(&[(REGISTRY, &format!("u:upgrade-s3cret-{number}"))])
-}
-
-fn has(node: &Node, number: usize) -> bool {
-    let expected = base64(&format!("u:upgrade-s3cret-{number}"));
-    config_file::auth(node, REGISTRY).unwrap() == Some(expected)
-}
-
-fn files(nodes: &[Node]) -> Vec<Option<config_file::ConfigFile>> {
-    nodes
-        .iter()
-        .map(|node| config_file::read(node).unwrap())
-        .collect()
-}
-
-fn kubelet_starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect()
-}
-
-/// Every node has the content and is `Synced` at its revision, and all syncers are of this release.
-fn everything_is_in_place(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-    number: usize,
-    syncer: &Pushed,
-) {
-    until("all syncers of the release", DEADLINE, POLL, || {
-        Ok(syncers_are(cluster, syncer)?.then_some(()))
-    })
-    .unwrap();
-    let revision = product.status().unwrap()["revision"].clone();
-    for node in nodes {
-        let what = format!("{} at revision {revision}", node.name());
-        until(&what, DEADLINE, POLL, || {
-            let status = product.node_status(node.name())?;
-            Ok((status["phase"] == "Synced" && status["revision"] == revision).then_some(()))
-        })
-        .unwrap();
-        assert!(has(node, number), "{}", node.name());
-    }
-    let own = config_file::auth(&nodes[1], "own.example.com").unwrap();
-    assert_eq!(own, Some(base64("own:own")), "the node's own entry");
 }

@@ -9,7 +9,7 @@ use clap::Parser;
 use globalps_tests::compatibility::{Observed, Release, page};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{
-    Access, Cluster, Node, Options, config_file, containerd, kubernetes, suite, until,
+    Access, Cluster, Node, Options, config_file, containerd, crio, kubernetes, suite, until,
 };
 use jiff::Zoned;
 use serde_json::{Value, json};
@@ -27,11 +27,14 @@ const OBSERVED: &str = "observed: ";
 #[derive(Parser)]
 struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`
-    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "observe"])]
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "observe"])]
     releases: Vec<String>,
     /// Releases of containerd, such as `v2.4.2`, for a run each with the newest Kubernetes
     #[arg(long, value_delimiter = ',')]
     containerd: Vec<String>,
+    /// Directory with CRI-O's programs `crio` and `pinns`, for a run with the newest Kubernetes
+    #[arg(long)]
+    crio: Option<String>,
     /// Write the result to this file
     #[arg(long)]
     output: Option<std::path::PathBuf>,
@@ -51,14 +54,14 @@ fn main() -> ExitCode {
 
 fn try_all(args: &Args) -> Result<()> {
     let (mut releases, mut failed) = (Vec::new(), Vec::new());
-    let kubernetes = args.releases.iter().map(|version| (version.as_str(), None));
+    let newest = |containerd, crio| (kubernetes::VERSION, containerd, crio);
+    let kubernetes = args.releases.iter();
+    let kubernetes = kubernetes.map(|version| (version.as_str(), "", ""));
     let containerd = args.containerd.iter();
-    let containerd = containerd.map(|release| (kubernetes::VERSION, Some(release.as_str())));
-    for (version, containerd) in kubernetes.chain(containerd) {
-        println!(
-            "\n##### Kubernetes {version} {}",
-            containerd.unwrap_or_default()
-        );
+    let containerd = containerd.map(|release| newest(release.as_str(), ""));
+    let crio = args.crio.iter().map(|directory| newest("", directory));
+    for (version, containerd, crio) in kubernetes.chain(containerd).chain(crio) {
+        println!("\n##### Kubernetes {version} {containerd}{crio}");
         let built = Command::new(sibling("testcluster")?)
             .arg("build")
             .env("KUBERNETES", version)
@@ -71,7 +74,8 @@ fn try_all(args: &Args) -> Result<()> {
         let programs = suite::build(&PROGRAMS.map(str::to_owned))?;
         let variables = [
             ("KUBERNETES", version),
-            ("CONTAINERD", containerd.unwrap_or_default()),
+            ("CONTAINERD", containerd),
+            ("CRIO", crio),
         ];
         let outcomes = suite::run(programs, CAPACITY, LIMIT, &variables)?;
         let observed = observed(&variables);
@@ -80,7 +84,11 @@ fn try_all(args: &Args) -> Result<()> {
         }
         releases.push(Release {
             version: version.to_owned(),
-            containerd: containerd.map(str::to_owned),
+            runtime: match (containerd, crio) {
+                ("", "") => None,
+                ("", _) => Some("CRI-O".to_owned()),
+                _ => Some(format!("containerd {containerd}")),
+            },
             programs: outcomes
                 .iter()
                 .map(|outcome| (outcome.name.to_owned(), outcome.passed))
@@ -154,9 +162,13 @@ fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
             .map(|rest| rest.trim().to_owned());
         Ok(seen.filter(|runtime| !runtime.is_empty()))
     })?;
-    let wanted = containerd::version().unwrap_or_default();
+    let wanted = match (crio::directory(), containerd::version()) {
+        (Some(_), _) => "cri-o://".to_owned(),
+        (None, Some(release)) => release.trim_start_matches('v').to_owned(),
+        (None, None) => String::new(),
+    };
     ensure!(
-        runtime.contains(wanted.trim_start_matches('v')),
+        runtime.contains(&wanted),
         "the nodes run {runtime}, not {wanted}"
     );
     let world = World {
