@@ -70,7 +70,7 @@ help: ## show this list
 demo: ## roll out a private registry's password to three real nodes (KEEP=1 leaves the cluster running)
 	@test "$$(id -u)" = 0 || { echo "the demo starts real nodes, which needs root: run \`sudo --preserve-env=PATH make demo\`"; exit 1; }
 	@command -v go >/dev/null || { echo "Go is missing, which builds Kubernetes: install Go 1.26 or newer, see https://go.dev/dl"; exit 1; }
-	@echo "==> Building globalps and Kubernetes: about seven minutes on two cores the first time, seconds after that"
+	@echo "==> Building globalps and Kubernetes: ten to fifteen minutes on two cores the first time, seconds after that"
 	$(MAKE) --no-print-directory -j2 quick compiled
 	@echo "==> Starting the demo: about half a minute"
 	$(RELEASE)/testcluster build
