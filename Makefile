@@ -6,6 +6,8 @@ IMAGES  := target/images
 # Additional platforms, linked by zig. macOS also needs Apple's SDK in the directory SDKROOT.
 FOREIGN := aarch64-unknown-linux-musl x86_64-pc-windows-gnu $(if $(SDKROOT),x86_64-apple-darwin aarch64-apple-darwin)
 TOOLS   := target/tools
+# What takes minutes to build and does not depend on this tree: another clone finds it there.
+CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/globalps
 CLUSTER := target/debug/testcluster
 
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
@@ -50,8 +52,8 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 
 DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.2
-DENY := $(TOOLS)/bin/cargo-deny
-MDBOOK := $(TOOLS)/bin/mdbook
+DENY := $(CACHE)/tools/bin/cargo-deny
+MDBOOK := $(CACHE)/tools/bin/mdbook
 # Makes git take the clone ADVISORIES in place of the RustSec database's own address.
 RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
 
@@ -176,7 +178,7 @@ lint: deny book ## check formatting, clippy, the dependencies and that the book 
 # Built without optimizations, in a minute instead of ten. Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
 deny: ## check licences, versions, sources and advisories of all dependencies (deny.toml). ADVISORIES: a clone of the RustSec database
 	test "$$($(DENY) --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" \
-		|| cargo install -q --debug --locked --no-default-features --config profile.dev.debug=false --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+		|| cargo install -q --debug --locked --no-default-features --config profile.dev.debug=false --root $(CACHE)/tools cargo-deny@$(DENY_VERSION)
 	$(DENY) --log-level error --locked check licenses bans sources
 	@if $(RUSTSEC) timeout 120 $(DENY) --log-level off --locked fetch db >/dev/null 2>&1; \
 		then echo "advisories: RustSec database of $$(git -C target/advisory-db/advisory-db-* log -1 --format=%cs)"; \
@@ -209,24 +211,25 @@ musl: # what builds static programs
 compiled:
 	tests/kubernetes/build target/kubernetes/bin
 
-# $(call older,COMMIT,DIRECTORY,PROGRAMS): builds the images of COMMIT in DIRECTORY, and copies PROGRAMS there. A commit is built once. Dependencies
-# take most of the time, so they are copied from this tree's target directory. The target directories are separate, because cargo would confuse the
-# programs of two trees in one. The files get the current time, because cargo rebuilds files that are newer than its last build.
+# $(call older,COMMIT,DIRECTORY,PROGRAMS): builds the images of COMMIT, copies PROGRAMS beside them, and links DIRECTORY there. A commit is built once.
+# Dependencies take most of the time, so they are copied from this tree's target directory. The target directories are separate, because cargo would
+# confuse the programs of two trees in one. The files get the current time, because cargo rebuilds files that are newer than its last build.
 define older
 	@git cat-file -e "$(1)^{commit}" || { echo "the commit of the previous release, $(1), is missing: run \`git fetch --unshallow --tags\`"; exit 1; }
-	test "$$(cat $(2)/built 2>/dev/null)" = $(1) || { set -e; \
-		rm -rf $(2) && mkdir -p $(2)/source $(2)/target/$(MUSL); \
-		git archive $(1) | tar --extract --touch --directory $(2)/source; \
-		cp .cargo/*.ld $(2)/source/.cargo; \
-		cp --archive target/release $(2)/target; \
-		cp --archive $(RELEASE) $(2)/target/$(MUSL); \
-		find $(2)/target -name '*globalps*' -prune -exec rm -r {} +; \
-		provider=$$(cd $(2)/source && ls -d credential-provider 2>/dev/null || true); \
-		cargo build --release --locked --target $(MUSL) --target-dir $(2)/target --manifest-path $(2)/source/Cargo.toml \
+	older=$(CACHE)/older/$(MUSL)/$(1)$(addprefix -,$(3)); test -f $$older/built || { set -e; \
+		rm -rf $$older && mkdir -p $$older/source $$older/target/$(MUSL); \
+		git archive $(1) | tar --extract --touch --directory $$older/source; \
+		cp .cargo/*.ld $$older/source/.cargo; \
+		cp --archive target/release $$older/target; \
+		cp --archive $(RELEASE) $$older/target/$(MUSL); \
+		find $$older/target -name '*globalps*' -prune -exec rm -r {} +; \
+		provider=$$(cd $$older/source && ls -d credential-provider 2>/dev/null || true); \
+		cargo build --release --locked --target $(MUSL) --target-dir $$older/target --manifest-path $$older/source/Cargo.toml \
 			-p globalps-controller -p globalps-syncer $(addprefix -p ,$(3)) $${provider:+-p globalps-$$provider}; \
-		$(call archives,$(2)/$(RELEASE),$(2)/images,$${provider:+--beside $(2)/$(RELEASE)/globalps-$$provider}); \
-		$(foreach program,$(3),cp $(2)/$(RELEASE)/$(program) $(2);) \
-		rm -r $(2)/target && echo $(1) > $(2)/built; }
+		$(call archives,$$older/$(RELEASE),$$older/images,$${provider:+--beside $$older/$(RELEASE)/globalps-$$provider}); \
+		$(foreach program,$(3),cp $$older/$(RELEASE)/$(program) $$older;) \
+		rm -r $$older/target && touch $$older/built; }; \
+	rm -rf $(2) && ln -s $$older $(2)
 endef
 previous: image ## build the images of the previous release, PREVIOUS (the newest tag), in target/previous
 	$(call older,$(PREVIOUS),target/previous)
@@ -283,7 +286,7 @@ dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics o
 
 book: ## build the documentation as a book in target/book, with mdBook, and check every link in it
 	test "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" \
-		|| cargo install -q --debug --locked --no-default-features --features search --config profile.dev.debug=false --root $(TOOLS) mdbook@$(MDBOOK_VERSION)
+		|| cargo install -q --debug --locked --no-default-features --features search --config profile.dev.debug=false --root $(CACHE)/tools mdbook@$(MDBOOK_VERSION)
 	cargo run -q -p globalps-tests --bin book -- --mdbook $(MDBOOK)
 
 man: ## generate the plugin's man pages in target/man

@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Calls `probe` every `poll` until it returns a value. An error of `probe` ends the wait at once. At the deadline the
-/// error says that `what` did not happen.
+/// A longer pause would be felt in every test.
+const LONGEST_PAUSE: Duration = Duration::from_millis(700);
+
+/// Calls `probe` until it returns a value, every `poll`, or less often if `probe` takes long: a kubectl in each tenth of a second
+/// takes half a processor from what the tests wait for. An error of `probe` ends the wait at once. At the deadline the error says
+/// that `what` did not happen.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
@@ -15,12 +19,37 @@ pub fn until<T>(
 ) -> Result<T> {
     let start = Instant::now();
     loop {
+        let asked = Instant::now();
         if let Some(value) = probe()? {
             return Ok(value);
         }
         if start.elapsed() >= deadline {
             bail!("{what}: not within {} s", deadline.as_secs_f32());
         }
-        sleep(poll);
+        sleep(pause(poll, asked.elapsed()));
+    }
+}
+
+/// Time until the next call of a probe that took so long.
+fn pause(poll: Duration, took: Duration) -> Duration {
+    poll.max((took * 3).min(LONGEST_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_takes_long_is_called_less_often() {
+        for (poll, took, expected) in [
+            (100, 0, 100),
+            (100, 30, 100),
+            (100, 100, 300),
+            (100, 5_000, 700),
+            (2_000, 5_000, 2_000),
+        ] {
+            let [poll, took, expected] = [poll, took, expected].map(Duration::from_millis);
+            assert_eq!(pause(poll, took), expected, "{poll:?} {took:?}");
+        }
     }
 }
