@@ -255,7 +255,7 @@ dist: deps zig ## build archives of the plugin for every platform that this mach
 REGISTRY ?= ghcr.io/globalps
 what = --version "$(VERSION)" --registry $(REGISTRY) $(if $(BUILDER),--builder $(BUILDER)) $(foreach name,$(PLATFORMS),--platform $(name))
 
-release: deps zig auditable qemu ## build images, plugin, manifests, SBOMs and provenance of VERSION in target/release-VERSION, signed with KEY (docs/releasing.md)
+release: deps zig auditable qemu ## build images, plugin, manifests, chart, SBOMs and provenance of VERSION in target/release-VERSION, signed with KEY (docs/releasing.md)
 	cargo run -q -p globalps-tests --bin release -- build $(what) $(if $(KEY),--key $(KEY))
 
 release-check: deps zig auditable qemu ## build VERSION in two clones (in CLONES) and compare every byte; sign and verify with a new key

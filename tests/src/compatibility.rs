@@ -84,7 +84,17 @@ pub fn page(releases: &[Release], date: Date) -> String {
         // Writing to a string can't fail.
         let _ = writeln!(rows, "{}", release.row());
     }
-    format!("{}{rows}{AFTER}", before(date))
+    let mut observed = releases.iter().filter_map(|it| it.observed.as_ref());
+    let crio = if observed.any(|it| it.runtime.starts_with("cri-o:")) {
+        ""
+    } else {
+        ", but it was not run"
+    };
+    format!(
+        "{}{rows}{AFTER}CRI-O: the credentials that it would find are also compared with those of its own libraries (`make fuzz`){crio}.
+[Distributions](distributions.md) lists kubelet units and file paths.\n",
+        before(date)
+    )
 }
 
 fn before(date: Date) -> String {
@@ -108,8 +118,7 @@ What globalps does where a feature is missing:
 | scope also for pulled images | `KubeletEnsureSecretPulledImages`, on by default in Kubernetes 1.35 | a pod with `imagePullPolicy: IfNotPresent` can run an image that another pod pulled. `kubectl globalps check` warns |
 | `attach: Admission` | MutatingAdmissionPolicy v1, on in Kubernetes 1.36 | `install --image-pull-secrets` says so, and the controller adds the reference to service accounts. `--attach admission` is refused |
 
-Kubernetes 1.29 and older: not supported, because they don't serve ValidatingAdmissionPolicy v1. CRI-O: the credentials that it would find are compared with those of its own libraries
-(`make fuzz`), but it was not run. [Distributions](distributions.md) lists kubelet units and file paths.
+Kubernetes 1.29 and older: not supported, because they don't serve ValidatingAdmissionPolicy v1.
 ";
 
 #[cfg(test)]
@@ -163,6 +172,22 @@ mod tests {
                 "{page}"
             );
             assert!(page.contains("on 2026-01-02"), "{page}");
+            assert!(page.contains("but it was not run"), "{page}");
         }
+    }
+
+    #[test]
+    fn the_page_says_whether_cri_o_was_run() {
+        let runtime = "cri-o://1.37.0".to_owned();
+        let crio = Observed {
+            runtime,
+            ..observed(true, Some(true))
+        };
+        let page = page(
+            &[release("v1.36.3", true, Some(crio))],
+            jiff::civil::date(2026, 1, 2),
+        );
+        assert!(page.contains("| 1.36.3 | CRI-O 1.37.0 | yes |"), "{page}");
+        assert!(!page.contains("it was not run"), "{page}");
     }
 }

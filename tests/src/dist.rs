@@ -122,8 +122,8 @@ pub fn sum(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A reproducible archive of these files.
-fn archive(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
+/// A reproducible archive of these files: name, mode and content of each.
+pub(crate) fn archive(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for (name, mode, content) in files {
         let mut header = Header::new_ustar();

@@ -19,6 +19,7 @@ use globalps_core::api::{
 use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
 use globalps_tests::companions::helm;
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::publish::{chart_name, chart_package};
 use globalps_tests::{Access, Cluster, Node, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -62,6 +63,11 @@ fn parsed(program: &mut Command) -> Objects {
 
 /// What Helm renders with these values, without the marks of its hooks and the name of the release.
 fn rendered(helm: &Path, values: &Value) -> Objects {
+    rendered_from(&chart(), helm, values)
+}
+
+/// `chart`: a directory, or an archive.
+fn rendered_from(chart: &Path, helm: &Path, values: &Value) -> Objects {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
     fs::write(&file, values.to_string()).unwrap();
@@ -69,7 +75,7 @@ fn rendered(helm: &Path, values: &Value) -> Objects {
     command
         .args(["template", RELEASE, "-n", NAMESPACE, "-f"])
         .arg(file)
-        .arg(chart());
+        .arg(chart);
     let mut objects = parsed(&mut command);
     for object in objects.values_mut() {
         let args = object.pointer_mut("/spec/template/spec/containers/0/args");
@@ -311,6 +317,40 @@ fn the_chart_has_the_objects_of_install() {
             assert_same(&objects, &found, &values);
         }
     }
+}
+
+#[test]
+fn the_chart_of_a_release_names_its_images_by_digest() {
+    let registry = "registry.example.com/team";
+    let digest = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let digests = [
+        ("globalps-controller", digest("1")),
+        ("globalps-hub", digest("2")),
+        ("globalps-syncer", digest("3")),
+    ];
+    let image = |at: usize| {
+        let (name, digest) = &digests[at];
+        format!("{registry}/{name}@{digest}")
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let archive = directory.path().join(chart_name(env!("CARGO_PKG_VERSION")));
+    let package = chart_package(&workspace(), registry, &digests.clone().into()).unwrap();
+    fs::write(&archive, package).unwrap();
+    let install = Install::of_images(image(0), image(2)).objects();
+    let spec = install
+        .iter()
+        .find(|object| object["kind"] == "GlobalPullSecret")
+        .map(|object| object["spec"].clone());
+    let values = json!({"globalPullSecret": spec, "hub": {"enabled": true}});
+    let hub = HubInstall {
+        image: image(1),
+        namespaces: Vec::new(),
+        shards: 1,
+    };
+    let mut objects = by_name(hub.objects());
+    objects.extend(by_name(install));
+    let found = rendered_from(&archive, &helm().unwrap(), &values);
+    assert_same(&objects, &found, &values);
 }
 
 fn objects_have(objects: &Objects, name: &str) -> bool {

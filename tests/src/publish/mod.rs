@@ -1,5 +1,6 @@
 //! `make release`: everything that a release has, from one commit, with the same bytes in every directory.
 
+mod chart;
 mod compare;
 mod materials;
 mod programs;
@@ -26,6 +27,7 @@ use programs::{Places, TARGET_DIR, is_native, names, steps};
 use run::{output, quiet, step, text};
 use sign::SUMS;
 
+pub use chart::{name as chart_name, package as chart_package};
 pub use compare::differences;
 pub use sign::{Cosign, names as files};
 
@@ -105,10 +107,16 @@ impl Release {
             self.programs(platform, places, &commit.epoch)?;
         }
         let target = self.source.join(TARGET_DIR);
-        timed("image archives, plugin archives and manifests", || {
-            self.manifests(&self.images(&target, output)?, output)?;
-            dist::archives(&target, output).map(drop)
-        })?;
+        timed(
+            "image archives, plugin archives, manifests and chart",
+            || {
+                let digests = self.images(&target, output)?;
+                self.manifests(&digests, output)?;
+                let chart = chart::package(&self.source, &self.registry, &digests)?;
+                fs::write(output.join(chart::name(&self.version)), chart)?;
+                dist::archives(&target, output).map(drop)
+            },
+        )?;
         let lock = fs::read_to_string(self.source.join("Cargo.lock"))?;
         let crates = materials::checksums(&lock);
         let licences = materials::licences(&metadata);
