@@ -84,12 +84,16 @@ plugin_dirs = ["/usr/lib/cni"]
     )
 }
 
+/// Where the machine has control groups of both versions, runc uses those of version 1. CRI-O would set limits in version 2 too, and no
+/// container would start.
 const UNIT: &str = "\
 [Unit]
 After=node-mounts.service
 Requires=node-mounts.service
 [Service]
 Type=notify
+ExecStartPre=/bin/sh -ec 'if grep -q ^hugetlb /proc/cgroups && ! grep -q \" cgroup .*hugetlb\" /proc/mounts; \
+then grep -v ^hugetlb /proc/cgroups > /run/cgroups; mount --bind /run/cgroups /proc/cgroups; fi'
 ExecStart=/opt/crio/bin/crio
 Delegate=yes
 KillMode=process
