@@ -45,6 +45,7 @@ pub(crate) fn files(layout: &Layout, authority: &Authority) -> Vec<NodeFile> {
     let accept = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
     vec![
         file("etc/crio/crio.conf", config(layout)),
+        file(RUNC, RUNC_SCRIPT.to_owned()),
         file("etc/systemd/system/crio.service", UNIT.to_owned()),
         file("etc/containers/registries.conf", insecure.concat()),
         file("etc/containers/policy.json", accept.to_owned()),
@@ -71,7 +72,7 @@ conmon_cgroup = "pod"
 cgroup_manager = "cgroupfs"
 pinns_path = "{BIN}/pinns"
 [crio.runtime.runtimes.runc]
-runtime_path = "/usr/sbin/runc"
+runtime_path = "/{RUNC}"
 runtime_type = "oci"
 runtime_root = "/run/runc"
 [crio.image]
@@ -84,6 +85,17 @@ plugin_dirs = ["/usr/lib/cni"]
     )
 }
 
+const RUNC: &str = "etc/crio/runc";
+/// CRI-O has no `restrict_oom_score_adj`, and no container with a negative value starts on a machine that lacks CAP_SYS_RESOURCE.
+const RUNC_SCRIPT: &str = r#"#!/bin/sh -e
+previous=
+for word; do
+  test "$previous" != --bundle || sed -i 's/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/' "$word/config.json"
+  previous=$word
+done
+exec /usr/sbin/runc "$@"
+"#;
+
 /// Where the machine has control groups of both versions, runc uses those of version 1. CRI-O would set limits in version 2 too, and no
 /// container would start.
 const UNIT: &str = "\
@@ -94,6 +106,7 @@ Requires=node-mounts.service
 Type=notify
 ExecStartPre=/bin/sh -ec 'if grep -q ^hugetlb /proc/cgroups && ! grep -q \" cgroup .*hugetlb\" /proc/mounts; \
 then grep -v ^hugetlb /proc/cgroups > /run/cgroups; mount --bind /run/cgroups /proc/cgroups; fi'
+ExecStartPre=/bin/chmod +x /etc/crio/runc
 ExecStart=/opt/crio/bin/crio
 Delegate=yes
 KillMode=process
