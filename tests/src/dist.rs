@@ -80,19 +80,23 @@ pub fn template() -> Result<String> {
 
 /// Writes what [`archives`] writes, and `checksums.txt`. Returns the archives' names.
 pub fn write(target: &Path, output: &Path) -> Result<Vec<String>> {
-    let sums = archives(target, output)?;
+    let sums = archives(&PLATFORMS, target, output)?;
     let lines = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n"));
     fs::write(output.join("checksums.txt"), lines.collect::<String>())?;
     Ok(sums.into_keys().collect())
 }
 
-/// Writes an archive for each platform whose program was built below `target`, and `globalps.yaml`. Returns the SHA-256 of each archive
-/// by name, in hex.
-pub fn archives(target: &Path, output: &Path) -> Result<BTreeMap<String, String>> {
+/// Writes an archive for each of these platforms whose program was built below `target`, and `globalps.yaml`. Returns the SHA-256 of each
+/// archive by name, in hex.
+pub fn archives(
+    platforms: &[Platform],
+    target: &Path,
+    output: &Path,
+) -> Result<BTreeMap<String, String>> {
     fs::create_dir_all(output)?;
     let license = fs::read(root().join("LICENSE"))?;
     let mut sums = BTreeMap::new();
-    for platform in PLATFORMS {
+    for platform in platforms {
         let path = platform.built(target);
         let Ok(program) = fs::read(&path) else {
             continue;
@@ -159,4 +163,32 @@ pub fn manifest(template: &str, version: &str, sums: &BTreeMap<String, String>) 
         .context("no list of platforms")?;
     platforms.retain(|platform| platform["sha256"] != "");
     Ok(manifest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_build_left_for_another_platform_is_not_packed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, output) = (
+            directory.path().join("target"),
+            directory.path().join("out"),
+        );
+        for platform in &PLATFORMS[..2] {
+            let program = platform.built(&target);
+            fs::create_dir_all(program.parent().unwrap()).unwrap();
+            fs::write(program, "program").unwrap();
+        }
+        let packed = |platforms: &[Platform]| {
+            let sums = archives(platforms, &target, &output).unwrap();
+            sums.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            packed(&PLATFORMS[..1]),
+            ["kubectl-globalps-linux-amd64.tar.gz"]
+        );
+        assert_eq!(packed(&PLATFORMS).len(), 2);
+    }
 }

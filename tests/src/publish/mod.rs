@@ -114,7 +114,7 @@ impl Release {
                 self.manifests(&digests, output)?;
                 let chart = chart::package(&self.source, &self.registry, &digests)?;
                 fs::write(output.join(chart::name(&self.version)), chart)?;
-                dist::archives(&target, output).map(drop)
+                dist::archives(&self.platforms, &target, output).map(drop)
             },
         )?;
         let lock = fs::read_to_string(self.source.join("Cargo.lock"))?;
