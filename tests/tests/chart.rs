@@ -127,13 +127,16 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
+/// Of the GlobalPullSecret among these objects; empty without one.
+fn spec(objects: &[Value]) -> Value {
+    let mut objects = objects.iter();
+    let found = objects.find(|object| object["kind"] == "GlobalPullSecret");
+    found.map_or_else(|| json!({}), |object| object["spec"].clone())
+}
+
 /// The values that give the configuration of these objects.
 fn with_spec(objects: &[Value], more: Value) -> Value {
-    let spec = objects
-        .iter()
-        .find(|object| object["kind"] == "GlobalPullSecret")
-        .map(|object| &object["spec"]);
-    let mut values = values(json!({"globalPullSecret": spec.unwrap_or(&json!({}))}));
+    let mut values = values(json!({"globalPullSecret": spec(objects)}));
     merge(&mut values, more);
     values
 }
@@ -337,11 +340,7 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
     let package = chart_package(&workspace(), registry, &digests.clone().into()).unwrap();
     fs::write(&archive, package).unwrap();
     let install = Install::of_images(image(0), image(2)).objects();
-    let spec = install
-        .iter()
-        .find(|object| object["kind"] == "GlobalPullSecret")
-        .map(|object| object["spec"].clone());
-    let values = json!({"globalPullSecret": spec, "hub": {"enabled": true}});
+    let values = json!({"globalPullSecret": spec(&install), "hub": {"enabled": true}});
     let hub = HubInstall {
         image: image(1),
         namespaces: Vec::new(),
