@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::control_plane::{self, kubectl, kubectl_command};
 use crate::instance;
@@ -20,7 +21,7 @@ use crate::secrecy::Search;
 use crate::state::State;
 use crate::teardown::{adopt, clear, take_down};
 use crate::wait::until;
-use crate::{containerd, kubernetes, net, pause, preflight};
+use crate::{containerd, kubernetes, net, objects, pause, preflight};
 
 /// Options of a new cluster.
 pub struct Options {
@@ -147,7 +148,7 @@ impl Cluster {
         let all = format!("all {} nodes to be Ready", nodes.len());
         until(&all, deadline, Duration::from_millis(200), || {
             control_plane::check_alive(&self.layout)?;
-            let list = serde_json::from_str(&self.kubectl(&["get", "nodes", "--output=json"])?)?;
+            let list = self.get("", "nodes")?;
             for node in nodes {
                 let ready = node
                     .boot_id()?
@@ -165,9 +166,8 @@ impl Cluster {
                 Duration::from_secs(30),
                 Duration::from_millis(100),
                 || {
-                    Ok(self
-                        .kubectl(&["get", "serviceaccount", "default", "-n", namespace])
-                        .ok())
+                    let found = self.get(namespace, "serviceaccount/default")?;
+                    Ok((!found.is_null()).then_some(()))
                 },
             )?;
         }
@@ -236,6 +236,16 @@ impl Cluster {
     /// Runs kubectl as the cluster's admin. Returns standard output; an error contains standard error.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         kubectl(&self.layout, args)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        objects::is_ready(&self.layout)
+    }
+
+    /// An object, such as `secret/NAME`, or the list of all objects of a kind in the namespace, as `kubectl get -o json` prints
+    /// it. Null if the object does not exist. Much cheaper than a kubectl, for most kinds.
+    pub fn get(&self, namespace: &str, what: &str) -> Result<Value> {
+        objects::read(&self.layout, namespace, what)
     }
 
     /// A kubectl command as the cluster's admin, for the caller to extend and start.

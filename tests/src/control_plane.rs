@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::kubernetes::{ETCD, bin_dir};
 use crate::layout::{API_PORT, Layout, SERVICE_NETWORK};
+use crate::objects::is_ready;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill_all, marked, run, spawn, tail};
 use crate::wait::until;
@@ -186,11 +187,11 @@ fn start_api_server(layout: &Layout) -> Result<()> {
 fn ready(layout: &Layout) -> Result<Option<()>> {
     check_alive(layout)?;
     let address = SocketAddr::from((layout.gateway(), API_PORT));
-    // A connection attempt is much cheaper than a kubectl.
+    // A connection attempt is cheaper than a request.
     if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
         return Ok(None);
     }
-    Ok(kubectl(layout, &["get", "--raw=/readyz"]).ok().map(drop))
+    Ok(is_ready(layout).then_some(()))
 }
 
 /// Fails with the end of a component's log if a component has died.

@@ -75,17 +75,7 @@ impl<'a> Hub<'a> {
     }
 
     fn get(&self, namespace: &str, what: &str) -> Result<Value> {
-        let args = [
-            "get",
-            what,
-            "-n",
-            namespace,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ];
-        let text = self.management.kubectl(&args)?;
-        Ok(serde_json::from_str(&text).unwrap_or_default())
+        self.management.get(namespace, what)
     }
 
     /// Waits until the condition `Ready` of the newest spec has this status and reason; returns its message.
@@ -157,18 +147,8 @@ pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
     fleet
 }
 
-/// The hub's Secret in a member, with its content and its field managers.
+/// The hub's Secret in a member.
 pub fn member_secret(member: &Cluster) -> Result<Value> {
     let what = format!("secret/{}", product::ADDITIONAL);
-    let args = [
-        "get",
-        &what,
-        "-n",
-        product::NAMESPACE,
-        "-o",
-        "json",
-        "--ignore-not-found",
-    ];
-    let text = member.kubectl(&args)?;
-    Ok(serde_json::from_str(&text).unwrap_or_default())
+    member.get(product::NAMESPACE, &what)
 }

@@ -65,6 +65,7 @@ mod mounts;
 mod net;
 mod node;
 mod node_files;
+mod objects;
 mod pause;
 mod pki;
 mod process;

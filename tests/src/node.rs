@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::control_plane::kubectl;
 use crate::kubernetes::bin_dir;
 use crate::layout::Layout;
 use crate::node_files::{self, BIN, EMPTIED, KUBEADM_FLAGS};
@@ -19,7 +18,7 @@ use crate::process::{kill, marked, parent, pids, spawn, tail};
 use crate::runtime::Runtime;
 use crate::state::NodeState;
 use crate::wait::until;
-use crate::{cgroup, mounts, net};
+use crate::{cgroup, mounts, net, objects};
 
 /// A node of a cluster. This is a handle: dropping it does nothing.
 #[derive(Clone)]
@@ -249,8 +248,8 @@ impl Node {
         let Some(boot) = self.boot_id()? else {
             return Ok(false);
         };
-        let nodes = kubectl(&self.layout, &["get", "nodes", "--output=json"])?;
-        Ok(is_ready(&serde_json::from_str(&nodes)?, self.name(), &boot))
+        let nodes = objects::read(&self.layout, "", "nodes")?;
+        Ok(is_ready(&nodes, self.name(), &boot))
     }
 
     /// The kernel's boot id, as the kubelet reports it. `None` if the node is down.

@@ -153,44 +153,27 @@ impl<'a> Product<'a> {
             DEADLINE,
             POLL,
             || {
-                let mut left = Vec::new();
                 for what in [
-                    "nodepullsecrets",
                     "daemonset/global-pull-secret-syncer",
                     "daemonset/global-pull-secret-restorer",
                     "secret/global-pull-secret",
                 ] {
-                    left.push(self.cluster.kubectl(&[
-                        "get",
-                        what,
-                        "-n",
-                        NAMESPACE,
-                        "-o",
-                        "name",
-                        "--ignore-not-found",
-                    ])?);
+                    if !self.get(what)?.is_null() {
+                        return Ok(None);
+                    }
                 }
-                Ok(left.concat().trim().is_empty().then_some(()))
+                let nodes = self.get("nodepullsecrets")?;
+                Ok(nodes["items"]
+                    .as_array()
+                    .is_some_and(Vec::is_empty)
+                    .then_some(()))
             },
         )
     }
 
-    /// Runs `kubectl get ... -o json`; null if the object does not exist.
+    /// An object, or the list of a kind, in the namespace of globalps; see [`Cluster::get`].
     pub fn get(&self, what: &str) -> Result<Value> {
-        let text = self.cluster.kubectl(&[
-            "get",
-            what,
-            "-n",
-            NAMESPACE,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ])?;
-        Ok(if text.trim().is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(&text)?
-        })
+        self.cluster.get(NAMESPACE, what)
     }
 
     /// Status of the `GlobalPullSecret`.
@@ -200,18 +183,7 @@ impl<'a> Product<'a> {
 
     /// Status, reason and message of one of its conditions.
     pub fn condition(&self, type_: &str) -> Result<(String, String, String)> {
-        let status = self.status()?;
-        let found = status["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == type_);
-        let text = |name: &str| {
-            found
-                .map(|found| found[name].as_str().unwrap_or_default().to_owned())
-                .unwrap_or_default()
-        };
-        Ok((text("status"), text("reason"), text("message")))
+        Ok(condition(&self.status()?, type_))
     }
 
     /// Waits until the status is about the current additional Secret and the condition has this status.
@@ -223,8 +195,9 @@ impl<'a> Product<'a> {
                 .as_str()
                 .unwrap_or_default()
                 .to_owned();
-            let seen = self.status()?["observedAdditional"] == version.as_str();
-            let condition = self.condition(type_)?;
+            let status = self.status()?;
+            let seen = status["observedAdditional"] == version.as_str();
+            let condition = condition(&status, type_);
             Ok((seen && condition.0 == wanted).then_some(condition))
         });
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
@@ -274,8 +247,8 @@ impl<'a> Product<'a> {
     pub fn wait_pod(&self, name: &str, refused: bool) -> Result<String> {
         let what = format!("pod {name} {}", if refused { "refused" } else { "running" });
         until(&what, DEADLINE, POLL, || {
-            let pod: Value =
-                serde_json::from_str(&self.cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
+            let pod = self.cluster.get("default", &format!("pod/{name}"))?;
+            ensure!(!pod.is_null(), "the pod does not exist");
             if !refused {
                 return Ok((pod["status"]["phase"] == "Running").then(String::new));
             }
@@ -335,6 +308,16 @@ impl<'a> Product<'a> {
 
 /// The `GlobalPullSecret`, as kubectl names it.
 pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
+
+fn condition(status: &Value, type_: &str) -> (String, String, String) {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let found = all.into_iter().find(|condition| condition["type"] == type_);
+    let text = |name: &str| {
+        let value = found.and_then(|found| found[name].as_str());
+        value.unwrap_or_default().to_owned()
+    };
+    (text("status"), text("reason"), text("message"))
+}
 
 /// Runs `kubectl patch --type=merge` in the namespace of globalps.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {

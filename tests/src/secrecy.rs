@@ -127,10 +127,7 @@ impl Search {
             return Ok(());
         }
         self.logs_and_files(cluster)?;
-        if cluster
-            .kubectl(&["get", "--raw=/readyz", "--request-timeout=5s"])
-            .is_err()
-        {
+        if !cluster.is_ready() {
             eprintln!("the API server does not respond: objects were not searched for credentials");
             return Ok(());
         }
@@ -191,10 +188,7 @@ impl Search {
 
     fn objects(&self, cluster: &Cluster) -> Result<()> {
         for kind in [
-            "events",
-            "pods",
-            "daemonsets,deployments,configmaps,leases",
-            "roles,rolebindings,serviceaccounts",
+            "events,pods,daemonsets,deployments,configmaps,leases,roles,rolebindings,serviceaccounts",
             "globalpullsecrets,nodepullsecrets",
         ] {
             let kubectl = ["get", kind, "--all-namespaces", "-o", "yaml"];

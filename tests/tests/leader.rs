@@ -279,8 +279,7 @@ impl Leader {
 }
 
 fn get(cluster: &Cluster, what: &str) -> Value {
-    let text = cluster.kubectl(&["get", what, "-n", SYSTEM, "-o", "json"]);
-    serde_json::from_str(&text.unwrap()).unwrap()
+    cluster.get(SYSTEM, what).unwrap()
 }
 
 /// Holder of the Lease; empty: none.

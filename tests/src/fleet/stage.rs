@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
 use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
 use crate::product::{NAMESPACE, run};
@@ -126,9 +126,9 @@ impl Stage {
     pub(super) fn wait_default_accounts(&self, namespaces: &[&str]) -> Result<()> {
         let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
         for namespace in namespaces {
-            let get = ["get", "serviceaccount", "default", "-n", namespace];
             until("the default service accounts", deadline, poll, || {
-                Ok(self.cluster.kubectl(&get).ok())
+                let found = self.cluster.get(namespace, "serviceaccount/default")?;
+                Ok((!found.is_null()).then_some(()))
             })?;
         }
         Ok(())
@@ -218,12 +218,6 @@ impl Stage {
         let group = Some("system:serviceaccounts");
         client(&Authority::load(layout)?.kubeconfig(layout, SYNCERS, group)?).await
     }
-}
-
-async fn client(kubeconfig: &str) -> Result<Client> {
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }
 
 /// Host name of this machine, as the controller's process reads it.

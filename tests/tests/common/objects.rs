@@ -46,17 +46,7 @@ pub fn pod(namespace: &str, name: &str, image: &str, more: &Value) -> Value {
 }
 
 pub fn get(cluster: &Cluster, namespace: &str, what: &str) -> Value {
-    let args = [
-        "get",
-        what,
-        "-n",
-        namespace,
-        "-o",
-        "json",
-        "--ignore-not-found",
-    ];
-    let text = cluster.kubectl(&args).unwrap();
-    serde_json::from_str(&text).unwrap_or_default()
+    cluster.get(namespace, what).unwrap()
 }
 
 /// The registries in the Secret's content; empty: the Secret does not exist.
