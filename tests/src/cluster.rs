@@ -238,12 +238,8 @@ impl Cluster {
         kubectl(&self.layout, args)
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        objects::is_ready(&self.layout)
-    }
-
-    /// An object, such as `secret/NAME`, or the list of all objects of a kind in the namespace, as `kubectl get -o json` prints
-    /// it. Null if the object does not exist. Much cheaper than a kubectl, for most kinds.
+    /// The object `KIND/NAME`, or the list of a kind in the namespace, as `kubectl get -o json` prints it; null if it does not
+    /// exist.
     pub fn get(&self, namespace: &str, what: &str) -> Result<Value> {
         objects::read(&self.layout, namespace, what)
     }

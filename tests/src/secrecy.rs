@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
 use serde_json::Value;
 
-use crate::{Cluster, Node};
+use crate::{Cluster, Node, objects};
 
 /// Shorter texts occur in a log by chance.
 const SHORTEST: usize = 8;
@@ -127,7 +127,7 @@ impl Search {
             return Ok(());
         }
         self.logs_and_files(cluster)?;
-        if !cluster.is_ready() {
+        if !objects::is_ready(cluster.layout()) {
             eprintln!("the API server does not respond: objects were not searched for credentials");
             return Ok(());
         }
