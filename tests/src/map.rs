@@ -138,7 +138,7 @@ pub const FILES: &[TestFile] = &[
     ),
     file(
         "faults",
-        On::Nodes(5),
+        On::Nodes(6),
         320,
         "every row of the table in `docs/faults.md`",
     ),

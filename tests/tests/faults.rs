@@ -60,6 +60,19 @@ impl Asked {
         let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
         merge(cluster, CONFIG, &patch).unwrap();
     }
+
+    /// Waits until every node has it. A rollout also completes without a node that is not Ready, as after an outage of the
+    /// API server; that node follows, and would restart its kubelet later.
+    fn wait_everywhere(self, product: &Product) -> Result<()> {
+        product.wait_synced()?;
+        until("the revision on every node", DEADLINE, POLL, || {
+            let objects = product.get("nodepullsecrets")?;
+            let mut objects = objects["items"].as_array().context("no items")?.iter();
+            let has =
+                |status: &Value| status["phase"] == "Synced" && status["revision"] == self.revision;
+            Ok(objects.all(|object| has(&object["status"])).then_some(()))
+        })
+    }
 }
 
 /// Groups of rows that run together, one per node. Rows that switch to the provider and back alternate.
@@ -110,14 +123,14 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
         if way == Way::Out && delivery == Way::Out {
             asked = asked.next(Way::In);
             asked.ask(&cluster, &product);
-            product.wait_synced().unwrap();
+            asked.wait_everywhere(&product).unwrap();
         }
         // Rotate on healthy nodes: this shows that the next content is applied after the faults of the last group.
         asked = asked.next(Way::Rotation);
         asked.ask(&cluster, &product);
         let begun = Instant::now();
-        product
-            .wait_synced()
+        asked
+            .wait_everywhere(&product)
             .with_context(|| format!("the content after group {group}: {failures:#?}"))
             .unwrap();
         asked = asked.next(way);
