@@ -160,18 +160,18 @@ impl Cluster {
             Ok(Some(()))
         })?;
         // The API server rejects pods until their namespace has its service account.
-        for namespace in ["default", "kube-system"] {
-            until(
-                &format!("the default service account of {namespace}"),
-                Duration::from_secs(30),
-                Duration::from_millis(100),
-                || {
-                    let found = self.get(namespace, "serviceaccount/default")?;
-                    Ok((!found.is_null()).then_some(()))
-                },
-            )?;
-        }
-        Ok(())
+        self.wait_default_account("default")?;
+        self.wait_default_account("kube-system")
+    }
+
+    /// Waits for the service account that Kubernetes' own controllers create in a new namespace.
+    pub(crate) fn wait_default_account(&self, namespace: &str) -> Result<()> {
+        let what = format!("the default service account of {namespace}");
+        let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
+        until(&what, deadline, poll, || {
+            let found = self.get(namespace, "serviceaccount/default").ok();
+            Ok(found.filter(|found| !found.is_null()).map(drop))
+        })
     }
 
     /// Attaches to the cluster that another process left running in a directory.

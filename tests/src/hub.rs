@@ -91,14 +91,9 @@ impl<'a> Hub<'a> {
             last = self.fleet(namespace, name)?;
             let is_observed =
                 last["status"]["observedGeneration"] == last["metadata"]["generation"];
-            let ready = last["status"]["conditions"]
-                .as_array()
-                .into_iter()
-                .flatten();
-            let ready = ready.into_iter().find(|it| it["type"] == "Ready");
-            let is_wanted =
-                ready.filter(|it| is_observed && it["status"] == status && it["reason"] == reason);
-            Ok(is_wanted.map(|it| it["message"].as_str().unwrap_or_default().to_owned()))
+            let ready = product::condition(&last["status"], "Ready");
+            let is_wanted = is_observed && ready.0 == status && ready.1 == reason;
+            Ok(is_wanted.then_some(ready.2))
         })
         .with_context(|| format!("{:#}", last["status"]))
     }

@@ -154,19 +154,17 @@ impl<'a> Product<'a> {
             POLL,
             || {
                 for what in [
+                    "nodepullsecrets",
                     "daemonset/global-pull-secret-syncer",
                     "daemonset/global-pull-secret-restorer",
                     "secret/global-pull-secret",
                 ] {
-                    if !self.get(what)?.is_null() {
+                    let found = self.get(what)?;
+                    if !found.is_null() && found["items"] != json!([]) {
                         return Ok(None);
                     }
                 }
-                let nodes = self.get("nodepullsecrets")?;
-                Ok(nodes["items"]
-                    .as_array()
-                    .is_some_and(Vec::is_empty)
-                    .then_some(()))
+                Ok(Some(()))
             },
         )
     }
@@ -309,7 +307,8 @@ impl<'a> Product<'a> {
 /// The `GlobalPullSecret`, as kubectl names it.
 pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
 
-fn condition(status: &Value, type_: &str) -> (String, String, String) {
+/// Status, reason and message of a condition; empty if there is none.
+pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String) {
     let all = status["conditions"].as_array().into_iter().flatten();
     let found = all.into_iter().find(|condition| condition["type"] == type_);
     let text = |name: &str| {

@@ -187,19 +187,18 @@ impl Search {
     }
 
     fn objects(&self, cluster: &Cluster) -> Result<()> {
-        for kind in [
+        let all = |kinds: &str| cluster.kubectl(&["get", kinds, "--all-namespaces", "-o", "yaml"]);
+        let (builtin, own) = (
             "events,pods,daemonsets,deployments,configmaps,leases,roles,rolebindings,serviceaccounts",
             "globalpullsecrets,nodepullsecrets",
-        ] {
-            let kubectl = ["get", kind, "--all-namespaces", "-o", "yaml"];
-            match cluster.kubectl(&kubectl) {
-                Ok(text) => self.bytes(kind, text.as_bytes())?,
-                // The resource type is not installed, or not any more.
-                Err(error) if is_unknown(&error) => {}
-                Err(error) => return Err(error),
-            }
+        );
+        self.bytes(builtin, all(builtin)?.as_bytes())?;
+        match all(own) {
+            Ok(text) => self.bytes(own, text.as_bytes()),
+            // The resource type is not installed, or not any more.
+            Err(error) if is_unknown(&error) => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }
 

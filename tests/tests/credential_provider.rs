@@ -106,8 +106,8 @@ fn wait_pod(cluster: &Cluster, namespace: &str, runs: bool) {
     );
     let mut seen = String::new();
     until(&what, DEADLINE, POLL, || {
-        let args = ["get", "pod", "p", "-n", namespace, "-o", "json"];
-        let pod: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
+        let pod = cluster.get(namespace, "pod/p")?;
+        anyhow::ensure!(!pod.is_null(), "there is no pod");
         let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
         let reason = waiting["reason"].as_str().unwrap_or_default();
         seen = format!("{waiting}");

@@ -279,7 +279,9 @@ impl Leader {
 }
 
 fn get(cluster: &Cluster, what: &str) -> Value {
-    cluster.get(SYSTEM, what).unwrap()
+    let found = cluster.get(SYSTEM, what).unwrap();
+    assert!(!found.is_null(), "there is no {what}");
+    found
 }
 
 /// Holder of the Lease; empty: none.

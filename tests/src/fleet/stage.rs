@@ -124,14 +124,8 @@ impl Stage {
 
     /// Waits for the service accounts that Kubernetes' own controllers create in new namespaces.
     pub(super) fn wait_default_accounts(&self, namespaces: &[&str]) -> Result<()> {
-        let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
-        for namespace in namespaces {
-            until("the default service accounts", deadline, poll, || {
-                let found = self.cluster.get(namespace, "serviceaccount/default")?;
-                Ok((!found.is_null()).then_some(()))
-            })?;
-        }
-        Ok(())
+        let mut namespaces = namespaces.iter();
+        namespaces.try_for_each(|namespace| self.cluster.wait_default_account(namespace))
     }
 
     /// Starts the shipped controller with its own permissions.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use chaos::Chaos;
 pub use chaos::REGISTRY;
@@ -172,7 +172,7 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
 
 /// When each Node was created.
 fn created(cluster: &Cluster) -> Result<BTreeMap<String, Timestamp>> {
-    let nodes: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;
+    let nodes = cluster.get("", "nodes")?;
     let nodes = nodes["items"].as_array().context("no list")?.iter();
     nodes
         .map(|node| {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use globalps_tests::product::DEADLINE;
 use globalps_tests::{Cluster, Options, kubernetes, secrecy, until};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
 
@@ -54,14 +54,8 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
         ])
         .unwrap();
     until("the number of controllers", DEADLINE, POLL, || {
-        let deployment: Value = serde_json::from_str(&cluster.kubectl(&[
-            "get",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            "-o",
-            "json",
-        ])?)?;
+        let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;
+        anyhow::ensure!(!deployment.is_null(), "there is no controller");
         let status = &deployment["status"];
         let number = |field: &str| status[field].as_u64().unwrap_or_default();
         let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
