@@ -32,7 +32,7 @@ PREVIOUS_CHART ?= bb107ea
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
-OCIIMAGE := cargo run -q -p globalps-tests --bin ociimage --
+OCIIMAGE := cargo run -q --bin ociimage --
 archives = mkdir -p $(2) && \
 	$(OCIIMAGE) --binary $(1)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
@@ -78,64 +78,66 @@ demo: ## roll out a private registry's password to three real nodes (KEEP=1 leav
 	$(RELEASE)/testcluster build
 	$(RELEASE)/demo
 
-test: unit image previous kubernetes ## run all tests: unit tests, then tests on real nodes in parallel (see tests/README.md)
-	cargo run -q -p globalps-tests --bin suite
+# In parallel: linking and the unit tests use one core.
+test: deps ## run all tests: unit tests, then tests on real nodes in parallel (see tests/README.md)
+	$(MAKE) --no-print-directory -j2 kubernetes image previous unit
+	cargo run -q --bin suite
 
 unit: ## run the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins
 
 bench: image kubernetes ## measure the time of a rotation and the memory of each program, on three real nodes
-	cargo run -q -p globalps-tests --bin bench
+	cargo run -q --bin bench
 	cargo bench -q -p globalps-core
 
 bench-nodes: image kubernetes ## measure rotations of NODES (12) real nodes with two limits, and one in which a node fails
-	cargo run -q -p globalps-tests --bin rotation -- --nodes $(or $(NODES),12)
+	cargo run -q --bin rotation -- --nodes $(or $(NODES),12)
 
 bench-fleet: kubernetes ## measure how the time and cost of a rotation grow with NODES (100,1000,5000) simulated nodes; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
-	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
+	cargo build -q --profile load --bin testcluster --bin fleet
 	target/load/fleet --nodes $(or $(NODES),$(FLEET))
 
 bench-namespaces: kubernetes ## measure pull secrets in NAMESPACES (1000) namespaces: creation, rotation, a new namespace, removal; a few minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
-	cargo build -q --profile load -p globalps-tests --bin testcluster --bin namespaces
+	cargo build -q --profile load --bin testcluster --bin namespaces
 	target/load/namespaces --namespaces $(or $(NAMESPACES),1000)
 
 bench-clusters: kubernetes ## measure the hub with CLUSTERS (100,1000) simulated clusters, TIME (200) ms each, SHARDS (1): start, rotations, a third unreachable
 	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
-	cargo build -q --profile load -p globalps-tests --bin testcluster --bin clusters
+	cargo build -q --profile load --bin testcluster --bin clusters
 	ulimit -n $$(ulimit -Hn) && target/load/clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200) --shards $(or $(SHARDS),1)
 
 race: image kubernetes ## create a namespace and a pod together, COUNT (200) times, with pull secrets in namespaces: how many pods run, and when
-	cargo run -q -p globalps-tests --bin race -- --count $(or $(COUNT),200)
+	cargo run -q --bin race -- --count $(or $(COUNT),200)
 
 bench-plugin: kubernetes ## measure the plugin's response times with NODES (5000) simulated nodes; about six minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
-	cargo build -q --profile load -p globalps-tests --bin testcluster --bin waiting
+	cargo build -q --profile load --bin testcluster --bin waiting
 	target/load/waiting --nodes $(or $(NODES),5000)
 
 bench-provider: ## measure how long a pull waits for the credential provider, compared to /bin/true, with 10 and 5,000 entries
 	$(PROVIDER)
-	cargo run -q -p globalps-tests --bin bench_provider -- --runs $(or $(RUNS),500)
+	cargo run -q --bin bench_provider -- --runs $(or $(RUNS),500)
 
 soak-delivery: image kubernetes ## run random changes of namespaces, exclusions and content, with interference, on a real API server for MINUTES (30); SEED (1)
-	cargo run -q -p globalps-tests --bin delivery_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+	cargo run -q --bin delivery_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak-hub: kubernetes ## run two hubs under random changes, outages and interference, with real and simulated members, for MINUTES (30); SEED (1)
 	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
-	cargo run -q -p globalps-tests --bin hub_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+	cargo run -q --bin hub_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak: image kubernetes ## run random events of every kind on NODES (6) real nodes for MINUTES (30); SEED (1)
-	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
+	cargo run -q --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 # CRIO: a directory with CRI-O's programs crio and pinns, which no package of Debian 12 and no Go module has. conmon is a package.
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
-	cargo run -q -p globalps-tests --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(CRIO),--crio $(CRIO)) \
+	cargo run -q --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(CRIO),--crio $(CRIO)) \
 		$(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
 
 ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
-	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q -p globalps-tests --bin suite -- $(COMPANIONS)
+	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q --bin suite -- $(COMPANIONS)
 
 moto: # stands in for Amazon's API
 	test -x $(TOOLS)/moto/bin/moto_server || { python3 -m venv $(TOOLS)/moto && $(TOOLS)/moto/bin/pip install -q 'moto[server]==5.2.5'; } \
@@ -143,7 +145,7 @@ moto: # stands in for Amazon's API
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)
 	$(PROVIDER)
-	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --provider-cases $(or $(PULLS),100000) --seed $(or $(SEED),1)
+	cargo run -q --bin fuzz -- --cases $(or $(CASES),1000000) --provider-cases $(or $(PULLS),100000) --seed $(or $(SEED),1)
 
 fuzz-bytes: ## fuzz the credentials parser with arbitrary bytes for SECONDS (3600) on JOBS (1) cores
 	mkdir -p target/fuzz/corpus
@@ -248,7 +250,7 @@ dist: deps zig ## build archives of the plugin for every platform that this mach
 		{ rustup -q target add $$target && PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" PYTHONPATH="$(CURDIR)/$(TOOLS)/python" RUSTFLAGS="$$flags" \
 			cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } || echo "could not build for $$target"; done
 	$(if $(SDKROOT),,@echo "not built for darwin: set SDKROOT to the directory of Apple's SDK")
-	cargo run -q -p globalps-tests --bin dist
+	cargo run -q --bin dist
 
 # REGISTRY: where the images are to be. KEY: cosign's private key, a file or a URI such as env://NAME. BUILDER: URI of the builder, for the provenance.
 # PLATFORMS: names such as linux/amd64, instead of all.
@@ -256,10 +258,10 @@ REGISTRY ?= ghcr.io/globalps
 what = --version "$(VERSION)" --registry $(REGISTRY) $(if $(BUILDER),--builder $(BUILDER)) $(foreach name,$(PLATFORMS),--platform $(name))
 
 release: deps zig auditable qemu ## build images, plugin, manifests, chart, SBOMs and provenance of VERSION in target/release-VERSION, signed with KEY (docs/releasing.md)
-	cargo run -q -p globalps-tests --bin release -- build $(what) $(if $(KEY),--key $(KEY))
+	cargo run -q --bin release -- build $(what) $(if $(KEY),--key $(KEY))
 
 release-check: deps zig auditable qemu ## build VERSION in two clones (in CLONES) and compare every byte; sign and verify with a new key
-	cargo run -q -p globalps-tests --bin release -- check $(what) $(if $(CLONES),--directory $(CLONES))
+	cargo run -q --bin release -- check $(what) $(if $(CLONES),--directory $(CLONES))
 
 auditable: # what lists the dependencies inside each program, and what reads that list
 	test -x $(TOOLS)/bin/cargo-auditable || cargo install -q --locked --root $(TOOLS) cargo-auditable@0.7.7
@@ -278,16 +280,16 @@ docs: ## generate docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases
 	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- api_reference faults reference_cases map
 
 pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
-	cargo build -q -p globalps-tests --bin demo
-	cargo run -q -p globalps-tests --bin pictures
+	cargo build -q --bin demo
+	cargo run -q --bin pictures
 
 dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics of a rollout on NODES (12) real nodes, with a real Prometheus; needs three minutes
-	cargo run -q -p globalps-tests --bin dashboard -- --nodes $(or $(NODES),12)
+	cargo run -q --bin dashboard -- --nodes $(or $(NODES),12)
 
 book: ## build the documentation as a book in target/book, with mdBook, and check every link in it
 	test "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" \
 		|| cargo install -q --debug --locked --no-default-features --features search --config profile.dev.debug=false --root $(CACHE)/tools mdbook@$(MDBOOK_VERSION)
-	cargo run -q -p globalps-tests --bin book -- --mdbook $(MDBOOK)
+	cargo run -q --bin book -- --mdbook $(MDBOOK)
 
 man: ## generate the plugin's man pages in target/man
 	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page
@@ -296,14 +298,14 @@ cluster: kubernetes ## start a cluster of three real nodes; kubeconfig: target/c
 	$(CLUSTER) up
 
 cluster-down: ## stop that cluster and remove everything that it added to the machine
-	cargo build -q -p globalps-tests --bin testcluster
+	cargo build -q --bin testcluster
 	$(CLUSTER) down
 
 kubernetes: deps
 	$(CLUSTER) build
 
 deps: # checks for required packages; installs them as root on Debian, otherwise lists them
-	cargo build -q -p globalps-tests --bin testcluster
+	cargo build -q --bin testcluster
 	$(CLUSTER) preflight --install
 
 zig: # the linker for other platforms

@@ -69,6 +69,7 @@ mod objects;
 mod pause;
 mod pki;
 mod process;
+mod processors;
 mod reaper;
 mod registry;
 mod runtime;

@@ -73,7 +73,7 @@ fn program() -> Result<PathBuf> {
     {
         Some(program) => Ok(program),
         None => bail!(
-            "no `testcluster` next to `{}`: run `cargo build -p globalps-tests`",
+            "no `testcluster` next to `{}`: run `cargo build --bin testcluster`",
             own.display()
         ),
     }

@@ -1,5 +1,6 @@
 //! Runs the test programs of this package in parallel. A test mostly waits (for a Lease to expire, for a kubelet to
-//! start, for ten seconds between two restarts), so parallel programs finish much sooner.
+//! start, for ten seconds between two restarts), so parallel programs finish much sooner. How many run at a time depends on how
+//! busy the processors are, because a test also has deadlines.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,8 +13,13 @@ use serde_json::Value;
 
 use crate::kubernetes::target_dir;
 use crate::map::{self, TestFile};
+use crate::processors::Processors;
 
 const POLL: Duration = Duration::from_millis(100);
+/// A program is busiest when it starts its cluster, so the next one waits this long before it uses idle processors.
+const PERIOD: Duration = Duration::from_secs(15);
+/// Share of the processors' time that must be idle for that.
+const IDLE: f64 = 0.4;
 
 /// One test program that cargo built.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ pub fn build(names: &[String]) -> Result<Vec<Program>> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["test", "--package=globalps-tests", "--no-run"]);
+    command.args(["test", "--workspace", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
     let names: Vec<&str> = match names {
         [] => map::own().collect(),
@@ -74,6 +80,15 @@ fn programs(messages: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// Load that runs at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// However busy the processors are.
+    pub busy: u32,
+    /// While a good part of their time is idle. At most 15, because one machine has numbers for that many clusters.
+    pub idle: u32,
+}
+
 /// A running program.
 struct Running {
     file: TestFile,
@@ -86,19 +101,27 @@ struct Running {
 /// a program that runs longer than `limit`; it counts as failed. `variables`: names and values of the programs' additional variables.
 pub fn run(
     mut waiting: Vec<Program>,
-    capacity: u32,
+    capacity: Capacity,
     limit: Duration,
     variables: &[(&str, &str)],
 ) -> Result<Vec<Outcome>> {
     let directory = target_dir().join("suite");
     fs::create_dir_all(&directory)?;
+    let mut processors = Processors::new(PERIOD)?;
     let mut running: Vec<Running> = Vec::new();
     let mut outcomes = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
         let loads: Vec<u32> = waiting.iter().map(|program| program.file.load()).collect();
         let in_use = running.iter().map(|program| program.file.load()).sum();
+        let is_idle = processors.idle()? >= IDLE;
+        let capacity = if is_idle {
+            capacity.idle
+        } else {
+            capacity.busy
+        };
         if let Some(next) = next(&loads, in_use, capacity) {
             let program = waiting.remove(next);
+            processors.restart()?;
             eprintln!("{} starts", program.file.name);
             running.push(Running::start(&program, &directory, variables)?);
             continue;

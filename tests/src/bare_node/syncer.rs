@@ -37,8 +37,9 @@ impl Program {
         }
         let status = command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--locked"])
-            .args(["--package", SYNCER_BINARY, "--package", BINARY])
+            // With the dependencies' features of the whole workspace, as the tests: so each is compiled once.
+            .args(["build", "--quiet", "--locked", "--workspace"])
+            .args(["--bin", SYNCER_BINARY, "--bin", BINARY])
             .arg("--target-dir")
             .arg(std::path::absolute(kubernetes::target_dir())?)
             .status()

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use globalps_tests::compatibility::{Observed, Release, page};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_tests::suite::{self, Capacity};
 use globalps_tests::{
-    Access, Cluster, Node, Options, config_file, containerd, crio, kubernetes, suite, until,
+    Access, Cluster, Node, Options, config_file, containerd, crio, kubernetes, until,
 };
 use jiff::Zoned;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ const POLL: Duration = Duration::from_millis(100);
 const SOURCE: &str = "team-a-pull-secret";
 /// Test programs that run on every release.
 const PROGRAMS: [&str; 3] = ["flow", "refusals", "namespaces"];
-const CAPACITY: u32 = 6;
+const CAPACITY: Capacity = Capacity { busy: 6, idle: 9 };
 const LIMIT: Duration = Duration::from_mins(20);
 /// Begins the line with what was observed.
 const OBSERVED: &str = "observed: ";
@@ -356,8 +357,8 @@ fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result
             .ok())
     })?;
     until(&format!("a pod of {namespace}"), DEADLINE, POLL, || {
-        let pod = cluster.kubectl(&["get", "pod", "p", "-n", namespace, "-o", "json"])?;
-        let pod: Value = serde_json::from_str(&pod)?;
+        let pod = cluster.get(namespace, "pod/p")?;
+        ensure!(!pod.is_null(), "there is no pod");
         let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
         let is_refused = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"]
             .iter()

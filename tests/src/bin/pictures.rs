@@ -102,9 +102,7 @@ fn record() -> Result<()> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .context(
-            "could not run the demo: build it with `cargo build -p globalps-tests --bin demo`",
-        )?;
+        .context("could not run the demo: build it with `cargo build --bin demo`")?;
     let output = demo.stdout.take().context("no pipe")?;
     let start = Instant::now();
     let mut lines = vec![(Duration::ZERO, "$ make demo".to_owned())];

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
-use globalps_tests::{exit_code, suite};
+use globalps_tests::exit_code;
+use globalps_tests::suite::{self, Capacity};
 
 /// Run the test files in parallel
 #[derive(Parser)]
@@ -13,6 +14,9 @@ struct Cli {
     /// Load that runs at the same time: a cluster counts one for its control plane and one for each node
     #[arg(long, default_value_t = 9)]
     capacity: u32,
+    /// The same while the processors are mostly idle
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(..=15))]
+    idle_capacity: u32,
     /// Kill a test program after this many minutes
     #[arg(long, default_value_t = 20)]
     minutes: u64,
@@ -28,7 +32,11 @@ fn run(cli: &Cli) -> Result<()> {
     let programs = suite::build(&cli.files)?;
     let begun = Instant::now();
     let limit = Duration::from_mins(cli.minutes);
-    let outcomes = suite::run(programs, cli.capacity, limit, &[])?;
+    let capacity = Capacity {
+        busy: cli.capacity,
+        idle: cli.idle_capacity.max(cli.capacity),
+    };
+    let outcomes = suite::run(programs, capacity, limit, &[])?;
     println!("\n===== {} s in all", begun.elapsed().as_secs());
     for outcome in &outcomes {
         let word = if outcome.passed { "ok" } else { "FAILED" };
