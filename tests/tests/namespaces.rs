@@ -5,7 +5,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::delivery::{FLAGS, NAME, install, registries, version, wait_reason, wait_registries};
+use common::delivery::{
+    FLAGS, NAME, install, registries, version, wait_failures, wait_reason, wait_registries,
+};
 use common::objects::{
     account, apply, apply_references, get, merge_in, namespace, pod, references, wait_pod,
     wait_references,
@@ -314,18 +316,17 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     for namespace in ["a", "zzz"] {
         wait_registries(&cluster, namespace, &["quay.io"]);
     }
+    let failures = [
+        ("foreign", "ForeignSecret"),
+        ("quota", "QuotaExceeded"),
+        ("refused", "Rejected"),
+    ];
+    wait_failures(&product, &failures);
     let message = wait_reason(&product, "ForeignSecret");
     assert!(
         message.contains("foreign") && message.contains("2 more"),
         "{message}"
     );
-    let failures = product.status().unwrap()["imagePullSecrets"]["failures"].clone();
-    assert_eq!(failures[0]["namespace"], "foreign");
-    assert_eq!(failures[1]["namespace"], "quota");
-    assert_eq!(failures[1]["reason"], "QuotaExceeded", "{failures}");
-    assert_eq!(failures[2]["namespace"], "refused", "{failures}");
-    assert_eq!(failures[2]["reason"], "Rejected", "{failures}");
-    assert_eq!(failures.as_array().unwrap().len(), 3, "{failures}");
     assert_eq!(
         get(&cluster, "foreign", &format!("secret/{NAME}"))["data"]["key"],
         "dGhlaXJz"

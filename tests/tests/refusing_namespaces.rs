@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::delivery::{
-    FLAGS, NAME, install, registries, version, wait_failure, wait_reason, wait_registries,
+    FLAGS, NAME, install, registries, version, wait_failures, wait_reason, wait_registries,
 };
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
@@ -71,7 +71,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     for name in ["other", "zzz"] {
         wait_registries(&cluster, name, &["r1.example.com"]);
     }
-    let message = wait_failure(&product, "first", "Rejected");
+    let message = wait_failures(&product, &[("first", "Rejected")]);
     assert!(message.contains("no global-pull-secret here"), "{message}");
     let (status, reason, message) = product.condition("NamespacesSynced").unwrap();
     assert_eq!((&*status, &*reason), ("False", "NamespacesFailed"));
@@ -107,7 +107,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     for name in ["other", "zzz"] {
         wait_registries(&cluster, name, &["r2.example.com"]);
     }
-    wait_failure(&product, "first", "Rejected");
+    wait_failures(&product, &[("first", "Rejected")]);
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
 
     // The webhook stays registered, but its server is gone.
@@ -116,7 +116,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     for name in ["other", "zzz"] {
         wait_registries(&cluster, name, &["r3.example.com"]);
     }
-    let message = wait_failure(&product, "first", "Unavailable");
+    let message = wait_failures(&product, &[("first", "Unavailable")]);
     assert!(message.contains("gate.example.com"), "{message}");
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
     apply(&cluster, &[namespace("new")]);
@@ -199,7 +199,7 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     product.apply(&sized("r3.io", 200_000)).unwrap();
     wait_registries(&cluster, "a", &["r3.io"]);
     wait_registries(&cluster, "team-1", &["r3.io", "team.io"]);
-    let message = wait_failure(&product, "full", "TooLarge");
+    let message = wait_failures(&product, &[("full", "TooLarge")]);
     assert!(message.contains("1048576"), "{message}");
     assert_eq!(registries(&cluster, "full"), ["r2.io"]);
     let secret = || get(&cluster, "full", &format!("secret/{NAME}"));
@@ -255,7 +255,7 @@ fn a_webhook_that_never_answers_holds_up_nobody() {
         beside.iter().all(|time| *time < Duration::from_secs(5)),
         "{beside:?}"
     );
-    wait_failure(&product, "first", "Unavailable");
+    wait_failures(&product, &[("first", "Unavailable")]);
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
     cluster.kubectl(&["delete", HOOK]).unwrap();
     wait_registries(&cluster, "first", &["r2.example.com"]);

@@ -46,15 +46,15 @@ pub fn wait_reason(product: &Product, reason: &str) -> String {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
 }
 
-/// Waits until only this namespace has a failure in the status, with this reason; returns its message.
-pub fn wait_failure(product: &Product, namespace: &str, reason: &str) -> String {
+/// Waits until the status has failures of exactly these namespaces, each with its reason; returns the first one's message.
+pub fn wait_failures(product: &Product, wanted: &[(&str, &str)]) -> String {
     let failures = || {
         product
             .status()
             .map(|s| s["imagePullSecrets"]["failures"].clone())
     };
-    let what = format!("failure of {namespace}: {reason}");
-    let expected = json!([[namespace, reason]]);
+    let what = format!("failures of namespaces: {wanted:?}");
+    let expected = json!(wanted);
     let brief = |failures: &Value| {
         let all = failures.as_array().into_iter().flatten();
         let pairs: Vec<_> = all
