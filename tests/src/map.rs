@@ -61,13 +61,13 @@ pub const FILES: &[TestFile] = &[
     file(
         "add",
         On::Nodes(0),
-        60,
+        20,
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
     ),
     file(
         "allowed_kubelets",
         On::Nodes(0),
-        30,
+        20,
         "an editor of the GlobalPullSecret can configure only kubelets and their directories",
     ),
     file(
@@ -103,7 +103,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "credential_provider",
         On::Nodes(3),
-        180,
+        250,
         "delivery with the credential provider: one kubelet restart to enable it, none for a rotation, one to disable it; scopes; damaged data; drift; nodes that don't support it",
     ),
     file(
@@ -139,13 +139,13 @@ pub const FILES: &[TestFile] = &[
     file(
         "faults",
         On::Nodes(6),
-        320,
+        500,
         "every row of the table in `docs/faults.md`",
     ),
     file(
         "fleet",
         On::TwoClusters(5),
-        300,
+        440,
         "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, rejected syncer pods",
     ),
     file(
@@ -163,7 +163,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "healing",
         On::Nodes(3),
-        200,
+        340,
         "managed objects that are changed or deleted out of band; nodes that are unreachable during the removal",
     ),
     file(
@@ -211,7 +211,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "judge",
         On::Oracle,
-        80,
+        60,
         "globalps, the kubelet and CRI-O read credentials files in the same way; the kubelet's own code runs the credential provider",
     ),
     file(
@@ -223,7 +223,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "leader",
         On::Nodes(5),
-        180,
+        210,
         "the leader is killed, frozen, disconnected and evicted in the middle of a rollout",
     ),
     file(
@@ -235,7 +235,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "namespaces",
         On::Nodes(1),
-        150,
+        60,
         "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
     ),
     file(
@@ -259,7 +259,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "permissions",
         On::Nodes(2),
-        120,
+        130,
         "the RBAC rules match the requests exactly; a syncer's token can read only its own node",
     ),
     file(
@@ -271,7 +271,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "plugin_connection",
         On::Nodes(0),
-        60,
+        120,
         "kubeconfigs, contexts, impersonation, exec plugins and TLS work as in kubectl",
     ),
     file(
@@ -289,13 +289,13 @@ pub const FILES: &[TestFile] = &[
     file(
         "policies",
         On::Nodes(0),
-        60,
+        20,
         "the admission policies reject every attempt to misuse the controller's service account",
     ),
     file(
         "privileges",
         On::Nodes(1),
-        180,
+        120,
         "the syncer needs each of its privileges: something fails without it",
     ),
     file(
@@ -325,7 +325,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "refusals",
         On::Nodes(2),
-        90,
+        120,
         "invalid Secrets change nothing; if a kubelet does not start, its old file is restored",
     ),
     file(
@@ -343,7 +343,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "rollout",
         On::Nodes(3),
-        220,
+        240,
         "retry, rollback of the fleet, pause, history, a node that is added while no controller runs",
     ),
     file(
@@ -355,7 +355,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "sources",
         On::Nodes(2),
-        130,
+        180,
         "several sources, each validated separately; very large and immutable Secrets; a credential that expires soon",
     ),
     file(
@@ -367,7 +367,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "syncer",
         On::BareNode,
-        90,
+        140,
         "one syncer, step by step: errors of its node, a kubelet that stays down, file modes, readiness, manual restore",
     ),
     file(
@@ -397,7 +397,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "upgrade",
         On::TwoClusters(6),
-        180,
+        130,
         "from the previous release to this one and back, during a rollout, in both orders",
     ),
     file(
