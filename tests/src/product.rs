@@ -206,6 +206,18 @@ impl<'a> Product<'a> {
         self.wait_condition("Ready", "True").map(|_| ())
     }
 
+    /// The same, and until the node has finished what it was assigned. The condition alone says nothing about another source than
+    /// the additional Secret: it is written after the assignment, and the node's file may already have the new content.
+    pub fn wait_node_synced(&self, node: &str) -> Result<()> {
+        self.wait_synced()?;
+        until("the node to be synced", DEADLINE, POLL, || {
+            let found = self.get(&format!("nodepullsecret/{node}"))?;
+            let status = &found["status"];
+            let is_observed = status["observedGeneration"] == found["metadata"]["generation"];
+            Ok((is_observed && status["phase"] == "Synced").then_some(()))
+        })
+    }
+
     /// Status of a node's `NodePullSecret`.
     pub fn node_status(&self, node: &str) -> Result<Value> {
         Ok(self.get(&format!("nodepullsecret/{node}"))?["status"].clone())

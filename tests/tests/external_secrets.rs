@@ -324,18 +324,8 @@ impl World<'_> {
         self.product.status().unwrap()["revision"].as_i64().unwrap()
     }
 
-    /// Waits until the node has finished what it was assigned. The condition alone says nothing about another source than the
-    /// additional Secret: it is written after the assignment, and the file may already have the new content.
     fn settle(&self) {
-        self.product.wait_synced().unwrap();
-        let object = format!("nodepullsecret/{}", self.node.name());
-        until("the node to be synced", DEADLINE, POLL, || {
-            let found = self.product.get(&object)?;
-            let status = &found["status"];
-            let is_observed = status["observedGeneration"] == found["metadata"]["generation"];
-            Ok((is_observed && status["phase"] == "Synced").then_some(()))
-        })
-        .unwrap();
+        self.product.wait_node_synced(self.node.name()).unwrap();
     }
 
     fn wait_auth(&self, registry: &str, pair: Option<&str>) {
