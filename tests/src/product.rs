@@ -184,7 +184,7 @@ impl<'a> Product<'a> {
         Ok(condition(&self.status()?, type_))
     }
 
-    /// Waits until the status is about the current additional Secret and the condition has this status.
+    /// Waits until the status is about the current additional Secret and the current spec, and the condition has this status.
     pub fn wait_condition(&self, type_: &str, wanted: &str) -> Result<(String, String, String)> {
         let what = format!("condition {type_}={wanted}");
         let waited = until(&what, DEADLINE, POLL, || {
@@ -193,9 +193,11 @@ impl<'a> Product<'a> {
                 .as_str()
                 .unwrap_or_default()
                 .to_owned();
-            let status = self.status()?;
-            let seen = status["observedAdditional"] == version.as_str();
-            let condition = condition(&status, type_);
+            let config = self.get(CONFIG)?;
+            let status = &config["status"];
+            let seen = status["observedAdditional"] == version.as_str()
+                && status["observedGeneration"] == config["metadata"]["generation"];
+            let condition = condition(status, type_);
             Ok((seen && condition.0 == wanted).then_some(condition))
         });
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
