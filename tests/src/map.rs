@@ -45,6 +45,15 @@ impl TestFile {
             On::Clusters(clusters, nodes) => u32::from(clusters) + u32::from(nodes),
         }
     }
+
+    /// Maximum number of clusters that it runs at the same time; one where it needs none.
+    pub fn clusters(&self) -> u32 {
+        match self.on {
+            On::Clusters(clusters, _) => clusters.into(),
+            On::TwoClusters(_) => 2,
+            _ => 1,
+        }
+    }
 }
 
 const fn file(name: &'static str, on: On, seconds: u16, shows: &'static str) -> TestFile {
@@ -97,7 +106,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "crashes",
         On::Nodes(2),
-        60,
+        160,
         "controllers and syncers are killed at random moments",
     ),
     file(

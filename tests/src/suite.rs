@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::kubernetes::target_dir;
+use crate::layout::INSTANCES;
 use crate::map::{self, TestFile};
 use crate::processors::Processors;
 
@@ -20,6 +21,8 @@ const POLL: Duration = Duration::from_millis(100);
 const PERIOD: Duration = Duration::from_secs(15);
 /// Share of the processors' time that must be idle for that.
 const IDLE: f64 = 0.4;
+/// Clusters at the same time. Two numbers remain for clusters that are started by hand.
+const CLUSTERS: u32 = INSTANCES as u32 - 2;
 
 /// One test program that cargo built.
 #[derive(Debug)]
@@ -85,8 +88,15 @@ fn programs(messages: &str) -> Result<Vec<Program>> {
 pub struct Capacity {
     /// However busy the processors are.
     pub busy: u32,
-    /// While a good part of their time is idle. At most 15, because one machine has numbers for that many clusters.
+    /// While a good part of their time is idle.
     pub idle: u32,
+}
+
+impl Capacity {
+    /// The load that fits now.
+    fn now(self, is_idle: bool) -> u32 {
+        if is_idle { self.idle } else { self.busy }
+    }
 }
 
 /// A running program.
@@ -111,15 +121,10 @@ pub fn run(
     let mut running: Vec<Running> = Vec::new();
     let mut outcomes = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
-        let loads: Vec<u32> = waiting.iter().map(|program| program.file.load()).collect();
-        let in_use = running.iter().map(|program| program.file.load()).sum();
-        let is_idle = processors.idle()? >= IDLE;
-        let capacity = if is_idle {
-            capacity.idle
-        } else {
-            capacity.busy
-        };
-        if let Some(next) = next(&loads, in_use, capacity) {
+        let files: Vec<TestFile> = waiting.iter().map(|program| program.file).collect();
+        let in_use: Vec<TestFile> = running.iter().map(|program| program.file).collect();
+        let load = capacity.now(processors.idle()? >= IDLE);
+        if let Some(next) = next(&files, &in_use, load) {
             let program = waiting.remove(next);
             processors.restart()?;
             eprintln!("{} starts", program.file.name);
@@ -140,11 +145,14 @@ pub fn run(
 }
 
 /// Index of the next program to start: the first that fits beside the running ones. A program that is larger than the
-/// whole capacity runs alone.
-fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
-    loads
-        .iter()
-        .position(|load| in_use == 0 || in_use + load <= capacity)
+/// whole capacity runs alone. `capacity`: load.
+fn next(waiting: &[TestFile], running: &[TestFile], capacity: u32) -> Option<usize> {
+    let load: u32 = running.iter().map(TestFile::load).sum();
+    let clusters: u32 = running.iter().map(TestFile::clusters).sum();
+    waiting.iter().position(|file| {
+        let fits = load + file.load() <= capacity && clusters + file.clusters() <= CLUSTERS;
+        running.is_empty() || fits
+    })
 }
 
 impl Running {
@@ -217,24 +225,37 @@ pub fn verdict(outcomes: &[Outcome]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::On;
 
     #[test]
     fn programs_start_in_order_while_they_fit_and_a_large_one_runs_alone() {
-        for (case, loads, in_use, expected) in [
-            ("nothing waits", &[][..], 0, None),
-            ("the first fits", &[4, 1], 0, Some(0)),
-            ("exactly", &[4], 4, Some(0)),
-            ("the first does not, the second does", &[6, 2], 4, Some(1)),
-            ("none does", &[6, 5], 4, None),
-            ("larger than everything, alone", &[9], 0, Some(0)),
-            (
-                "larger than everything, with another one running",
-                &[9],
-                1,
-                None,
-            ),
+        // Their loads: 1, 2, 4, 6 and 9.
+        let [api, one, three, five, eight] = [0, 1, 3, 5, 8].map(|nodes| on(On::Nodes(nodes)));
+        for (case, waiting, running, expected) in [
+            ("nothing waits", &[][..], &[][..], None),
+            ("the first fits", &[three, api], &[], Some(0)),
+            ("exactly", &[three], &[three], Some(0)),
+            ("the second does", &[five, one], &[three], Some(1)),
+            ("none does", &[five, five], &[three], None),
+            ("larger than everything, alone", &[eight], &[], Some(0)),
+            ("larger, with another one running", &[eight], &[api], None),
         ] {
-            assert_eq!(next(loads, in_use, 8), expected, "{case}");
+            assert_eq!(next(waiting, running, 8), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn programs_wait_until_their_clusters_have_numbers() {
+        let running = [on(On::Clusters(4, 0)); 3];
+        let waiting = [on(On::Clusters(3, 0)), on(On::TwoClusters(0))];
+        assert_eq!(next(&waiting, &running, 100), Some(1));
+        assert_eq!(next(&waiting[..1], &running, 100), None);
+    }
+
+    fn on(on: On) -> TestFile {
+        TestFile {
+            on,
+            ..map::FILES[0]
         }
     }
 

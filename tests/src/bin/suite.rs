@@ -15,7 +15,7 @@ struct Cli {
     #[arg(long, default_value_t = 9)]
     capacity: u32,
     /// The same while 40 % of the processors' time is idle
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(..=15))]
+    #[arg(long, default_value_t = 22)]
     idle_capacity: u32,
     /// Kill a test program after this many minutes
     #[arg(long, default_value_t = 20)]
