@@ -274,7 +274,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "plugin",
         On::Nodes(2),
-        60,
+        150,
         "the plugin's whole job, from `install` to `uninstall`, with `bundle` and dry runs",
     ),
     file(
