@@ -195,8 +195,8 @@ impl<'a> Product<'a> {
                 .to_owned();
             let config = self.get(CONFIG)?;
             let status = &config["status"];
-            let seen = status["observedAdditional"] == version.as_str()
-                && status["observedGeneration"] == config["metadata"]["generation"];
+            let seen =
+                status["observedAdditional"] == version.as_str() && is_about_its_spec(&config);
             let condition = condition(status, type_);
             Ok((seen && condition.0 == wanted).then_some(condition))
         });
@@ -214,9 +214,8 @@ impl<'a> Product<'a> {
         self.wait_synced()?;
         until("the node to be synced", DEADLINE, POLL, || {
             let found = self.get(&format!("nodepullsecret/{node}"))?;
-            let status = &found["status"];
-            let is_observed = status["observedGeneration"] == found["metadata"]["generation"];
-            Ok((is_observed && status["phase"] == "Synced").then_some(()))
+            let is_synced = is_about_its_spec(&found) && found["status"]["phase"] == "Synced";
+            Ok(is_synced.then_some(()))
         })
     }
 
@@ -320,6 +319,11 @@ impl<'a> Product<'a> {
 
 /// The `GlobalPullSecret`, as kubectl names it.
 pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
+
+/// True if the object's status describes its current spec.
+pub fn is_about_its_spec(object: &Value) -> bool {
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+}
 
 /// Status, reason and message of a condition; empty if there is none.
 pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String) {

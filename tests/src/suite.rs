@@ -92,13 +92,6 @@ pub struct Capacity {
     pub idle: u32,
 }
 
-impl Capacity {
-    /// The load that fits now.
-    fn now(self, is_idle: bool) -> u32 {
-        if is_idle { self.idle } else { self.busy }
-    }
-}
-
 /// A running program.
 struct Running {
     file: TestFile,
@@ -123,7 +116,11 @@ pub fn run(
     while !waiting.is_empty() || !running.is_empty() {
         let files: Vec<TestFile> = waiting.iter().map(|program| program.file).collect();
         let in_use: Vec<TestFile> = running.iter().map(|program| program.file).collect();
-        let load = capacity.now(processors.idle()? >= IDLE);
+        let load = if processors.idle()? >= IDLE {
+            capacity.idle
+        } else {
+            capacity.busy
+        };
         if let Some(next) = next(&files, &in_use, load) {
             let program = waiting.remove(next);
             processors.restart()?;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
 use globalps_tests::broken_kubelet::{break_kubelet, end_kubelet_once, mend_kubelet};
-use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_tests::product::{
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, is_about_its_spec, merge, run,
+};
 use globalps_tests::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -581,10 +583,6 @@ fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
 fn specs(cluster: &Cluster, since: SystemTime) -> impl Iterator<Item = Write> {
     let writes = writes(cluster, since).into_iter();
     writes.filter(|write| !write.is_status)
-}
-
-fn is_about_its_spec(object: &Value) -> bool {
-    object["status"]["observedGeneration"] == object["metadata"]["generation"]
 }
 
 fn is_synced(object: &Value, revision: i64) -> bool {

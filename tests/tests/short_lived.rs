@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::fmt;
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
@@ -47,6 +46,7 @@ struct Ecr {
 }
 
 /// What happened in some time.
+#[derive(Debug)]
 struct Refreshed {
     /// How often the interval of the refresh had passed.
     refreshes: usize,
@@ -101,10 +101,10 @@ impl World<'_> {
         self.refreshes(&api, 1);
 
         let file = self.refreshes(&api, REFRESHES);
-        println!("ConfigFile: {file}");
+        println!("ConfigFile: {file:?}");
         // The second of two passwords at the same moment comes before the restart for the first one or after it.
         let starts = file.refreshes..=file.passwords;
-        assert!(starts.contains(&file.kubelet_starts), "{file}");
+        assert!(starts.contains(&file.kubelet_starts), "{file:?}");
         let check = self.check();
         assert!(
             check.contains("times or more in 24 hours, and each change restarted every kubelet"),
@@ -120,7 +120,7 @@ impl World<'_> {
         .unwrap();
         self.refreshes(&api, 1);
         let provider = self.refreshes(&api, REFRESHES);
-        println!("CredentialProvider: {provider}");
+        println!("CredentialProvider: {provider:?}");
         assert_eq!(provider.kubelet_starts, 0);
         let image = format!("{ECR}/team/app:1");
         self.product
@@ -242,7 +242,7 @@ impl World<'_> {
         fs::write(certs.join("hosts.toml"), hosts).unwrap();
     }
 
-    /// Waits for so many refreshes, and until the node has the last one.
+    /// Waits for this many refreshes, and until the node has the last one.
     fn refreshes(&self, api: &Ecr, number: usize) -> Refreshed {
         let (starts, passwords) = (self.starts(), api.answers().len());
         let deadline = DEADLINE + REFRESH * u32::try_from(number).unwrap();
@@ -305,20 +305,6 @@ impl World<'_> {
 impl Ecr {
     fn answers(&self) -> Vec<Instant> {
         self.answers.lock().unwrap().clone()
-    }
-}
-
-impl fmt::Display for Refreshed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            refreshes,
-            passwords,
-            kubelet_starts,
-        } = self;
-        write!(
-            f,
-            "{refreshes} refreshes, {passwords} passwords, {kubelet_starts} kubelet starts"
-        )
     }
 }
 
