@@ -11,11 +11,8 @@ use crate::{Access, Cluster, kubernetes};
 
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
 const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
-/// In the policy that limits the DaemonSet; the previous release has no such line.
+/// In the policy that limits the DaemonSet.
 const POLICY_LINE: &str = r#"- expression: "\"globalps-syncer:"#;
-
-/// Allows no image of the syncer but the one that this release was installed with. The previous release does not know it.
-const DAEMONSETS_POLICY: &str = "globalps-daemonsets";
 
 /// A release whose images are built.
 #[derive(Clone, Debug)]
@@ -113,11 +110,6 @@ pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Resul
         &controller.controller,
         &syncer.syncer,
     )?;
-    if !manifests.contains(DAEMONSETS_POLICY) {
-        // As docs/upgrades.md asks for.
-        let kind = "validatingadmissionpolicybinding";
-        cluster.kubectl(&["delete", "--ignore-not-found", kind, DAEMONSETS_POLICY])?;
-    }
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
     let ran = run(&mut kubectl, &manifests)?;
@@ -156,7 +148,7 @@ pub fn syncers_are(cluster: &Cluster, release: &Pushed) -> Result<bool> {
 
 /// The manifests with these images.
 fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String> {
-    let (mut replaced, mut policies) = (0, 0);
+    let mut replaced = 0;
     let lines: Vec<String> = manifests
         .lines()
         .map(|line| {
@@ -166,8 +158,7 @@ fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String
             } else if line.trim_start().starts_with(SYNCER_LINE) {
                 format!("{indent}- --syncer-image={syncer}")
             } else if line.trim_start().starts_with(POLICY_LINE) {
-                policies += 1;
-                return format!("{indent}- expression: '\"{syncer}\"'");
+                format!("{indent}- expression: '\"{syncer}\"'")
             } else {
                 return line.to_owned();
             };
@@ -176,8 +167,8 @@ fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String
         })
         .collect();
     ensure!(
-        replaced == 2 && policies <= 1,
-        "the manifests name {replaced} images, not the controller's and the syncer's"
+        replaced == 3,
+        "the manifests name {replaced} images, not the controller's and twice the syncer's"
     );
     Ok(lines.join("\n"))
 }

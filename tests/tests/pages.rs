@@ -85,8 +85,6 @@ fn the_commands_of_the_pages_do_what_they_say() {
     admin.runs("upgrades.md", "settings");
     let saved = fs::read_to_string(admin.path("settings.yaml")).unwrap();
     assert!(saved.contains("kind: GlobalPullSecret"), "{saved}");
-    admin.runs("upgrades.md", "binding");
-    admin.runs("upgrades.md", "restorer");
     admin.runs("upgrades.md", "upgrade");
     let binding = "validatingadmissionpolicybinding/globalps-daemonsets";
     assert!(!product.get(binding).unwrap().is_null());

@@ -214,39 +214,6 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     assert_eq!(node.restarts(), 1, "and nothing else happens");
 }
 
-/// Such a journal comes from an older syncer, which applied a canaried revision before its node had an object.
-#[test]
-fn a_change_without_an_object_in_an_older_journal_is_finished() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join(".globalps");
-    fs::create_dir(&state).unwrap();
-    let managed = json!({"keys": ["r.example.com"], "overridden": {"auths": {}}});
-    let none = json!({"keys": [], "overridden": {"auths": {}}});
-    let target = json!({"File": {
-        "bytes": BASE64_STANDARD.encode(credentials(1)), "mode": 0o600, "uid": 0, "gid": 0,
-    }});
-    let journal = json!({
-        "version": 1, "snapshot": "Absent", "ours": none, "revision": 0, "failed": null, "restarts": 0,
-        "change": {
-            "task": {"uid": "", "generation": 0, "revision": 1}, "step": "Forward", "target": target,
-            "target_ours": managed, "restart": true, "before": "Absent", "before_ours": none,
-            "before_revision": 0, "failure": "",
-        },
-    });
-    fs::write(state.join("state.json"), journal.to_string()).unwrap();
-    let node = start(directory.path(), &ask(1));
-    node.ask(None);
-    let _syncer = node.syncer(&PROGRAM).unwrap();
-    until("the file", DEADLINE, POLL, || {
-        Ok((node.restarts() == 1).then_some(()))
-    })
-    .unwrap();
-    assert_eq!(file(directory.path()), credentials(1));
-    node.ask(Some(ask(1)));
-    wait_synced(&node, 1);
-    assert_eq!(node.restarts(), 1, "it is already in effect");
-}
-
 #[test]
 fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
     let rolled_out = |revision| Secret::Content {

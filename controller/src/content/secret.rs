@@ -48,9 +48,9 @@ pub(crate) struct Global {
     pub(crate) rejected_reason: Option<String>,
     /// Every node restores; only valid content ends this.
     pub(crate) restoring: bool,
-    /// Path of the nodes' credentials file; `None`: written by the previous release.
+    /// Path of the nodes' credentials file; `None`: no node has content of globalps.
     pub(crate) config_file: Option<String>,
-    /// The revision that introduced each part of the content; empty: written by the previous release.
+    /// The revision that introduced each part of the content.
     pub(crate) content_since: Since,
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct RolledOutWrite {
 }
 
 /// The Secret `global-pull-secret-rolled-out`. Its owner is `global-pull-secret` (`owner`: its uid), so the garbage collector
-/// removes it even if an older release cleans up.
+/// removes it with that one.
 pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
     let mut annotations =
         BTreeMap::from([(REVISION_ANNOTATION.to_owned(), write.revision.to_string())]);
@@ -255,11 +255,6 @@ fn secret(
 pub(crate) fn decode(secret: &Secret) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
-    let has_content = secret
-        .data
-        .iter()
-        .flatten()
-        .any(|(key, _)| key == LAST_ADDITIONAL_KEY || key.starts_with(LAST_SOURCE_KEY_PREFIX));
     Global {
         revision: revision(secret),
         content: decode_content(secret),
@@ -289,9 +284,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
             .is_some_and(|text| text == "true"),
         rejected: kept(REFUSED_KEY),
         rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
-        // The previous release has no annotation for it, but drops the content.
-        restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true")
-            || revision(secret) > 0 && !has_content,
+        restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true"),
         config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
         content_since: annotation(CONTENT_SINCE_ANNOTATION)
             .and_then(|text| serde_json::from_str(text).ok())

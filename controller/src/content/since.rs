@@ -21,14 +21,7 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -
             }
         };
         was.filter(|was| was.means_the_same(config))?;
-        // The previous release did not record it.
-        Some(
-            global
-                .content_since
-                .get(source)
-                .copied()
-                .unwrap_or(global.revision),
-        )
+        global.content_since.get(source).copied()
     };
     content
         .parts()

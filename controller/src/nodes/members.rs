@@ -53,7 +53,6 @@ fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64)
     provider_since > 0
         && object.status.as_ref().is_some_and(|status| {
             status.delivery == DeliveryType::CredentialProvider.as_str()
-                && status.delivery_revision == status.revision
                 && status.revision >= provider_since
         })
         // An upgraded kubelet gets one more provider.
@@ -330,11 +329,10 @@ mod tests {
     #[test]
     fn only_a_node_with_the_current_provider_changes_in_place() {
         let by_provider = DeliveryType::CredentialProvider.as_str();
-        for (case, delivery, delivered, revision, version, now, since, expected) in [
+        for (case, delivery, revision, version, now, since, expected) in [
             (
                 "it runs the current provider",
                 by_provider,
-                5,
                 5,
                 "v1.36.3",
                 "v1.36.3",
@@ -345,7 +343,6 @@ mod tests {
                 "since exactly that revision",
                 by_provider,
                 3,
-                3,
                 "v1.36.3",
                 "v1.36.3",
                 3,
@@ -354,7 +351,6 @@ mod tests {
             (
                 "with an older configuration",
                 by_provider,
-                2,
                 2,
                 "v1.36.3",
                 "v1.36.3",
@@ -365,17 +361,6 @@ mod tests {
                 "by the file",
                 "ConfigFile",
                 5,
-                5,
-                "v1.36.3",
-                "v1.36.3",
-                3,
-                false,
-            ),
-            (
-                "its delivery is of another revision",
-                by_provider,
-                4,
-                5,
                 "v1.36.3",
                 "v1.36.3",
                 3,
@@ -384,7 +369,6 @@ mod tests {
             (
                 "provider configuration not recorded",
                 by_provider,
-                5,
                 5,
                 "v1.36.3",
                 "v1.36.3",
@@ -395,7 +379,6 @@ mod tests {
                 "upgraded to tokens",
                 by_provider,
                 5,
-                5,
                 "v1.33.1",
                 "v1.34.0",
                 3,
@@ -404,7 +387,6 @@ mod tests {
             (
                 "without tokens, unchanged",
                 by_provider,
-                5,
                 5,
                 "v1.33.1",
                 "v1.33.2",
@@ -416,7 +398,6 @@ mod tests {
             object.spec.kubelet_version = version.to_owned();
             object.status = Some(globalps_core::api::NodePullSecretStatus {
                 delivery: delivery.to_owned(),
-                delivery_revision: delivered,
                 revision,
                 ..Default::default()
             });
@@ -433,7 +414,6 @@ mod tests {
                 for object in snapshot.node_pull_secrets.to_mut().values_mut() {
                     let status = object.status.as_mut().unwrap();
                     status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
-                    status.delivery_revision = status.revision;
                     object.spec.kubelet_version = "v1.36.3".to_owned();
                 }
             });

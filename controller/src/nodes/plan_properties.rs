@@ -46,8 +46,6 @@ enum Event {
     Excluded(u8),
     Included(u8),
     Retried(u8),
-    /// Its syncer is of the previous release, or current again.
-    Skews(u8),
     Rotated,
     SourceRotated,
     SourceDeleted,
@@ -86,7 +84,6 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::Excluded),
         2 => any::<u8>().prop_map(Event::Included),
         1 => any::<u8>().prop_map(Event::Retried),
-        1 => any::<u8>().prop_map(Event::Skews),
         1 => any::<u8>().prop_map(Event::ObjectDeleted),
         1 => Just(Event::AllObjectsDeleted),
         2 => Just(Event::Rotated),
@@ -120,7 +117,6 @@ struct SimulatedNode {
     is_broken: bool,
     is_full: bool,
     is_unresponsive: bool,
-    is_old: bool,
     lies: bool,
     /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
     /// a node that never had anything. A restore waits for it for only two minutes.
@@ -278,15 +274,13 @@ impl Cluster {
             }),
             Event::Included(at) => self.view(at, |view| view.labels = labels(&[LINUX])),
             Event::Breaks(at) => self.node(at, |node| node.is_broken = true),
-            // An older syncer retries automatically, outside any limit.
-            Event::Fills(at) => self.node(at, |node| node.is_full = !node.is_old),
+            Event::Fills(at) => self.node(at, |node| node.is_full = true),
             Event::Mends(at) => self.node(at, |node| {
                 node.is_broken = false;
                 node.is_full = false;
             }),
             Event::Unresponsive(at) => self.node(at, |node| node.is_unresponsive = true),
             Event::Responds(at) => self.node(at, |node| node.is_unresponsive = false),
-            Event::Skews(at) => self.node(at, |node| node.is_old = !node.is_old && !node.is_full),
         }
         self.assert_limit(event);
     }
@@ -362,11 +356,6 @@ impl Cluster {
         let newest = global.map_or(0, |global| global.revision);
         let available = [Some(newest), self.snapshot.rolled_out_revision];
         let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
-            // A syncer of the previous release applies a revision whose canary passed by itself, on a node that has nothing.
-            let has_canary_passed = global.is_some_and(|global| global.canary_passed);
-            if node.is_old && node.in_force == 0 && has_canary_passed {
-                node.in_force = newest;
-            }
             return;
         };
         let generation = object.metadata.generation.unwrap();
@@ -413,8 +402,7 @@ impl Cluster {
         if node.changing.is_some() {
             let view = &self.snapshot.nodes[name];
             node.bootstraps = node.in_force == 0 && view.is_new(now);
-            // An older syncer knows only the file.
-            let delivery = if node.is_old || spec.restore {
+            let delivery = if spec.restore {
                 Delivery::ConfigFile
             } else {
                 self.deliveries[&spec.revision].clone()
@@ -425,25 +413,11 @@ impl Cluster {
         let asked = spec.revision;
         let has_finished = matches!(phase, Phase::RolledBack | Phase::Synced | Phase::Restored)
             && matches!(status.phase, Phase::Syncing | Phase::Restoring);
-        let before = NodePullSecretStatus {
-            delivery: status.delivery.clone(),
-            delivery_revision: status.delivery_revision,
-            ..NodePullSecretStatus::default()
-        };
-        let delivery_report = if node.is_old {
-            before
+        let provider = matches!(node.delivery, Delivery::CredentialProvider(_));
+        let delivery = if provider {
+            DeliveryType::CredentialProvider
         } else {
-            let provider = matches!(node.delivery, Delivery::CredentialProvider(_));
-            let delivery = if provider {
-                DeliveryType::CredentialProvider
-            } else {
-                DeliveryType::ConfigFile
-            };
-            NodePullSecretStatus {
-                delivery: delivery.as_str().to_owned(),
-                delivery_revision: node.in_force,
-                ..before
-            }
+            DeliveryType::ConfigFile
         };
         object.status = Some(NodePullSecretStatus {
             observed_generation: if has_finished {
@@ -454,11 +428,11 @@ impl Cluster {
             // Stores the revision that it works on, because nothing else reports it.
             message: asked.to_string(),
             revision: node.in_force,
-            restored: node.in_force == 0
-                && (phase == Phase::Restored || phase == Phase::Pending && !node.is_old),
+            restored: node.in_force == 0 && (phase == Phase::Restored || phase == Phase::Pending),
             phase,
             reason,
-            ..delivery_report
+            delivery: delivery.as_str().to_owned(),
+            ..NodePullSecretStatus::default()
         });
     }
 

@@ -87,15 +87,10 @@ pub struct NodePullSecretStatus {
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`. Empty: no revision is in force, or the
-    /// syncer is too old to report it.
+    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`. Empty: no revision is in force.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub delivery: String,
-    /// `revision` when `delivery` was reported. An older syncer updates `revision` but not `delivery`.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
-    pub delivery_revision: i64,
     /// When `phase` last changed, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

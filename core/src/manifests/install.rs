@@ -10,7 +10,7 @@ use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    previous, syncer, value,
+    syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -117,8 +117,6 @@ impl Install {
         let operators = self.operators.as_ref();
         let copies = operators.into_iter().flat_map(OperatorAccess::copies);
         let delivered: Vec<String> = [pull_secret.to_owned()].into_iter().chain(copies).collect();
-        // Before the policy that no longer reads the Lease.
-        objects.extend(previous::objects());
         objects.extend(leader::objects(account, &delivered));
         objects.extend(own_node::objects(&self.namespace));
         objects.extend(bounds::objects(

@@ -11,7 +11,6 @@ mod network;
 mod operators;
 mod own_node;
 mod policy;
-mod previous;
 mod program;
 mod rbac;
 mod syncer;

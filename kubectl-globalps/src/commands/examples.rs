@@ -156,7 +156,7 @@ fn node(revision: i64, phase: &str, reason: &str, message: &str) -> Value {
         "spec": {"revision": 3, "kubeletVersion": "v1.34.0"},
         "status": {
             "observedGeneration": 1, "revision": revision, "phase": phase, "reason": reason, "message": message,
-            "delivery": "CredentialProvider", "deliveryRevision": revision, "lastTransitionTime": "2026-01-02T00:00:00Z",
+            "delivery": "CredentialProvider", "lastTransitionTime": "2026-01-02T00:00:00Z",
         },
     })
 }

@@ -138,14 +138,6 @@ fn decide_change(facts: &NodeFacts) -> Action {
     match (task.goal(), facts.state, desired(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
-        // An older syncer's journal has no values to compare with.
-        (Goal::Revision(_), Some(state), None)
-            if is_in_force_though_superseded(facts)
-                && state.provider.is_none()
-                && has_all(facts.file, &state.managed) =>
-        {
-            Action::Confirm
-        }
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
             let first = State::new(facts.file.clone(), 0);
@@ -169,8 +161,8 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
     if let (Some(content), Some(task)) = (facts.desired, facts.task) {
         let settled = facts.state.filter(|state| state.is_settled_on(task));
         let side = match (settled, &content.delivery, facts.provider) {
-            // Setting up or removing the provider and changing its settings need a restart, which the controller schedules. A
-            // newer syncer, an upgraded kubelet or a resolved obstacle wait for it.
+            // Setting up or removing the provider and changing its settings need a restart, which the controller schedules. An
+            // upgraded kubelet or a resolved obstacle waits for it.
             (Some(state), _, found) => {
                 let both = state.provider.as_ref().zip(found);
                 both.and_then(|(installed, found)| {
@@ -202,12 +194,6 @@ fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
     facts.superseded
         && in_force == facts.task.map(|task| task.revision)
         && !facts.state.is_some_and(is_pending)
-}
-
-fn has_all(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
-    let present = parsed(file).unwrap_or_default();
-    let present = present.by_canonical_key();
-    !is_unparsable(file) && managed.keys.iter().all(|key| present.contains_key(&**key))
 }
 
 /// Whether another process changed managed entries. Restoring them ends the observation of the previous change.
@@ -758,7 +744,7 @@ mod tests {
                 format!("600 {OWN_AND_OURS}, no restart, drift"),
             ),
             (
-                "left wide by an older syncer",
+                "widened while no syncer was watching",
                 &one,
                 &in_force,
                 OWN_AND_OURS,
@@ -1230,9 +1216,6 @@ mod tests {
     #[test]
     fn a_superseded_revision_in_force_is_compared_with_the_journal() {
         let (one, two, synced) = (task(1), task(2), synced(""));
-        let mut older = synced.clone();
-        older.managed =
-            serde_json::from_str(r#"{"keys":["r"],"overridden":{"auths":{}}}"#).unwrap();
         let mut watched = synced.clone();
         watched.change = Some(with_step(Step::Watching));
         let repaired = format!("{OURS}, restart, drift");
@@ -1249,22 +1232,6 @@ mod tests {
                 "Fetch",
             ),
             ("another revision", &two, true, &synced, OURS, "Fetch"),
-            (
-                "an older journal has only keys",
-                &one,
-                true,
-                &older,
-                NEWER,
-                "Confirm",
-            ),
-            (
-                "and one of them is missing",
-                &one,
-                true,
-                &older,
-                OWN,
-                "Fetch",
-            ),
             (
                 "changed while the kubelet is watched",
                 &one,
@@ -1955,15 +1922,6 @@ mod tests {
                 &impossible,
                 by_provider(OURS, &[]),
                 OURS,
-                "Confirm",
-            ),
-            (
-                "an older controller, which omits the unknown field, changes nothing",
-                task(1),
-                &provided,
-                &installed,
-                content(NEWER),
-                "",
                 "Confirm",
             ),
             (

@@ -47,11 +47,8 @@ impl ProviderFacts {
         content: &Content,
     ) -> Result<ProviderSide, Obstacle> {
         let mut installed = installed.clone();
-        // An older controller omits the field.
-        if content.delivery != Delivery::ConfigFile {
-            let data = render_data(task.revision, content);
-            installed.data = FileSnapshot::Absent.with_bytes(data);
-        }
+        let data = render_data(task.revision, content);
+        installed.data = FileSnapshot::Absent.with_bytes(data);
         self.with(installed)
     }
 

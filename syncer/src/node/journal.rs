@@ -84,8 +84,8 @@ impl Journal {
     /// Durable when it returns.
     pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
         self.make_directory()?;
-        let bytes = serde_json::to_vec(&state.versioned())
-            .map_err(|_| NodeError::Damaged { path: self.path() })?;
+        let bytes =
+            serde_json::to_vec(&state).map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(file::replace(
             &self.path(),
             &FileSnapshot::Absent.with_bytes(bytes),
@@ -208,27 +208,6 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
-    /// As the first syncers wrote it, in the middle of a change.
-    const OLDEST: &str = r#"{"version":1,"snapshot":"Absent","ours":{"keys":["r"],"overridden":{"auths":{}}},"revision":1,
-        "failed":null,"change":{"task":{"uid":"u","generation":3,"revision":2},"step":"Forward","target":"Absent",
-        "target_ours":{"keys":["r"],"overridden":{"auths":{}}},"restart":true,"before":"Absent",
-        "before_ours":{"keys":["r"],"overridden":{"auths":{}}},"before_revision":1,"failure":""},"restarts":4}"#;
-
-    #[test]
-    fn a_state_of_an_older_syncer_is_continued() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::next_to(&directory.path().join("config.json"));
-        journal.make_directory().unwrap();
-        fs::write(journal.path(), OLDEST).unwrap();
-        let state = journal.load().unwrap().unwrap();
-        let change = state.change.as_ref().unwrap();
-        assert_eq!((state.revision, state.restarts, state.drifts), (1, 4, 0));
-        assert_eq!((change.task.revision, change.before_revision), (2, 1));
-        assert!(change.awaits_restart(), "its restart is pending");
-        journal.save(&state).unwrap();
-        journal.load().unwrap().unwrap();
-    }
-
     #[test]
     fn one_syncer_at_a_time_works_on_a_node() {
         let directory = tempfile::tempdir().unwrap();
@@ -245,7 +224,7 @@ mod tests {
         let journal = Journal::next_to(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         for (content, reason) in [
-            (r#"{"version":3,"x":1}"#, "StateTooNew"),
+            (r#"{"version":2,"x":1}"#, "StateTooNew"),
             ("{", "StateDamaged"),
             (r#"{"version":1}"#, "StateDamaged"),
         ] {

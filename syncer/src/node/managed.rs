@@ -12,9 +12,7 @@ pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
     /// As a credentials file.
     overridden: serde_json::Value,
-    /// The entries with their values, as a credentials file; null: written by an older syncer, or combined from several
-    /// revisions.
-    #[serde(default)]
+    /// The entries with their values, as a credentials file; null: combined from several revisions.
     entries: serde_json::Value,
 }
 
@@ -86,7 +84,7 @@ impl ManagedEntries {
         )
     }
 
-    /// The entries with their values; `None`: an older syncer did not keep the values.
+    /// The entries with their values; `None`: combined from several revisions.
     pub(crate) fn content(&self) -> Option<DockerConfig> {
         // As in Go, `null` parses to no entries.
         let entries = Some(&self.entries).filter(|entries| !entries.is_null())?;

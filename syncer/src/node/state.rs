@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::file::{FileError, FileSnapshot};
 use super::managed::ManagedEntries;
 
-/// Newest format version of the state file that this program reads and writes.
-pub(super) const VERSION: u32 = 2;
-/// Format version of a state without a provider, which older syncers can read.
-const VERSION_WITHOUT_PROVIDER: u32 = 1;
+/// Format version of the state file.
+pub(super) const VERSION: u32 = 1;
 
 /// Why the node can't be changed now. Work continues once the cause is resolved.
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +75,7 @@ impl Obstacle {
 /// What one generation of the node's `NodePullSecret` assigns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// uid of the object: a generation is only meaningful within one object. Empty for a task that an older syncer began without
-    /// an object.
+    /// uid of the object: a generation is only meaningful within one object.
     pub(crate) uid: String,
     pub(crate) generation: i64,
     /// Revision to put in force; 0: restore the node.
@@ -169,7 +166,6 @@ pub(crate) struct Change {
     pub(crate) task: Task,
     pub(crate) step: Step,
     pub(crate) target: FileSnapshot,
-    #[serde(rename = "target_ours")]
     pub(crate) target_managed: ManagedEntries,
     /// It takes effect only after a kubelet restart.
     pub(crate) restart: bool,
@@ -177,7 +173,6 @@ pub(crate) struct Change {
     #[serde(default)]
     pub(crate) started_from: Option<String>,
     pub(crate) before: FileSnapshot,
-    #[serde(rename = "before_ours")]
     pub(crate) before_managed: ManagedEntries,
     pub(crate) before_revision: i64,
     /// The same for the restart with the previous content.
@@ -247,7 +242,6 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) task: Task,
-    #[serde(rename = "why")]
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
     pub(crate) stuck: bool,
@@ -264,7 +258,6 @@ pub(crate) struct State {
     version: u32,
     /// The file before the first change.
     pub(crate) snapshot: FileSnapshot,
-    #[serde(rename = "ours")]
     pub(crate) managed: ManagedEntries,
     /// Revision in force; 0: none.
     pub(crate) revision: i64,
@@ -287,7 +280,7 @@ pub(crate) struct State {
     /// The installed credential provider; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<Installed>,
-    /// The task that put the revision in force; `None`: none, or an older syncer did not record it.
+    /// The task that put the revision in force; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
 }
@@ -302,7 +295,7 @@ impl State {
 
     pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {
         Self {
-            version: VERSION_WITHOUT_PROVIDER,
+            version: VERSION,
             snapshot,
             managed: ManagedEntries::default(),
             revision: 0,
@@ -315,23 +308,6 @@ impl State {
             restarted_at: None,
             provider: None,
             applied: None,
-        }
-    }
-
-    /// The state in the lowest version that is safe. An older syncer would remove the provider's files but not the flags that
-    /// refer to them, and the kubelet would not start. So it must not be able to read a state with a provider.
-    pub(super) fn versioned(&self) -> Self {
-        let change = self.change.as_ref();
-        let has_provider =
-            self.provider.is_some() || change.is_some_and(|change| change.provider.is_some());
-        let version = if has_provider {
-            VERSION
-        } else {
-            VERSION_WITHOUT_PROVIDER
-        };
-        Self {
-            version,
-            ..self.clone()
         }
     }
 }

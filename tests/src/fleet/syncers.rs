@@ -245,7 +245,6 @@ impl Syncer {
             None => DeliveryType::ConfigFile,
         };
         delivery.as_str().clone_into(&mut status.delivery);
-        status.delivery_revision = revision;
         patch_status(&self.objects, &self.name, &task.uid, &status).await
     }
 }
