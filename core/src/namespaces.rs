@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt as _};
 
 use crate::api::ImagePullSecrets;
-use crate::dockerconfig::DockerConfig;
+use crate::dockerconfig::{DockerConfig, combine};
 use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
-use crate::provider::{Content, Pattern, ScopedConfig, without_later};
+use crate::provider::{Content, Pattern, ScopedConfig};
 
 /// Which namespaces [`ImagePullSecrets`] selects. The admission policy implements the same rule in CEL.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ pub fn parts_of(content: &Content, namespace: &str) -> Vec<usize> {
 pub fn config_of(content: &Content, parts: &[usize]) -> DockerConfig {
     let scoped = parts.iter().filter_map(|at| content.scoped.get(*at));
     let configs = scoped.map(|scoped| &scoped.config).chain([&content.config]);
-    without_later(configs)
+    combine(&configs.collect::<Vec<_>>()).config()
 }
 
 #[cfg(test)]

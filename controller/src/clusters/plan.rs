@@ -6,7 +6,7 @@ use std::sync::Arc;
 use globalps_core::api::{
     Canary, ClusterPullSecretSpec, DeletionPolicy, FleetRollout, MAX_REVISION, OnFailure, Rollout,
 };
-use globalps_core::dockerconfig::validate_data;
+use globalps_core::dockerconfig::{Finding, validate_data};
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -114,7 +114,10 @@ fn validated(source: &Source) -> (Verdict, Option<&Data>) {
         Source::Forbidden => (Verdict::Forbidden, None),
         Source::Unreadable(reason) => (Verdict::Unreadable(reason.clone()), None),
         Source::Found(data) => match validate_data(data.0.as_deref()) {
-            (Some(_), _) => (Verdict::Valid, Some(data)),
+            (Some(_), findings) => {
+                let findings = findings.into_iter().filter(Finding::limits_use);
+                (Verdict::Valid(findings.collect()), Some(data))
+            }
             (None, findings) => (Verdict::Invalid(findings), None),
         },
     }

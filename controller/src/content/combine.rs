@@ -1,45 +1,34 @@
 //! Combines several sources in order of precedence, and records which source each registry comes from. Pure.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use globalps_core::api::ConflictStatus;
-use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
+use globalps_core::dockerconfig::{self, DockerConfig, Entry, Precedence, shown_key};
 
 /// The entries of several sources, one per registry.
 pub(crate) struct Combined<'a> {
-    /// By canonical key: index of the source, and the entry.
-    entries: BTreeMap<Cow<'a, str>, (usize, &'a Entry)>,
+    entries: dockerconfig::Combined<'a>,
     pub(crate) conflicts: Vec<ConflictStatus>,
 }
 
-/// The sources, each with the name of its Secret. Equivalent entries are no conflict.
+/// The sources, each with the name of its Secret.
 pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
-    let mut entries: BTreeMap<_, (usize, &Entry)> = BTreeMap::new();
-    let mut conflicts = Vec::new();
-    for (at, (name, config)) in sources.iter().enumerate() {
-        for (key, entry) in config.by_canonical_key() {
-            match entries.get(&key) {
-                None => {
-                    entries.insert(key, (at, entry));
-                }
-                Some((_, other)) if other.means_the_same(entry) => {}
-                Some((effective, _)) => conflicts.push(ConflictStatus {
-                    registry: shown_key(&key),
-                    winner: Precedence::Additional,
-                    source: sources[*effective].0.to_owned(),
-                    over: (*name).to_owned(),
-                }),
-            }
-        }
+    let configs: Vec<&DockerConfig> = sources.iter().map(|(_, config)| *config).collect();
+    let entries = dockerconfig::combine(&configs);
+    let name = |source: usize| sources[source].0.to_owned();
+    let conflicts = entries.shadowed.iter().map(|shadowed| ConflictStatus {
+        registry: shadowed.registry.clone(),
+        winner: Precedence::Additional,
+        source: name(shadowed.effective),
+        over: name(shadowed.shadowed),
+    });
+    Combined {
+        conflicts: conflicts.collect(),
+        entries,
     }
-    Combined { entries, conflicts }
 }
 
 impl Combined<'_> {
     pub(crate) fn config(&self) -> DockerConfig {
-        let entries = self.entries.values();
-        DockerConfig::new(entries.map(|(_, entry)| (*entry).clone()).collect())
+        self.entries.config()
     }
 
     /// Registries whose credentials in `merged` come from this source.
@@ -50,8 +39,8 @@ impl Combined<'_> {
             other.is_some_and(|other| other.means_the_same(entry))
         };
         self.entries
-            .iter()
-            .filter(|(key, (at, entry))| *at == source && in_force(key, entry))
+            .of_file(source)
+            .filter(|(key, entry)| in_force(key, entry))
             .map(|(key, _)| shown_key(key))
             .collect()
     }

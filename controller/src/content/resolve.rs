@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
-use globalps_core::dockerconfig::{
-    self, Code, DockerConfig, Finding, Precedence, Severity, shown_key,
-};
+use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Severity, shown_key};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
 use globalps_core::provider::{Content, Scope, ScopedConfig};
 
@@ -276,7 +274,7 @@ fn merge(
         Some(ScopedConfig {
             source: (*name).to_owned(),
             scope: (*scope).clone()?,
-            config: (*config).clone(),
+            config: dockerconfig::combine(&[config]).config(),
         })
     });
     Some(Merged {
@@ -338,7 +336,9 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
     };
     let (config, findings) = dockerconfig::validate_data(data.0.as_deref());
     if let Some(config) = config {
-        return judged(Verdict::Valid, Some((config, data.clone())));
+        let findings = findings.into_iter().filter(Finding::limits_use);
+        let verdict = Verdict::Valid(findings.collect());
+        return judged(verdict, Some((config, data.clone())));
     }
     let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
     if lenient && let Some(Ok(config)) = data.0.as_deref().map(dockerconfig::parse) {
@@ -359,14 +359,6 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
 fn read(data: &Data) -> Option<(DockerConfig, Data)> {
     let (config, _) = dockerconfig::validate_data(data.0.as_deref());
     Some((config?, data.clone()))
-}
-
-/// The pull secret whose credentials are shadowed by the `effective` one.
-pub(crate) fn shadowed(effective: Precedence) -> &'static str {
-    match effective {
-        Precedence::Additional => "original",
-        Precedence::Original => "additional",
-    }
 }
 
 #[cfg(test)]
@@ -627,7 +619,7 @@ mod tests {
         let rolled_back = Verdict::RolledBack("two nodes failed".to_owned());
         for (additional, expected, verdict) in [
             (found(C), "a", rolled_back),
-            (found(B), "b", Verdict::Valid),
+            (found(B), "b", Verdict::Valid(Vec::new())),
             (Source::Forbidden, "a", Verdict::Forbidden),
             (Source::Absent, "nothing", Verdict::Absent),
         ] {
@@ -726,7 +718,7 @@ mod tests {
     /// Message of the only source, if it exceeds the remaining space.
     fn refusal(resolved: &Resolved) -> Option<String> {
         match &resolved.sources[0].verdict {
-            Verdict::Valid => None,
+            Verdict::Valid(_) => None,
             Verdict::Invalid(findings) if findings[0].code == Code::TooLarge => {
                 Some(findings[0].to_string())
             }
@@ -825,7 +817,7 @@ mod tests {
         let spec = GlobalPullSecretSpec::default();
         let resolved = resolve(&spec, &of_size("own", 0), &Source::Absent, &sources, None);
         let verdicts = resolved.sources.iter().map(|source| match &source.verdict {
-            Verdict::Valid => "valid",
+            Verdict::Valid(_) => "valid",
             Verdict::Invalid(findings) if findings[0].code == Code::TooLarge => "too large",
             other => panic!("{}: {other:?}", source.name),
         });
@@ -853,7 +845,7 @@ mod tests {
         let most: Vec<String> = (0..40_000).map(|n| format!("namespace-{n}")).collect();
         let (text, resolved) = scoped(&spec(&most), A, C, Some(&before));
         assert_eq!(text, "a; two for team-a: c", "the others change");
-        assert_eq!(resolved.sources[0].verdict, Verdict::Valid);
+        assert_eq!(resolved.sources[0].verdict, Verdict::Valid(Vec::new()));
         let verdict = &resolved.sources[1].verdict;
         assert!(
             matches!(verdict, Verdict::Invalid(findings) if findings[0].code == Code::TooLarge),
@@ -994,7 +986,7 @@ mod tests {
             "with an invalid scope the last content stays with its scope"
         );
         assert!(matches!(resolved.sources[0].verdict, Verdict::Invalid(_)));
-        assert_eq!(resolved.sources[1].verdict, Verdict::Valid);
+        assert_eq!(resolved.sources[1].verdict, Verdict::Valid(Vec::new()));
         let (text, _) = scoped(&provider("team-b", "team-c"), BAD, C, Some(&before));
         assert_eq!(
             text, "a; one for team-b: b; two for team-c: c",

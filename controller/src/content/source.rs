@@ -44,7 +44,8 @@ impl std::fmt::Debug for Data {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Absent,
-    Valid,
+    /// With its entries that are skipped or shadowed.
+    Valid(Vec<Finding>),
     Forbidden,
     Unreadable(String),
     /// Every error; the last valid content stays effective.

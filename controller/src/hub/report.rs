@@ -232,7 +232,10 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             ("False", "Invalid", sentences(findings))
         }
-        Verdict::Valid | Verdict::RolledBack(_) => ("True", "Valid", String::new()),
+        Verdict::RolledBack(_) => ("True", "Valid", String::new()),
+        Verdict::Valid(findings) => {
+            return statement(SOURCE_VALID, "True", "Valid", sentences(findings));
+        }
     };
     let message = if message.is_empty() {
         message
@@ -268,7 +271,7 @@ mod tests {
             in_place: false,
         };
         let plan = FleetPlan {
-            verdict: Verdict::Valid,
+            verdict: Verdict::Valid(Vec::new()),
             hold: None,
             revision: 2,
             revisions: Vec::new(),

@@ -295,7 +295,11 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
             "Absent",
             format!("Secret `{ADDITIONAL_SECRET}` does not exist"),
         ),
-        Verdict::Valid => new("True", "Valid", type_warning(snapshot)),
+        Verdict::Valid(findings) => {
+            let warnings = [type_warning(snapshot), sentences(findings)];
+            let warnings = warnings.into_iter().filter(|text| !text.is_empty());
+            new("True", "Valid", warnings.collect::<Vec<_>>().join("; "))
+        }
         Verdict::RolledBack(reason) => new("True", "TakenBack", reason.clone()),
         Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
         Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
@@ -323,7 +327,8 @@ pub(super) fn original_valid(verdict: &Verdict) -> Statement {
             "NodeFile",
             "no original pull secret: each node's own file is the base".to_owned(),
         ),
-        Verdict::Valid | Verdict::RolledBack(_) => new("True", "Valid", String::new()),
+        Verdict::RolledBack(_) => new("True", "Valid", String::new()),
+        Verdict::Valid(findings) => new("True", "Valid", sentences(findings)),
         Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
         Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
         Verdict::Partly(findings) => new(

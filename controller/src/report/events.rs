@@ -18,7 +18,6 @@ use tokio::time::timeout;
 
 use super::conditions::RECONCILE_FAILED;
 use super::statement::list;
-use crate::content::resolve::shadowed;
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 
@@ -317,18 +316,9 @@ fn expiry(
 fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
     let mut registries: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for conflict in conflicts {
-        let (effective, shadowed) = if conflict.source.is_empty() {
-            let effective = format!("the {:?} pull secret", conflict.winner).to_lowercase();
-            (effective, format!("the {}", shadowed(conflict.winner)))
-        } else {
-            (
-                format!("`{}`", conflict.source),
-                format!("`{}`", conflict.over),
-            )
-        };
         let registry = conflict.registry.as_str();
         registries
-            .entry((effective, shadowed))
+            .entry(conflict.sides())
             .or_default()
             .push(registry);
     }

@@ -21,8 +21,19 @@ pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
     }
     Some(match first_bad(sources) {
         Some((reason, _, message)) => new("False", reason, message),
-        None => new("True", "Valid", String::new()),
+        None => new("True", "Valid", unused(sources)),
     })
+}
+
+/// The entries of valid sources that are skipped or shadowed.
+fn unused(sources: &[ResolvedSource]) -> String {
+    let unused = sources.iter().filter_map(|source| match &source.verdict {
+        Verdict::Valid(findings) if !findings.is_empty() => {
+            Some(format!("`{}`: {}", source.name, sentences(findings)))
+        }
+        _ => None,
+    });
+    unused.collect::<Vec<_>>().join("; ")
 }
 
 /// Reason of `SourcesValid` and reason of `Degraded` for the first invalid source, and a message with all invalid sources;
@@ -64,7 +75,7 @@ fn source_fault(source: &ResolvedSource) -> Option<Fault> {
         "; its last valid content stays in force"
     };
     Some(match &source.verdict {
-        Verdict::Valid | Verdict::RolledBack(_) => return None,
+        Verdict::Valid(_) | Verdict::RolledBack(_) => return None,
         Verdict::Absent => (
             "Absent",
             "SourceAbsent",

@@ -4,6 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ConflictStatus;
+use crate::dockerconfig::Precedence;
+
 /// An additional source of credentials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -68,4 +71,21 @@ pub struct SourceStatus {
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub total: u32,
+}
+
+impl ConflictStatus {
+    /// The pull secret whose credentials are effective, and the one whose credentials are shadowed.
+    pub fn sides(&self) -> (String, String) {
+        if !self.source.is_empty() {
+            return (format!("`{}`", self.source), format!("`{}`", self.over));
+        }
+        let (effective, shadowed) = match self.winner {
+            Precedence::Additional => ("additional", "original"),
+            Precedence::Original => ("original", "additional"),
+        };
+        (
+            format!("the {effective} pull secret"),
+            format!("the {shadowed}"),
+        )
+    }
 }

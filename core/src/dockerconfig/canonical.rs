@@ -1,5 +1,7 @@
 //! A canonical key for each registry, however it is written.
 
+use std::borrow::Cow;
+
 use super::url;
 
 /// The key as the kubelet indexes it: host, port and path of the URL, without scheme, user, query and fragment, without a leading
@@ -23,13 +25,41 @@ pub(super) fn index_key(key: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// To a kubelet, keys with the same canonical key are the same registry. A key that no kubelet can parse is its own canonical
-/// key.
+/// Docker Hub as images name it.
+const HUB: &str = "docker.io";
+/// Docker Hub to kubelets only if no other key matches, and to CRI-O.
+const HUB_INDEX: &[u8] = b"index.docker.io";
+/// Docker Hub to CRI-O; to kubelets only for images whose names have this host.
+const HUB_SERVER: &[u8] = b"registry-1.docker.io";
+
+/// The path of an index key whose host is another name of this one.
+fn path_at<'a>(index: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
+    let path = index.strip_prefix(host)?;
+    (path.is_empty() || path.starts_with(b"/")).then_some(path)
+}
+
+/// Whether kubelets use it for images that are named by this host, and for no other image of Docker Hub.
+pub(super) fn is_hub_server(index: &[u8]) -> bool {
+    path_at(index, HUB_SERVER).is_some()
+}
+
+/// Whether kubelets use it only if no other key matches.
+pub(super) fn is_hub_index(index: &[u8]) -> bool {
+    path_at(index, HUB_INDEX).is_some()
+}
+
+/// See [`canonical_key`].
+pub(super) fn canonical_of(index: &[u8]) -> Cow<'_, str> {
+    match path_at(index, HUB_INDEX).or_else(|| path_at(index, HUB_SERVER)) {
+        Some(path) => Cow::Owned(format!("{HUB}{}", String::from_utf8_lossy(path))),
+        None => String::from_utf8_lossy(index),
+    }
+}
+
+/// Keys with the same canonical key are the same registry: the same to a kubelet, or names of Docker Hub. A key that no kubelet
+/// can parse is its own canonical key.
 pub fn canonical_key(key: &str) -> String {
-    index_key(key).map_or_else(
-        || key.to_owned(),
-        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
-    )
+    index_key(key).map_or_else(|| key.to_owned(), |index| canonical_of(&index).into_owned())
 }
 
 /// The key for display: a user and password before the host are masked.
@@ -78,7 +108,17 @@ mod tests {
             ("quay.io/org", "quay.io/org"),
             ("quay.io/org/", "quay.io/org/"),
             ("https://user@quay.io/org?x#y", "quay.io/org"),
-            ("https://index.docker.io/v1/", "index.docker.io"),
+            ("docker.io", "docker.io"),
+            ("http://docker.io/", "docker.io"),
+            ("https://index.docker.io/v1/", "docker.io"),
+            ("index.docker.io", "docker.io"),
+            ("registry-1.docker.io", "docker.io"),
+            ("https://registry-1.docker.io/v2/", "docker.io"),
+            ("docker.io/org", "docker.io/org"),
+            ("index.docker.io/org", "docker.io/org"),
+            ("index.docker.io:443", "index.docker.io:443"),
+            ("index.docker.io.example.com", "index.docker.io.example.com"),
+            ("hub.docker.com", "hub.docker.com"),
             ("localhost:5000", "localhost:5000"),
             ("Quay.io", "Quay.io"),
             ("*.azurecr.io", "*.azurecr.io"),

@@ -10,7 +10,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use zeroize::Zeroizing;
 
-use super::canonical::index_key;
+use super::canonical::{canonical_of, index_key};
 use super::json::{Json, Kind, quote};
 
 /// Bytes that must never be printed: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
@@ -175,12 +175,10 @@ impl Entry {
         }
     }
 
-    /// The same text for all keys that are the same registry to a kubelet. See [`super::canonical_key`].
+    /// The same text for all keys that are the same registry. See [`super::canonical_key`].
     pub fn canonical_key(&self) -> Cow<'_, str> {
-        match &self.index {
-            Index::Unusable | Index::AsWritten => Cow::Borrowed(&self.key),
-            Index::Other(index) => String::from_utf8_lossy(index),
-        }
+        self.index()
+            .map_or(Cow::Borrowed(self.key.as_str()), canonical_of)
     }
 
     /// What a kubelet reads from the entry. `None` if there is no `auth`, user or password; the kubelet would send two empty
@@ -241,9 +239,16 @@ impl Entry {
         text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
-    /// The entry with a padded `auth`, which every reader understands, and its other fields.
+    /// The entry under a key, and with a padded `auth`, that every reader understands, and with its other fields.
     pub(super) fn normalised(&self) -> Self {
+        self.normalised_as(self.written_key().into_owned())
+    }
+
+    /// The same under another key.
+    pub(super) fn normalised_as(&self, key: String) -> Self {
         let mut entry = self.clone();
+        entry.index = Index::of(&key);
+        entry.key = key;
         if let Ok(Some(credential)) = self.credential() {
             entry.fields.insert("auth".to_owned(), encode(credential));
         }

@@ -1,11 +1,13 @@
-//! Merging of two files: on the controller (additional and original) and on the node (managed entries and the node's own).
+//! Merging of files: on the controller (sources and original), in namespaces and in the credential provider (scoped sources), and on
+//! the node (managed entries and the node's own).
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::canonical::shown_key;
+use super::canonical::{canonical_key, shown_key};
 use super::entry::Entry;
 use super::parse::DockerConfig;
 
@@ -31,27 +33,121 @@ pub struct Merged {
     pub conflicts: Vec<Conflict>,
 }
 
-/// The entries of both, one per canonical key, each with a padded `auth`. Members other than `auths` are dropped, because they
-/// aren't credentials. Equivalent entries are no conflict.
-pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Precedence) -> Merged {
-    let (effective, shadowed) = match precedence {
-        Precedence::Additional => (additional, original),
-        Precedence::Original => (original, additional),
-    };
-    let mut entries = shadowed.by_canonical_key();
-    let mut conflicts = Vec::new();
-    for (key, entry) in effective.by_canonical_key() {
-        let replaced = entries.insert(key.clone(), entry);
-        if replaced.is_some_and(|other| !other.means_the_same(entry)) {
-            conflicts.push(Conflict {
-                registry: shown_key(&key),
-                effective: precedence,
-            });
+/// What several files come to: one effective entry for each registry, however its key is written.
+pub struct Combined<'a> {
+    /// By canonical key.
+    registries: BTreeMap<Cow<'a, str>, Registry<'a>>,
+    /// Registries for which two files have different credentials.
+    pub shadowed: Vec<Shadowed>,
+}
+
+struct Registry<'a> {
+    /// Index of the file with the effective entry.
+    file: usize,
+    entry: &'a Entry,
+    /// Further keys under which readers look for it.
+    also: BTreeSet<Cow<'a, str>>,
+}
+
+/// Files, by index, with different credentials for a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shadowed {
+    /// Canonical key.
+    pub registry: String,
+    pub effective: usize,
+    pub shadowed: usize,
+}
+
+/// Combines files in order of precedence. An entry is effective if no earlier file has one for its registry that can authenticate
+/// with the same readers. Entries that can't authenticate are skipped, and equivalent ones don't shadow each other.
+pub fn combine<'a>(files: &[&'a DockerConfig]) -> Combined<'a> {
+    let mut entries: BTreeMap<_, Vec<(usize, &Entry)>> = BTreeMap::new();
+    let mut also: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (at, file) in files.iter().enumerate() {
+        for (key, entry) in file.by_canonical_key() {
+            entries.entry(key).or_default().push((at, entry));
+        }
+        for entry in file.usable() {
+            if let Some(key) = entry.hub_server_key() {
+                also.entry(entry.canonical_key()).or_default().insert(key);
+            }
         }
     }
+    let mut combined = Combined {
+        registries: BTreeMap::new(),
+        shadowed: Vec::new(),
+    };
+    for (key, entries) in entries {
+        let first = entries.iter().rev();
+        let Some((file, entry)) = first.max_by_key(|(_, entry)| entry.ability()).copied() else {
+            continue;
+        };
+        let others = entries
+            .iter()
+            .filter(|(_, other)| !other.means_the_same(entry));
+        combined.shadowed.extend(others.map(|(other, _)| Shadowed {
+            registry: shown_key(&key),
+            effective: file,
+            shadowed: *other,
+        }));
+        let also = also.remove(&key).unwrap_or_default();
+        let registry = Registry { file, entry, also };
+        combined.registries.insert(key, registry);
+    }
+    combined
+}
+
+impl Combined<'_> {
+    /// The effective entries, each with a padded `auth`, and under a key that kubelet and CRI-O find.
+    pub fn config(&self) -> DockerConfig {
+        let registries = self.registries.values();
+        DockerConfig::new(registries.flat_map(Registry::written).collect())
+    }
+
+    /// The effective entries of a file, by canonical key.
+    pub fn of_file(&self, file: usize) -> impl Iterator<Item = (&str, &Entry)> {
+        let of_file = move |registry: &Registry| registry.file == file;
+        let registries = self.registries.iter();
+        registries
+            .filter(move |(_, registry)| of_file(registry))
+            .map(|(key, registry)| (&**key, registry.entry))
+    }
+
+    /// The file that the entry for this registry comes from.
+    pub fn file_of(&self, key: &str) -> Option<usize> {
+        let registry = self.registries.get(&*canonical_key(key));
+        registry.map(|registry| registry.file)
+    }
+}
+
+impl Registry<'_> {
+    fn written(&self) -> impl Iterator<Item = Entry> {
+        let also = self.also.iter();
+        let also = also.map(|key| self.entry.normalised_as(key.clone().into_owned()));
+        [self.entry.normalised()].into_iter().chain(also)
+    }
+}
+
+/// The entries of both as [`combine`] has them. Members other than `auths` are dropped, because they aren't credentials.
+pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Precedence) -> Merged {
+    let (files, sides) = match precedence {
+        Precedence::Additional => (
+            [additional, original],
+            [Precedence::Additional, Precedence::Original],
+        ),
+        Precedence::Original => (
+            [original, additional],
+            [Precedence::Original, Precedence::Additional],
+        ),
+    };
+    let combined = combine(&files);
+    let conflicts = combined.shadowed.iter().map(|shadowed| Conflict {
+        registry: shadowed.registry.clone(),
+        effective: sides[shadowed.effective],
+    });
     Merged {
-        config: DockerConfig::new(entries.into_values().map(Entry::normalised).collect()),
-        conflicts,
+        conflicts: conflicts.collect(),
+        config: combined.config(),
     }
 }
 
@@ -59,24 +155,26 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
 #[derive(Clone, Debug)]
 pub struct NodeMerge {
     pub config: DockerConfig,
+    /// The managed entries in it.
+    pub managed: DockerConfig,
     /// The node's own entries that managed entries replace. They are restored when the managed ones are removed.
     pub overridden: Vec<Entry>,
 }
 
 /// The three-way merge on a node. `existing` is the current file; `desired` the managed entries that it should have (empty on
-/// removal); `applied` the canonical keys of the managed entries that were written last; `overridden` the node's own entries that
-/// those replaced.
+/// removal); `applied` the keys of the managed entries that were written last; `overridden` the node's own entries that those
+/// replaced.
 ///
-/// The result has all of `desired`, the node's own entries except those that `desired` replaces, and, in place of managed entries
-/// that are no longer desired, the node's own entries from before. Members other than `auths` stay.
+/// The result has all of `desired` that [`combine`] prefers to the node's own entries, the node's own entries except those that
+/// are replaced, and, in place of managed entries that are no longer desired, the node's own entries from before. Members other
+/// than `auths` stay.
 pub fn merge_on_node(
     existing: &DockerConfig,
     desired: &DockerConfig,
     applied: &BTreeSet<String>,
     overridden: &[Entry],
 ) -> NodeMerge {
-    let desired = desired.by_canonical_key();
-    let is_managed = |entry: &&Entry| applied.contains(&*entry.canonical_key());
+    let is_managed = |entry: &&Entry| applied.contains(entry.key());
     let unmanaged: Vec<&Entry> = existing
         .entries()
         .iter()
@@ -88,12 +186,17 @@ pub fn merge_on_node(
         .iter()
         .filter(|entry| !written.contains(entry.key()))
         .chain(unmanaged.iter().copied());
-    let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
-        .cloned()
-        .partition(|entry| desired.contains_key(&entry.canonical_key()));
-    let entries = desired.into_values().cloned().chain(kept).collect();
+    let own = DockerConfig::new(own.cloned().collect());
+    let combined = combine(&[desired, &own]);
+    let of_desired = |registry: &&Registry| registry.file == 0;
+    let managed = combined.registries.values().filter(of_desired);
+    let managed: Vec<Entry> = managed.flat_map(Registry::written).collect();
+    let is_replaced = |entry: &Entry| combined.file_of(entry.key()) == Some(0);
+    let (overridden, kept): (Vec<Entry>, Vec<Entry>) =
+        own.entries().iter().cloned().partition(is_replaced);
     NodeMerge {
-        config: existing.with_entries(entries),
+        config: existing.with_entries(managed.iter().cloned().chain(kept).collect()),
+        managed: DockerConfig::new(managed),
         overridden,
     }
 }
@@ -101,6 +204,7 @@ pub fn merge_on_node(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::matching::{Crio, explain};
     use super::super::parse::parse;
     use super::*;
 
@@ -157,7 +261,7 @@ mod tests {
                 vec![("https://quay.io", OLD)],
                 vec![("quay.io", USER)],
                 vec![("quay.io", USER)],
-                vec![("https://quay.io", OLD)],
+                vec![("quay.io", OLD)],
             ),
         ] {
             let (original, additional) = (config(&original), config(&additional));
@@ -291,7 +395,7 @@ mod tests {
         let over = merge_on_node(&own, &config(&[("q/", USER)]), &none, &[]);
         assert_eq!(
             text(&over.config),
-            text(&config(&[("q/", USER), ("x", USER)]))
+            text(&config(&[("q", USER), ("x", USER)]))
         );
         let applied = BTreeSet::from(["q".to_owned()]);
         let back = merge_on_node(
@@ -301,6 +405,171 @@ mod tests {
             &over.overridden,
         );
         assert_eq!(text(&back.config), text(&own));
+    }
+
+    #[test]
+    fn every_name_of_a_registry_is_one_registry_and_both_readers_find_it() {
+        let hub = [
+            "docker.io",
+            "https://docker.io",
+            "index.docker.io",
+            "https://index.docker.io/v1/",
+            "http://index.docker.io/v2/",
+            "registry-1.docker.io",
+            "https://registry-1.docker.io/v2/",
+        ];
+        let quay = [
+            "quay.io",
+            "quay.io/",
+            "https://quay.io",
+            "http://quay.io/v1/",
+            "quay.io/v2/",
+            "https://user@quay.io",
+        ];
+        let path = ["quay.io/org", "https://quay.io/org", "quay.io/v1/org"];
+        for (spellings, image) in [
+            (&hub[..], "library/nginx"),
+            (&quay, "quay.io/org/app"),
+            (&path, "quay.io/org/app"),
+        ] {
+            let pairs = spellings
+                .iter()
+                .flat_map(|one| spellings.iter().map(move |other| (*one, *other)));
+            for (old, new) in pairs {
+                // Less specific keys must not be found instead.
+                let old = config(&[(old, OLD), ("*.io", OLD), ("x/y", OLD)]);
+                let new = config(&[(new, USER)]);
+                let own = merge_on_node(&old, &new, &BTreeSet::new(), &[]);
+                let both = combine(&[&new, &old]).config();
+                let merged = merge(&old, &new, Precedence::Additional);
+                assert_eq!(merged.conflicts.len(), 1, "{old:?} {new:?}");
+                for file in [&merged.config, &both, &own.config] {
+                    let found = explain(file, image).unwrap();
+                    let kubelet = found.tries[0].credential.password.expose().to_vec();
+                    assert_eq!(kubelet, b"pass", "{old:?} {new:?}: {file:?}");
+                    let [Crio::Credential(crio)] = found.crio.as_slice() else {
+                        panic!("{old:?} {new:?}: {:?}", found.crio);
+                    };
+                    assert_eq!(crio.credential.password.expose(), b"pass");
+                }
+                let removed = DockerConfig::default();
+                let applied = keys(&own.managed);
+                let back = merge_on_node(&own.config, &removed, &applied, &own.overridden);
+                assert_eq!(text(&back.config), text(&old));
+            }
+        }
+    }
+
+    #[test]
+    fn paths_ports_and_similar_hosts_are_other_registries() {
+        let all = [
+            "docker.io",
+            "docker.io/org",
+            "docker.io/org/",
+            "docker.io/library",
+            "docker.io:443",
+            "hub.docker.com",
+            "index.docker.io.example.com",
+            "Docker.io",
+        ];
+        let entries: Vec<(&str, &str)> = all.iter().map(|key| (*key, OLD)).collect();
+        let old = config(&entries);
+        let new = config(&[("https://index.docker.io/v1/", USER)]);
+        let merged = merge(&old, &new, Precedence::Additional);
+        assert_eq!(merged.config.entries().len(), all.len());
+        assert_eq!(merged.conflicts.len(), 1);
+    }
+
+    #[test]
+    fn images_named_by_docker_hubs_server_keep_a_credential() {
+        let old = config(&[("https://registry-1.docker.io/v2/", OLD)]);
+        let new = config(&[("docker.io", USER)]);
+        let expected = text(&config(&[
+            ("docker.io", USER),
+            ("registry-1.docker.io", USER),
+        ]));
+        let merged = merge(&old, &new, Precedence::Additional);
+        assert_eq!(text(&merged.config), expected);
+        let own = merge_on_node(&old, &new, &BTreeSet::new(), &[]);
+        assert_eq!(text(&own.config), expected);
+        let again = merge_on_node(&own.config, &new, &keys(&own.managed), &own.overridden);
+        assert_eq!(text(&again.config), expected);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_authenticate_replaces_none_that_can() {
+        let full = config(&[("quay.io", USER)]);
+        let token = r#"{"auth":"Og==","identitytoken":"t"}"#;
+        for dead in [
+            "{}",
+            "null",
+            r#"{"auth":""}"#,
+            r#"{"auth":"Og=="}"#,
+            r#"{"username":"u"}"#,
+            r#"{"identitytoken":"t"}"#,
+            token,
+        ] {
+            for key in ["quay.io", "https://quay.io/v1/"] {
+                let auths = format!(r#"{{"auths":{{"{key}":{dead},"z":{{}}}}}}"#);
+                let dead = parse(auths.as_bytes()).unwrap();
+                for precedence in [Precedence::Additional, Precedence::Original] {
+                    let merged = merge(&full, &dead, precedence);
+                    assert_eq!(text(&merged.config), text(&full), "{auths}");
+                    let merged = merge(&dead, &full, precedence);
+                    assert_eq!(text(&merged.config), text(&full), "{auths}");
+                }
+                let own = merge_on_node(&full, &dead, &BTreeSet::new(), &[]);
+                assert_eq!(text(&own.config), text(&full), "{auths}");
+                assert!(own.managed.entries().is_empty() && own.overridden.is_empty());
+                let own = merge_on_node(&dead, &full, &BTreeSet::new(), &[]);
+                let found = explain(&own.config, "quay.io/a").unwrap();
+                assert_eq!(found.tries[0].credential.password.expose(), b"pass");
+                let applied = keys(&own.managed);
+                let nothing = DockerConfig::default();
+                let back = merge_on_node(&own.config, &nothing, &applied, &own.overridden);
+                assert_eq!(text(&back.config), text(&dead), "{auths}");
+                let both =
+                    format!(r#"{{"auths":{{"{key}":{{}},"http://quay.io":{{"auth":"{USER}"}}}}}}"#);
+                let both = merge(
+                    &full,
+                    &parse(both.as_bytes()).unwrap(),
+                    Precedence::Additional,
+                );
+                assert_eq!(text(&both.config), text(&full));
+            }
+        }
+        let token = parse(format!(r#"{{"auths":{{"quay.io":{token}}}}}"#).as_bytes()).unwrap();
+        let shadowed = merge(&full, &token, Precedence::Additional).conflicts;
+        let registry = "quay.io".to_owned();
+        let effective = Precedence::Original;
+        assert_eq!(
+            shadowed,
+            [Conflict {
+                registry,
+                effective
+            }]
+        );
+        let alone = merge(&DockerConfig::default(), &token, Precedence::Additional);
+        assert_eq!(alone.config.entries().len(), 1);
+    }
+
+    #[test]
+    fn what_another_process_writes_under_another_name_of_a_registry_is_restored() {
+        let managed = config(&[("docker.io", USER)]);
+        let first = merge_on_node(&DockerConfig::default(), &managed, &BTreeSet::new(), &[]);
+        let file = config(&[("docker.io", USER), ("https://index.docker.io/v1/", OLD)]);
+        let applied = keys(&first.managed);
+        let second = merge_on_node(&file, &managed, &applied, &first.overridden);
+        assert_eq!(text(&second.config), text(&managed));
+        let nothing = DockerConfig::default();
+        let back = merge_on_node(&second.config, &nothing, &applied, &second.overridden);
+        let theirs = config(&[("https://index.docker.io/v1/", OLD)]);
+        assert_eq!(text(&back.config), text(&theirs));
+    }
+
+    fn keys(config: &DockerConfig) -> BTreeSet<String> {
+        let entries = config.entries().iter();
+        entries.map(|entry| entry.key().to_owned()).collect()
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.36) and containers/image.
 
 mod canonical;
+mod effective;
 mod entry;
 mod expiry;
 mod image;
@@ -19,6 +20,8 @@ pub use entry::{Credential, Entry, Secret};
 pub use expiry::{Expiry, Lifetime, expiry, lifetime};
 pub use image::ImageError;
 pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
-pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};
+pub use merge::{
+    Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
+};
 pub use parse::{DockerConfig, ParseError, parse, parse_with};
 pub use validate::{Code, Finding, Severity, validate, validate_bytes, validate_data};

@@ -1,10 +1,12 @@
 //! Parses bytes to entries, and renders entries.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zeroize::Zeroizing;
 
+use super::effective::Ability;
 use super::entry::{Entry, folds_to};
 use super::json::{Json, Kind, quote};
 
@@ -225,13 +227,24 @@ impl DockerConfig {
                 .all(|entry| entry.credential().is_ok())
     }
 
-    /// Entries by canonical key. Of two spellings of one key the first counts.
+    /// The effective entry of each registry, by canonical key. Entries that can't authenticate are skipped, and one that can
+    /// authenticate with more readers is preferred.
     pub fn by_canonical_key(&self) -> BTreeMap<Cow<'_, str>, &Entry> {
-        // The last insertion of a key stays, so iterate backwards.
-        let entries = self.entries.iter().rev();
-        entries
-            .map(|entry| (entry.canonical_key(), entry))
-            .collect()
+        let preference = |entry: &Entry| (entry.ability(), Reverse(entry.rank()));
+        let mut effective: BTreeMap<_, &Entry> = BTreeMap::new();
+        for entry in self.usable() {
+            let known = effective.entry(entry.canonical_key()).or_insert(entry);
+            if preference(entry) > preference(known) {
+                *known = entry;
+            }
+        }
+        effective
+    }
+
+    /// The entries with which some reader can authenticate.
+    pub(super) fn usable(&self) -> impl Iterator<Item = &Entry> {
+        let entries = self.entries.iter();
+        entries.filter(|entry| entry.ability() > Ability::Nothing)
     }
 
     /// Whether both have the same effect on a node, regardless of order, format and spelling.

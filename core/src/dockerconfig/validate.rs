@@ -1,11 +1,11 @@
 //! Checks a credentials file for what nodes would do with it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::canonical::shown_key;
+use super::effective::Ability;
 use super::entry::{Entry, EntryError};
 use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
@@ -109,6 +109,19 @@ impl Finding {
 
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+
+    /// Whether nodes don't use the entry, or not all of them do, although the file is valid.
+    pub fn limits_use(&self) -> bool {
+        use Code::{DuplicateKey, EmptyPassword, EmptyUser, IdentityTokenOnly, NoCredential};
+        [
+            DuplicateKey,
+            EmptyPassword,
+            EmptyUser,
+            IdentityTokenOnly,
+            NoCredential,
+        ]
+        .contains(&self.code)
     }
 }
 
@@ -224,20 +237,22 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
             .flat_map(entry_findings)
             .filter(Finding::is_error),
     );
-    let mut seen = HashMap::with_capacity(config.entries().len());
+    let effective = config.by_canonical_key();
     for entry in config.entries() {
-        let key = entry.key();
         findings.extend(entry_findings(entry));
         findings.extend(key_findings(entry));
-        if let Some(first) = seen.insert(entry.canonical_key(), key) {
-            let first = shown_key(first);
-            let message = format!(
-                "kubelets treat it as the same registry as `{first}` and try both in random order"
-            );
+        let other = effective.get(&entry.canonical_key());
+        let is_shadowed = |other: &&&Entry| {
+            // A merged file has the same credentials for both hosts of Docker Hub.
+            let is_for_host = entry.hub_server_key().is_some() && entry.means_the_same(other);
+            entry.ability() > Ability::Nothing && other.key() != entry.key() && !is_for_host
+        };
+        if let Some(other) = other.filter(is_shadowed) {
+            let other = shown_key(other.key());
             findings.push(Finding::warning(
                 Code::DuplicateKey,
-                key,
-                message,
+                entry.key(),
+                format!("it is the same registry as `{other}`, whose credentials are used"),
                 "keep one of them",
             ));
         }
@@ -253,12 +268,11 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
     let credential = match entry.credential() {
         Ok(Some(credential)) => credential,
         Ok(None) if entry.has_identity_token() => {
-            let message = "only `identitytoken`, which kubelets don't read";
+            let message = "only `identitytoken`, which kubelets don't read, and CRI-O only beside `auth`: the entry is skipped";
             return warning(Code::IdentityTokenOnly, message, AUTH_HINT);
         }
         Ok(None) => {
-            let message =
-                "no `auth`, and no `username` with `password`: the kubelet has nothing to send";
+            let message = "no `auth`, and no `username` with `password`: there is nothing to send, so the entry is skipped";
             return warning(Code::NoCredential, message, AUTH_HINT);
         }
         Err(error) => {
@@ -272,15 +286,27 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    if credential.username.expose().is_empty() {
-        findings.extend(warning(Code::EmptyUser, "the user is empty", AUTH_HINT));
-    }
-    if credential.password.expose().is_empty() {
+    let is_skipped = entry.ability() == Ability::Nothing;
+    let mut empty = |code, skipped, kept| {
         findings.extend(warning(
-            Code::EmptyPassword,
-            "the password is empty",
+            code,
+            if is_skipped { skipped } else { kept },
             AUTH_HINT,
         ));
+    };
+    if credential.username.expose().is_empty() {
+        empty(
+            Code::EmptyUser,
+            "the user is empty, so nothing can authenticate with the entry, and it is skipped",
+            "the user is empty, so only CRI-O can authenticate, by `identitytoken`",
+        );
+    }
+    if credential.password.expose().is_empty() {
+        empty(
+            Code::EmptyPassword,
+            "the password is empty, so nothing can authenticate with the entry, and it is skipped",
+            "the password is empty, so only CRI-O can authenticate, by `identitytoken`",
+        );
     }
     if !entry.has_auth() {
         let message = "`username` and `password` without `auth`: CRI-O reads only `auth`";
@@ -373,6 +399,14 @@ mod tests {
                 r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{"auth":"dTpw"}}}"#,
                 &[Code::DuplicateKey],
             ),
+            (
+                r#"{"auths":{"docker.io":{"auth":"dTpw"},"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#,
+                &[Code::DuplicateKey],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{}}}"#,
+                &[Code::NoCredential],
+            ),
             (r#"{"auths":{" ":{"auth":"dTpw"}}}"#, &[Code::EmptyKey]),
             (
                 r#"{"auths":{"*.*":{"auth":"dTpw"}}}"#,
@@ -384,6 +418,24 @@ mod tests {
             let codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
             assert_eq!(codes, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn entries_that_are_not_used_are_named() {
+        let text = r#"{"auths":{"quay.io":{},"https://index.docker.io/v1/":{"auth":"dTpw"},"docker.io":{"auth":"dTpx"}}}"#;
+        let findings = validate_bytes(text.as_bytes()).1;
+        let named: Vec<String> = findings
+            .iter()
+            .filter(|finding| finding.limits_use())
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            named,
+            [
+                "`quay.io`: no `auth`, and no `username` with `password`: there is nothing to send, so the entry is skipped",
+                "`https://index.docker.io/v1/`: it is the same registry as `docker.io`, whose credentials are used",
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Which credentials the provider returns for an image, and to whom. Pure.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -9,7 +8,9 @@ use super::config::{API_VERSION, MOST_LABELS};
 use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
-use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, host_labels, may_serve};
+use crate::dockerconfig::{
+    DockerConfig, Entry, ImageError, Try, attempts, combine, host_labels, may_serve,
+};
 
 /// For whom the kubelet asks. It runs one provider without a token, for content for every pod, and one with the pod's token, for
 /// content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
@@ -49,7 +50,7 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
             let covering = data.scoped.iter().filter(|raw| raw.scope.covers(&pod));
             let configs: Result<Vec<_>, _> =
                 covering.map(|raw| raw.config_with(&may_serve)).collect();
-            without_later(configs?.iter())
+            combine(&configs?.iter().collect::<Vec<_>>()).config()
         }
     };
     let (text, other) = split(&config);
@@ -82,15 +83,13 @@ pub fn offers(
     }
     let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));
     let covering: Vec<&ScopedConfig> = content.scoped.iter().filter(covers).collect();
-    let (scoped, _) = split(&without_later(covering.iter().map(|scoped| &scoped.config)));
+    let configs: Vec<_> = covering.iter().map(|scoped| &scoped.config).collect();
+    let combined = combine(&configs);
+    let (scoped, _) = split(&combined.config());
     let (all, _) = split(&content.config);
     let source_of = |key: &str| {
-        let has = |scoped: &&&ScopedConfig| {
-            let mut entries = scoped.config.entries().iter();
-            entries.any(|entry| entry.key() == key)
-        };
-        let first = covering.iter().find(has);
-        first.map(|scoped| scoped.source.clone())
+        let scoped = covering.get(combined.file_of(key)?)?;
+        Some(scoped.source.clone())
     };
     let tries = attempts(&[&scoped, &all], image)?;
     let offers = tries.into_iter().map(|(config, attempt)| Offer {
@@ -98,21 +97,6 @@ pub fn offers(
         attempt,
     });
     Ok(offers.collect())
-}
-
-/// The entries of all configs, without those that a kubelet treats as the same registry as an entry of an earlier config. Two
-/// spellings within one config stay, as in the credentials file.
-pub(crate) fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut taken: BTreeSet<String> = BTreeSet::new();
-    for config in configs {
-        let added = entries.len();
-        let is_new = |entry: &&Entry| !taken.contains(&*entry.canonical_key());
-        entries.extend(config.entries().iter().filter(is_new).cloned());
-        let keys = entries[added..].iter().map(Entry::canonical_key);
-        taken.extend(keys.map(Cow::into_owned));
-    }
-    DockerConfig::new(entries)
 }
 
 /// The entries that a response can represent, and the others: JSON can't represent text that is not UTF-8.
@@ -229,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_source_takes_precedence_and_both_spellings_of_one_source_stay() {
+    fn the_earlier_source_takes_precedence_however_its_keys_are_written() {
         let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
         let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
         let content = Content {
@@ -245,11 +229,7 @@ mod tests {
             .iter()
             .map(|offer| (offer.source.as_deref(), &*offer.attempt.key))
             .collect();
-        let expected = [
-            (Some("two"), "quay.io/org"),
-            (Some("one"), "https://quay.io"),
-            (Some("one"), "quay.io/"),
-        ];
+        let expected = [(Some("two"), "quay.io/org"), (Some("one"), "quay.io")];
         assert_eq!(given, expected);
     }
 

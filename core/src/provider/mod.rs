@@ -14,7 +14,6 @@ mod shared_file;
 mod token;
 mod trial;
 
-pub(crate) use answer::without_later;
 pub use answer::{Audience, Offer, ProviderError, answer, is_asked, offers, response};
 pub use config::{
     API_VERSION, AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, MOST_LABELS,

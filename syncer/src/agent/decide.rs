@@ -222,7 +222,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         &managed.keys,
         &managed.overridden(),
     );
-    let target_managed = ManagedEntries::new(&desired.config, merged.overridden);
+    let target_managed = ManagedEntries::of(&merged);
     let same = !unparsable && merged.config.means_the_same(&existing);
     let target = match (task.goal(), &desired.provider) {
         (Goal::Revision(_), Some(_)) if same => facts.file.clone(),
@@ -366,7 +366,7 @@ mod tests {
         let mut state = State::new(file(snapshot), 1);
         let existing = parsed(&file(snapshot)).unwrap_or_default();
         let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
-        state.managed = ManagedEntries::new(&config(OURS), merged.overridden);
+        state.managed = ManagedEntries::of(&merged);
         state.revision = 1;
         state
     }
@@ -947,7 +947,7 @@ mod tests {
         let mut state = State::new(file(OWN), 0);
         state.change = Some(Change {
             target: file(OWN_AND_OURS),
-            target_managed: ManagedEntries::new(&config(OURS), merged.overridden),
+            target_managed: ManagedEntries::of(&merged),
             before: file(OWN),
             ..with_step(Step::Forward)
         });

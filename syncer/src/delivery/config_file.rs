@@ -55,13 +55,10 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     };
     Some(Change {
         target,
-        target_managed: change.target_managed.overriding(ahead.overridden),
+        target_managed: change.target_managed.merged(&ahead),
         before,
         // A managed entry that was missing before has been replaced by the node's own, which must not be removed.
-        before_managed: change
-            .before_managed
-            .within(&had)
-            .overriding(back.overridden),
+        before_managed: change.before_managed.merged(&back),
         ..change.clone()
     })
 }

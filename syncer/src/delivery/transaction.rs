@@ -393,12 +393,13 @@ impl<K: Kubelet> Transaction<'_, K> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use globalps_core::dockerconfig;
+    use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
     use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
 
     use super::*;
@@ -1035,6 +1036,10 @@ mod tests {
             r#"{"auths":{"between":{"auth":"bzpv"},"theirs":{"auth":"bzpv"}}}"#;
         let between = dockerconfig::parse(BETWEEN.as_bytes()).unwrap();
         let target = dockerconfig::parse(NEW.as_bytes()).unwrap();
+        let managed = |config: &DockerConfig| {
+            let nothing = DockerConfig::default();
+            ManagedEntries::of(&merge_on_node(&nothing, config, &BTreeSet::new(), &[]))
+        };
         for (on_disk_now, is_resumed, has_theirs) in [
             (BETWEEN, false, false),
             (BETWEEN, true, false),
@@ -1046,10 +1051,10 @@ mod tests {
             file::replace(&path, &image(Some(on_disk_now))).unwrap();
             let mut state = State::new(FileSnapshot::Absent, 0);
             let change = Change {
-                target_managed: ManagedEntries::new(&target, Vec::new()),
+                target_managed: managed(&target),
                 superseded: Some(Superseded {
                     file: image(Some(BETWEEN)),
-                    managed: ManagedEntries::new(&between, Vec::new()),
+                    managed: managed(&between),
                 }),
                 ..change(&FileSnapshot::Absent, 5, true)
             };

@@ -178,9 +178,10 @@ fn is_quarantined(name: &OsStr) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use globalps_core::dockerconfig::{self, DockerConfig};
+    use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 
     use super::*;
     use crate::node::managed::ManagedEntries;
@@ -192,7 +193,7 @@ mod tests {
         assert!(journal.load().unwrap().is_none());
         let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
-        state.managed = ManagedEntries::new(&own, own.entries().to_vec());
+        state.managed = ManagedEntries::of(&merge_on_node(&own, &own, &BTreeSet::new(), &[]));
         journal.save(&state).unwrap();
         let loaded = journal.load().unwrap().unwrap();
         assert_eq!((loaded.snapshot, loaded.restarts), (state.snapshot, 3));

@@ -1,12 +1,11 @@
 //! The managed entries of the credentials file, as the journal keeps them.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{self, DockerConfig, Entry};
+use globalps_core::dockerconfig::{self, DockerConfig, Entry, NodeMerge};
 use serde::{Deserialize, Serialize};
 
-/// The managed entries in the file: canonical keys, and the node's own entries that they override.
+/// The managed entries in the file: their keys as they are written, and the node's own entries that they override.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
@@ -23,24 +22,20 @@ impl std::fmt::Debug for ManagedEntries {
 }
 
 impl ManagedEntries {
-    pub(crate) fn new(desired: &DockerConfig, overridden: Vec<Entry>) -> Self {
-        let keys = desired
-            .by_canonical_key()
-            .into_keys()
-            .map(Cow::into_owned)
-            .collect();
+    pub(crate) fn of(merged: &NodeMerge) -> Self {
         Self {
-            keys,
-            overridden: as_value(overridden),
-            entries: as_value(desired.entries().to_vec()),
+            entries: as_value(merged.managed.entries()),
+            ..Self::default().merged(merged)
         }
     }
 
-    /// The same keys, overriding these entries.
-    pub(crate) fn overriding(&self, overridden: Vec<Entry>) -> Self {
+    /// The same values, with the keys and overridden entries of another file.
+    pub(crate) fn merged(&self, merged: &NodeMerge) -> Self {
+        let keys = merged.managed.entries().iter();
         Self {
-            overridden: as_value(overridden),
-            ..self.clone()
+            keys: keys.map(|entry| entry.key().to_owned()).collect(),
+            overridden: as_value(&merged.overridden),
+            entries: self.entries.clone(),
         }
     }
 
@@ -58,22 +53,14 @@ impl ManagedEntries {
         overridden.extend(later_overridden);
         Self {
             keys: &self.keys | &later.keys,
-            overridden: as_value(overridden),
+            overridden: as_value(&overridden),
             entries: serde_json::Value::Null,
         }
     }
 
-    /// Without the keys that these entries don't have.
-    pub(crate) fn within(&self, config: &DockerConfig) -> Self {
-        let present = config.by_canonical_key();
-        let mut within = self.clone();
-        within.keys.retain(|key| present.contains_key(&**key));
-        within
-    }
-
     /// The managed entries among these.
     pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
-        let is_managed = |entry: &&Entry| self.keys.contains(&*entry.canonical_key());
+        let is_managed = |entry: &&Entry| self.keys.contains(entry.key());
         DockerConfig::new(
             config
                 .entries()
@@ -103,13 +90,15 @@ impl ManagedEntries {
     }
 }
 
-fn as_value(entries: Vec<Entry>) -> serde_json::Value {
-    serde_json::from_slice(&DockerConfig::new(entries).render()).unwrap_or_default()
+fn as_value(entries: &[Entry]) -> serde_json::Value {
+    serde_json::from_slice(&DockerConfig::new(entries.to_vec()).render()).unwrap_or_default()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::dockerconfig::merge_on_node;
+
     use super::*;
 
     fn config(text: &str) -> DockerConfig {
@@ -118,7 +107,8 @@ mod tests {
 
     fn overriding(own: &str) -> ManagedEntries {
         let desired = config(r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
-        ManagedEntries::new(&desired, config(own).entries().to_vec())
+        let merged = merge_on_node(&config(own), &desired, &BTreeSet::new(), &[]);
+        ManagedEntries::of(&merged)
     }
 
     #[test]
