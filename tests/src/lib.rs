@@ -24,6 +24,7 @@ pub mod hub;
 pub mod image;
 pub mod interrupted;
 pub mod judge;
+pub mod judge_merges;
 pub mod krew;
 pub mod kubernetes;
 pub mod lone_registry;

@@ -2,7 +2,7 @@
 
 use globalps_tests::judge::{compare, judge};
 use globalps_tests::oracle::{Case, Oracle};
-use globalps_tests::provider_judge;
+use globalps_tests::{judge_merges, provider_judge};
 
 #[test]
 fn ours_and_the_nodes_own_code_agree_on_generated_files() {
@@ -41,6 +41,18 @@ fn the_kubelet_gets_from_the_credential_provider_what_core_says() {
     assert!(report.with_node_wide > 150, "{report}");
     assert!(report.with_scoped > 30, "{report}");
     assert!(report.out_of_scope > 80, "{report}");
+}
+
+#[test]
+fn a_merge_takes_no_credential_from_the_kubelet_or_crio() {
+    let report = judge_merges::judge(7, 10_000).unwrap();
+    assert!(report.failures.is_empty(), "{}", report.failures.join("\n"));
+    assert!(
+        report.tried > 2_000 && report.sent > 1_000,
+        "{} and {}",
+        report.tried,
+        report.sent
+    );
 }
 
 /// 8 characters of host and slash, and 248 of path.

@@ -61,10 +61,21 @@ impl Entry {
         }
     }
 
-    /// The key as kubelets index it, if they use it for images for which they don't use the canonical key.
-    pub(super) fn hub_server_key(&self) -> Option<Cow<'_, str>> {
-        let index = self.index().filter(|index| is_hub_server(index));
-        index.map(String::from_utf8_lossy)
+    /// A further key for merged files: the one under which a reader finds the entry for images for which it does not find the
+    /// canonical key.
+    pub(super) fn further_key(&self) -> Option<Cow<'_, str>> {
+        let index = self.index()?;
+        if is_hub_server(index) {
+            return Some(String::from_utf8_lossy(index));
+        }
+        // To CRI-O, this is part of the repository.
+        let (_, path) = self.key().split_once('/')?;
+        let below = path
+            .strip_prefix("v1/")
+            .or_else(|| path.strip_prefix("v2/"));
+        below
+            .filter(|below| !below.is_empty())
+            .map(|_| Cow::Borrowed(self.key()))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which credentials are used for an image: those that the kubelet tries, in order, and the one that CRI-O sends.
 
-use super::canonical::index_key;
+use std::borrow::Cow;
+
+use super::canonical::{canonical_of, index_key};
 use super::entry::{Credential, Entry};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
@@ -79,22 +81,27 @@ pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Tr
     Ok(tries(configs, &repository(image)?))
 }
 
-/// Whether an entry with a given key can be one of [`attempts`] for the image.
+/// Whether an entry with a given key, or one with another name of its registry, can be one of [`attempts`] for the image.
 pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
     let repository = repository(image)?;
     let target = url::parse(repository.as_bytes());
+    let canonical = url::parse(canonical_of(repository.as_bytes()).as_bytes());
     let is_hub = is_hub(&repository);
     Ok(move |key: &str| {
-        let Some(target) = &target else {
+        let (Some(target), Some(canonical)) = (&target, &canonical) else {
             return is_hub;
         };
         if let Some(host) = plain_host(key)
             && host != target.host
+            && canonical_of(host).as_bytes() != canonical.host
             && !(is_hub && host == HUB)
         {
             return false;
         }
-        index_key(key).is_some_and(|key| matches(&key, target) || (is_hub && key == HUB))
+        index_key(key).is_some_and(|key| {
+            let is_other_name = || matches(canonical_of(&key).as_bytes(), canonical);
+            matches(&key, target) || (is_hub && key == HUB) || is_other_name()
+        })
     })
 }
 
@@ -353,7 +360,7 @@ fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
         let Some(slash) = key.rfind('/') else { break };
         key = &key[..slash];
     }
-    let registry = hub_is_one(registry);
+    let registry = canonical_of(registry.as_bytes());
     let same = config
         .entries()
         .iter()
@@ -379,7 +386,7 @@ fn crio_entry(entry: &Entry) -> Crio {
 }
 
 /// A key with a scheme, reduced to its host; any other key unchanged.
-fn legacy_host(key: &str) -> &str {
+fn legacy_host(key: &str) -> Cow<'_, str> {
     let stripped = key.strip_prefix("http://").unwrap_or(key);
     let stripped = stripped.strip_prefix("https://").unwrap_or(stripped);
     let host = if stripped.len() == key.len() {
@@ -387,14 +394,7 @@ fn legacy_host(key: &str) -> &str {
     } else {
         stripped.split('/').next().unwrap_or_default()
     };
-    hub_is_one(host)
-}
-
-fn hub_is_one(registry: &str) -> &str {
-    match registry {
-        "registry-1.docker.io" | "docker.io" => "index.docker.io",
-        other => other,
-    }
+    canonical_of(host.as_bytes())
 }
 
 #[cfg(test)]

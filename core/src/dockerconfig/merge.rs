@@ -68,7 +68,7 @@ pub fn combine<'a>(files: &[&'a DockerConfig]) -> Combined<'a> {
             entries.entry(key).or_default().push((at, entry));
         }
         for entry in file.usable() {
-            if let Some(key) = entry.hub_server_key() {
+            if let Some(key) = entry.further_key() {
                 also.entry(entry.canonical_key()).or_default().insert(key);
             }
         }
@@ -494,6 +494,17 @@ mod tests {
         assert_eq!(text(&own.config), expected);
         let again = merge_on_node(&own.config, &new, &keys(&own.managed), &own.overridden);
         assert_eq!(text(&again.config), expected);
+    }
+
+    #[test]
+    fn a_path_that_only_one_reader_takes_for_the_api_keeps_a_credential() {
+        let merged = merge(
+            &config(&[("r.io/v2/app", USER)]),
+            &DockerConfig::default(),
+            Precedence::Additional,
+        );
+        let expected = config(&[("r.io/app", USER), ("r.io/v2/app", USER)]);
+        assert_eq!(text(&merged.config), text(&expected));
     }
 
     #[test]

@@ -243,9 +243,9 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
         findings.extend(key_findings(entry));
         let other = effective.get(&entry.canonical_key());
         let is_shadowed = |other: &&&Entry| {
-            // A merged file has the same credentials for both hosts of Docker Hub.
-            let is_for_host = entry.hub_server_key().is_some() && entry.means_the_same(other);
-            entry.ability() > Ability::Nothing && other.key() != entry.key() && !is_for_host
+            // A merged file has the same credentials under both keys.
+            let is_further = entry.further_key().is_some() && entry.means_the_same(other);
+            entry.ability() > Ability::Nothing && other.key() != entry.key() && !is_further
         };
         if let Some(other) = other.filter(is_shadowed) {
             let other = shown_key(other.key());

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Parser;
 use globalps_tests::judge::judge;
-use globalps_tests::provider_judge;
+use globalps_tests::{judge_merges, provider_judge};
 
 /// Compare globalps with the kubelet's and CRI-O's own code on generated cases
 #[derive(Parser)]
@@ -42,7 +42,23 @@ fn main() -> Result<ExitCode> {
     let pulls = provider_judge::judge(cli.seed, cli.provider_cases)?;
     print!("\n{pulls}");
     conclude("pulls", pulls.pulls, &cli, start, &pulls.disagreements);
-    let agree = report.disagreements.is_empty() && pulls.disagreements.is_empty();
+    let start = Instant::now();
+    let merges = judge_merges::judge(cli.seed, cli.cases / 10)?;
+    println!(
+        "\n{:>10}  images for which the kubelet had a credential",
+        merges.tried
+    );
+    println!(
+        "{:>10}  images for which CRI-O had a credential",
+        merges.sent
+    );
+    conclude("merges", merges.merges, &cli, start, &merges.failures);
+    let all = [
+        &report.disagreements,
+        &pulls.disagreements,
+        &merges.failures,
+    ];
+    let agree = all.iter().all(|found| found.is_empty());
     Ok(ExitCode::from(u8::from(!agree)))
 }
 
