@@ -411,6 +411,39 @@ mod tests {
     }
 
     #[test]
+    fn entries_that_are_not_used_are_named_and_replace_none() {
+        let original = r#"{"auths":{"quay.io":{"auth":"dTpw"},"docker.io":{"auth":"dTpw"}}}"#;
+        let additional =
+            r#"{"auths":{"quay.io":{},"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
+        let spec = serde_json::from_value(serde_json::json!({"sources": [
+            {"name": "one"}, {"name": "two", "scope": {"namespaces": ["a"]}},
+        ]}));
+        let spec: GlobalPullSecretSpec = spec.unwrap();
+        let one = r#"{"auths":{"registry-1.docker.io":{"auth":"dTpy"}}}"#;
+        let sources = [("one", one), ("two", additional)];
+        let sources = sources.map(|(name, text)| (name.to_owned(), found(text)));
+        let resolved = resolve(&spec, &found(additional), &found(original), &sources, None);
+        assert_eq!(keys(&resolved), "docker.io registry-1.docker.io quay.io");
+        let conflicts = resolved.conflicts.iter().map(ConflictStatus::sides);
+        let sides = |effective: &str, shadowed: &str| (effective.to_owned(), shadowed.to_owned());
+        assert_eq!(
+            conflicts.collect::<Vec<_>>(),
+            [
+                sides("the additional pull secret", "the original"),
+                sides("`additional-pull-secret`", "`one`"),
+            ]
+        );
+        for verdict in [&resolved.additional, &resolved.sources[1].verdict] {
+            let Verdict::Valid(named) = verdict else {
+                panic!("{verdict:?}");
+            };
+            assert_eq!(named.len(), 1);
+            assert_eq!(named[0].registry, "quay.io");
+        }
+        assert_eq!(resolved.sources[1].registries, ["docker.io"]);
+    }
+
+    #[test]
     fn an_invalid_source_neither_blocks_the_other_nor_changes_content() {
         let before = Global {
             last_additional: Some(data(A)),

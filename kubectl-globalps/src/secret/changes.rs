@@ -492,6 +492,21 @@ mod tests {
     }
 
     #[test]
+    fn another_name_of_a_registry_is_overridden_and_an_empty_entry_changes_nothing() {
+        let in_force = InForce {
+            original: config("docker.io:dTpw quay.io:dTpw"),
+            ..InForce::default()
+        };
+        let proposed = globalps_core::dockerconfig::parse(
+            br#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"},"quay.io":{}}}"#,
+        )
+        .expect("credentials");
+        let registry = "docker.io".to_owned();
+        let change = Kind::Overridden;
+        assert_eq!(changes(&in_force, &proposed), [Change { registry, change }]);
+    }
+
+    #[test]
     fn credentials_are_masked() {
         let all = [
             Kind::Added,
