@@ -10,6 +10,7 @@ pub mod api;
 pub mod dockerconfig;
 #[cfg(feature = "kubeconfig")]
 pub mod kubeconfig;
+pub mod machine_config;
 pub mod manifests;
 pub mod names;
 pub mod namespaces;

@@ -88,6 +88,8 @@ pub fn history_secret(slot: u32) -> String {
 /// Name in a `NodePullSecret` for the `OpenShift` Machine Config Operator. It manages the credentials file of nodes that have the
 /// annotation, except nodes with `HyperShift`'s label.
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
+/// The same for an update of such a node by its Machine Config Daemon.
+pub const MACHINE_CONFIG_UPDATE: &str = "MachineConfigUpdate";
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 /// Annotation of everything that moves the rollout: the Lease holder that wrote it. Of [`LEADER`]: the current Lease holder.
@@ -188,6 +190,17 @@ pub fn cluster_pull_secret(cluster: &str, fleet_namespace: &str, fleet: &str) ->
 
 /// Node or namespace label: `true` excludes it.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
+/// The same for a node, as a boundary: a kubelet may change other labels of its own Node, but the admission plugin
+/// `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
+pub const RESTRICTED_EXCLUDE_LABEL: &str = "node-restriction.kubernetes.io/globalps-exclude";
+/// Each excludes a node.
+pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];
+
+/// Whether a node with these labels is excluded.
+pub fn is_node_excluded<'a>(label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let mut labels = NODE_EXCLUDE_LABELS.into_iter();
+    labels.any(|name| label(name) == Some("true"))
+}
 
 /// Field managers of server-side apply. Objects store them, so they never change.
 pub const CONTROLLER_MANAGER: &str = "globalps-controller";
@@ -200,6 +213,8 @@ pub const CONFIG_FILE: &str = "/var/lib/kubelet/config.json";
 pub const KUBELET_UNIT_AUTO: &str = "Auto";
 /// Directory next to the credentials file in which the syncer keeps snapshot and journal.
 pub const STATE_DIR: &str = ".globalps";
+/// Next to the credentials file while a syncer changes the node or has something on it: the lock.
+pub const LOCK_FILE: &str = ".globalps.lock";
 
 /// In [`STATE_DIR`]: the file that the credential provider reads, and the directory with the program.
 pub const PROVIDER_DATA_FILE: &str = "credentials.json";

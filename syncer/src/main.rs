@@ -194,7 +194,7 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
             ));
             ExitCode::from(1)
         }
-        Err(NodeError::Locked) => {
+        Err(NodeError::Locked { .. }) => {
             say("this node is not restored: a syncer is running on it; stop its container first");
             ExitCode::from(2)
         }

@@ -15,6 +15,8 @@ use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
 
 const FILE: &str = "config.json";
 const FLAGS_FILE: &str = "kubeadm-flags.env";
+/// A syncer that is killed leaves it.
+const LOCK_FILE: &str = globalps_core::names::LOCK_FILE;
 /// kubeadm's format.
 const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///x\"\n";
 /// Files of the credential provider.
@@ -205,7 +207,8 @@ impl Recording {
     }
 
     fn is_original(&self, tree: &Tree) -> bool {
-        tree.at(FILE) == self.original.as_ref()
+        tree.at(LOCK_FILE).is_none()
+            && tree.at(FILE) == self.original.as_ref()
             && tree.at(FLAGS_FILE) == self.original_flags.as_ref()
     }
 
@@ -341,8 +344,10 @@ fn bytes_of(tree: Option<&Tree>) -> Option<&[u8]> {
     }
 }
 
-/// Everything except the credentials file.
+/// Everything except the credentials file and the lock.
 fn others(tree: &Tree) -> Vec<String> {
     let names = tree.names().into_iter();
-    names.filter(|name| name != FILE).collect()
+    names
+        .filter(|name| name != FILE && name != LOCK_FILE)
+        .collect()
 }

@@ -9,6 +9,7 @@ use common::objects::{account, apply, namespace, registries_of, wait_references}
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
+use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::olm::{
     catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
@@ -260,7 +261,7 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
 ) {
     let name = node.name();
     let label = |label: &str| cluster.kubectl(&["label", "node", name, label]).unwrap();
-    label("globalps.io/exclude=true");
+    label(&format!("{RESTRICTED_EXCLUDE_LABEL}=true"));
     until("the excluded node to be restored", DEADLINE, POLL, || {
         Ok((product.node_status(name)?["phase"] == "Restored").then_some(()))
     })
@@ -292,7 +293,19 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
         let asked = asks(&[&["create", "token", account], &bound[..], &who].concat());
         assert_eq!(asked.code == Some(0), may, "{account}: {}", asked.stderr);
     }
-    label("globalps.io/exclude-");
+    let include = format!("{RESTRICTED_EXCLUDE_LABEL}-");
+    let by_itself = [
+        "label",
+        "node",
+        name,
+        &include,
+        "--as",
+        &kubelet,
+        "--as-group=system:nodes",
+    ];
+    let asked = asks(&by_itself);
+    assert!(asked.stderr.contains("forbidden"), "{asked:?}");
+    label(&include);
     product.wait_synced().unwrap();
     until("the node to be synced again", DEADLINE, POLL, || {
         Ok((product.node_status(name)?["phase"] == "Synced").then_some(()))

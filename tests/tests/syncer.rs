@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET};
+use globalps_core::names::{self, GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program, Secret};
 use globalps_tests::until;
 use serde_json::{Value, json};
@@ -155,8 +155,7 @@ fn a_node_without_an_object_takes_nothing_and_its_syncer_is_ready() {
 fn a_syncer_is_ready_while_its_node_waits_and_not_while_another_one_works_there() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &unassigned());
-    let lock = fs::File::open(directory.path()).unwrap();
-    lock.lock().unwrap();
+    let lock = lock(directory.path());
     let _syncer = node.syncer(&PROGRAM).unwrap();
     until("another syncer", DEADLINE, POLL, || {
         Ok(node.log().contains("another syncer").then_some(()))
@@ -171,6 +170,101 @@ fn a_syncer_is_ready_while_its_node_waits_and_not_while_another_one_works_there(
     assert_eq!(node.restarts(), 0);
 }
 
+/// What another process on the node does that only root can do.
+fn lock(directory: &Path) -> fs::File {
+    let path = directory.join(names::LOCK_FILE);
+    let lock = fs::File::create(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+#[test]
+fn a_syncer_that_can_t_take_the_lock_reports_the_reason_and_another_user_can_t_hold_it() {
+    let directory = tempfile::tempdir().unwrap();
+    // A read-only mount is enough for this.
+    let mount = fs::File::open(directory.path()).unwrap();
+    mount.lock().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let first = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    first.kill().unwrap();
+    let lock = lock(directory.path());
+    node.ask(Some(ask(2)));
+    let _second = node.syncer(&PROGRAM).unwrap();
+    let status = node
+        .wait_status("the reason", DEADLINE, |status| {
+            status["reason"] == "AnotherSyncer"
+        })
+        .unwrap();
+    assert_eq!(status["phase"], "Failed");
+    assert_eq!(status["observedGeneration"], 2);
+    assert_eq!(status["revision"], 1, "as last reported");
+    assert!(!node.is_ready());
+    drop(lock);
+    // The controller assigns again.
+    node.ask(Some(ask(3)));
+    wait_synced(&node, 3);
+    node.ask(Some(restore(4)));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored"
+    })
+    .unwrap();
+    assert!(!directory.path().join(names::LOCK_FILE).exists());
+}
+
+#[test]
+fn during_an_update_the_node_has_its_own_file_and_the_syncer_writes_nothing() {
+    const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}} }\n";
+    const THEIRS: &str = "{\"auths\":{\"r.example.com\":{\"auth\":\"bmV3\"}}}";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    fs::write(&path, OWN).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let node = start(directory.path(), &ask(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    let update = |generation| Ask {
+        generation,
+        foreign_owner: names::MACHINE_CONFIG_UPDATE,
+        ..ask(1)
+    };
+    let wait_aside = |generation: i64| {
+        node.wait_status("the reason", DEADLINE, |status| {
+            status["reason"] == "SteppedAside" && status["observedGeneration"] == generation
+        })
+        .unwrap()
+    };
+    let has_mode = |mode| fs::metadata(&path).unwrap().mode() & 0o777 == mode;
+    node.ask(Some(update(2)));
+    assert_eq!(wait_aside(2)["revision"], 0);
+    assert_eq!(file(directory.path()), OWN);
+    assert!(has_mode(0o644) && !directory.path().join(".globalps").exists());
+    fs::write(&path, THEIRS).unwrap();
+    node.ask(Some(update(3)));
+    wait_aside(3);
+    sleep(Duration::from_secs(1));
+    assert_eq!(file(directory.path()), THEIRS);
+    assert!(has_mode(0o644));
+    node.ask(Some(Ask {
+        generation: 4,
+        ..ask(1)
+    }));
+    let status = node
+        .wait_status("the end of the update", DEADLINE, |status| {
+            is_synced(status, 1) && status["observedGeneration"] == 4
+        })
+        .unwrap();
+    assert_eq!(status["drifts"], 0);
+    assert_eq!(node.restarts(), 2);
+    node.ask(Some(restore(5)));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored"
+    })
+    .unwrap();
+    assert_eq!(file(directory.path()), THEIRS);
+}
+
 #[test]
 fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     let directory = tempfile::tempdir().unwrap();
@@ -178,8 +272,7 @@ fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     let first = node.syncer(&PROGRAM).unwrap();
     wait_synced(&node, 1);
     first.kill().unwrap();
-    let lock = fs::File::open(directory.path()).unwrap();
-    lock.lock().unwrap();
+    let lock = lock(directory.path());
     let _second = node.syncer(&PROGRAM).unwrap();
     until("the second syncer to stand by", DEADLINE, POLL, || {
         Ok((node.log().contains("another syncer") && node.is_ready()).then_some(()))

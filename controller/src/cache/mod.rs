@@ -294,7 +294,7 @@ impl Cache {
     /// Whether the cluster runs `OpenShift`.
     pub(crate) fn is_openshift(&self) -> bool {
         let mut nodes = self.nodes.live.values();
-        nodes.any(|node| node.is_foreign || node.labels.get(NODE_POOL_LABEL).is_some())
+        nodes.any(|node| node.is_foreign() || node.labels.get(NODE_POOL_LABEL).is_some())
     }
 
     pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {

@@ -1,6 +1,6 @@
 //! Reduces a Node to the fields that the plan needs.
 
-use globalps_core::names::{MCO_ANNOTATION, NODE_POOL_LABEL};
+use globalps_core::machine_config::file_owner;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt as _;
@@ -41,13 +41,13 @@ impl Versioned for NodeView {
             kubelet_version,
             unschedulable,
             is_being_deleted,
-            is_foreign,
+            file_owner,
             // It never changes.
             created: _,
         } = self;
         (name, uid, labels) == (&other.name, &other.uid, &other.labels)
             && *kubelet_version == other.kubelet_version
-            && (ready, is_foreign) == (&other.ready, &other.is_foreign)
+            && (ready, file_owner) == (&other.ready, &other.file_owner)
             && (unschedulable, is_being_deleted) == (&other.unschedulable, &other.is_being_deleted)
     }
 }
@@ -70,8 +70,10 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
         unschedulable: node.spec.unschedulable,
         is_being_deleted: is_being_deleted(node),
         created,
-        is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
-            && !node.labels().contains_key(NODE_POOL_LABEL),
+        file_owner: file_owner(
+            |label| node.labels().get(label).map(String::as_str),
+            |annotation| node.annotations().get(annotation).map(String::as_str),
+        ),
     }
 }
 

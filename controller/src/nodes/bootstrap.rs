@@ -52,7 +52,7 @@ fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> 
     node.is_new(snapshot.now)
         && !was_asked
         && has_nothing
-        && !node.is_foreign
+        && node.file_owner.is_empty()
         && is_selected(&snapshot.spec, node)
         && !is_skipped(&snapshot.spec, node)
 }

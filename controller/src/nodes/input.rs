@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec, NodePullSecret};
-use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR};
+use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
 use globalps_core::phase;
 use jiff::{SignedDuration, Timestamp};
 
@@ -120,8 +120,8 @@ pub(crate) struct NodeView {
     pub(crate) ready: Result<Timestamp, NotReady>,
     /// `lastHeartbeatTime` of its `Ready` condition.
     pub(crate) heartbeat: Timestamp,
-    /// The Machine Config Operator manages its credentials file.
-    pub(crate) is_foreign: bool,
+    /// Who manages its credentials file, as in `spec.foreignOwner`; empty: globalps.
+    pub(crate) file_owner: &'static str,
     /// Such as `v1.36.3`; empty: unknown.
     pub(crate) kubelet_version: Box<str>,
     /// An admin or a program cordoned it.
@@ -170,13 +170,14 @@ impl NodeView {
         Some(now.duration_since(not_ready.since))
     }
 
-    pub(super) fn foreign_owner(&self) -> String {
-        let owner = if self.is_foreign {
-            MACHINE_CONFIG_OPERATOR
-        } else {
-            ""
-        };
-        owner.to_owned()
+    /// The Machine Config Operator manages its credentials file.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.file_owner == MACHINE_CONFIG_OPERATOR
+    }
+
+    /// The Machine Config Daemon updates it.
+    pub(super) fn is_updating(&self) -> bool {
+        !self.file_owner.is_empty() && !self.is_foreign()
     }
 
     /// The input of [`phase::phase`].
@@ -208,7 +209,7 @@ impl NodeView {
             labels: (&labels).into(),
             ready: Ok(created),
             heartbeat: created,
-            is_foreign: false,
+            file_owner: "",
             kubelet_version: "v1.36.3".into(),
             unschedulable: false,
             is_being_deleted: false,
@@ -221,7 +222,7 @@ impl NodeView {
 pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_linux()
         && spec.kubelet.delivery != DeliveryType::None
-        && !node.has(EXCLUDE_LABEL, "true")
+        && !is_node_excluded(|label| node.labels.get(label))
         && spec
             .node_selector
             .iter()
@@ -277,6 +278,34 @@ mod tests {
     }
 
     #[test]
+    fn each_label_excludes_a_node() {
+        let spec = GlobalPullSecretSpec::default();
+        for (label, value, expected) in [
+            ("globalps.io/exclude", "true", false),
+            ("globalps.io/exclude", "false", true),
+            (
+                "node-restriction.kubernetes.io/globalps-exclude",
+                "true",
+                false,
+            ),
+            (
+                "node-restriction.kubernetes.io/globalps-exclude",
+                "false",
+                true,
+            ),
+            ("node-restriction.kubernetes.io/other", "true", true),
+        ] {
+            let labels = [("kubernetes.io/os", "linux"), (label, value)];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let node = NodeView {
+                labels: (&BTreeMap::from(labels)).into(),
+                ..NodeView::of_test("a", Timestamp::UNIX_EPOCH)
+            };
+            assert_eq!(is_selected(&spec, &node), expected, "{label}={value}");
+        }
+    }
+
+    #[test]
     fn nodes_under_deletion_get_nothing_new_and_cordoned_ones_by_choice() {
         let mut spec = GlobalPullSecretSpec::default();
         for (cordoned, unschedulable, is_being_deleted, expected) in [
@@ -301,9 +330,6 @@ mod tests {
     fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
         let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
-        assert_eq!(node.foreign_owner(), "");
-        node.is_foreign = true;
-        assert_eq!(node.foreign_owner(), MACHINE_CONFIG_OPERATOR);
         let spec = GlobalPullSecretSpec::default();
         let for_7_seconds = SignedDuration::from_secs(7);
         for (unknown, expected) in [

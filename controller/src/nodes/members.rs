@@ -86,6 +86,7 @@ fn member(
         fleet_has_content: snapshot.fleet_has_content(),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
+    let has_new_owner = object.is_some_and(|object| has_new_owner(object, node));
     let asked = retry(snapshot, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
     let mut member = Member {
@@ -93,7 +94,11 @@ fn member(
         goal,
         not_ready: node.not_ready_for(*now),
         assigned: match object {
-            _ if node.is_foreign && goal != Goal::Restore => Some((goal, Progress::Foreign)),
+            _ if node.is_foreign() && goal != Goal::Restore => Some((goal, Progress::Foreign)),
+            // It is left alone until the end of the update, or this plan writes its object.
+            _ if node.is_updating() && goal != Goal::Restore || has_new_owner => {
+                Some((goal, Progress::Blocked))
+            }
             Some(object) => progress(object, node, context),
             // What is on it is unknown.
             None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
@@ -122,6 +127,7 @@ fn member(
     if member.is_blocked() {
         member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *now));
     }
+    member.retry &= !has_new_owner && !node.is_updating();
     member
 }
 
@@ -164,7 +170,7 @@ impl<'a> Canaries<'a> {
             });
             is_selected(spec, node)
                 && !is_skipped(spec, node)
-                && !node.is_foreign
+                && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
         };
@@ -219,6 +225,7 @@ pub(crate) fn assignments(
     });
     let restores = members.iter().all(|member| member.goal == Goal::Restore);
     missing(snapshot, restores)
+        .chain(with_new_owner(snapshot))
         .chain(revocations)
         .chain(assignments)
         .collect()
@@ -240,10 +247,33 @@ pub(super) fn missing(
             assigned_at: Some(Time(snapshot.now)),
             // What it has is unknown until it has reported.
             revoked: restores && snapshot.is_in_force() || may_have_something(snapshot, node),
-            foreign_owner: node.foreign_owner(),
+            foreign_owner: node.file_owner.to_owned(),
             ..NodePullSecretSpec::default()
         };
         (node.name.clone(), spec)
+    })
+}
+
+/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
+fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
+    object.spec.foreign_owner != node.file_owner && !object.spec.restore
+}
+
+/// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
+/// the node gets what it had.
+pub(super) fn with_new_owner(
+    snapshot: &Snapshot,
+) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
+    snapshot.nodes.values().filter_map(|node| {
+        let object = snapshot.node_pull_secrets.get(&node.name)?;
+        has_new_owner(object, node).then(|| {
+            let spec = NodePullSecretSpec {
+                assigned_at: Some(Time(snapshot.now)),
+                foreign_owner: node.file_owner.to_owned(),
+                ..object.spec.clone()
+            };
+            (node.name.clone(), spec)
+        })
     })
 }
 
@@ -270,7 +300,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         revoked: false,
         retry: retry(snapshot, object.map(AsRef::as_ref)),
         kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
-        foreign_owner: view.map(NodeView::foreign_owner).unwrap_or_default(),
+        foreign_owner: view.map_or("", |view| view.file_owner).to_owned(),
     }
 }
 
@@ -313,7 +343,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+    use globalps_core::names::{MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE};
 
     use super::super::plan::tests::snapshot;
     use super::*;
@@ -605,6 +635,61 @@ mod tests {
         let mut without_nodes = snapshot(Source::Absent, None, "a");
         without_nodes.spec.kubelet.delivery = DeliveryType::None;
         assert_eq!(missing(&without_nodes, false).count(), 0);
+    }
+
+    #[test]
+    fn a_node_is_left_alone_during_its_update_and_then_gets_what_it_had() {
+        let goal = Goal::Revision(5);
+        for (case, owner, in_spec, expected, written) in [
+            ("no update", "", "", Progress::Done, None),
+            (
+                "it begins",
+                MACHINE_CONFIG_UPDATE,
+                "",
+                Progress::Blocked,
+                Some(MACHINE_CONFIG_UPDATE),
+            ),
+            (
+                "it runs",
+                MACHINE_CONFIG_UPDATE,
+                MACHINE_CONFIG_UPDATE,
+                Progress::Blocked,
+                None,
+            ),
+            (
+                "it ended",
+                "",
+                MACHINE_CONFIG_UPDATE,
+                Progress::Blocked,
+                Some(""),
+            ),
+        ] {
+            for paused in [false, true] {
+                let mut snapshot = snapshot(Source::Absent, None, "a=5:Synced b=5:Synced");
+                snapshot.spec.rollout.paused = paused;
+                snapshot.additional_retry = Some("now".to_owned());
+                let objects = snapshot.node_pull_secrets.to_mut();
+                let spec = &mut objects.get_mut("a").unwrap().spec;
+                in_spec.clone_into(&mut spec.foreign_owner);
+                let before = spec.clone();
+                snapshot.nodes.to_mut().get_mut("a").unwrap().file_owner = owner;
+                let members = members(&snapshot, goal, true, 0);
+                let expected_writes: Vec<_> = written
+                    .map(|owner| NodePullSecretSpec {
+                        assigned_at: Some(Time(snapshot.now)),
+                        foreign_owner: owner.to_owned(),
+                        ..before
+                    })
+                    .into_iter()
+                    .collect();
+                let writes = assignments(&snapshot, &members, true);
+                let writes = writes.into_iter().filter(|(name, _)| name == "a");
+                let writes: Vec<_> = writes.map(|(_, spec)| spec).collect();
+                assert_eq!(writes, expected_writes, "{case}");
+                let member = named(members, "a");
+                assert_eq!(member.assigned, Some((goal, expected)), "{case}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use globalps_core::rollout::{self, Goal, Member};
 
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
-use super::members::{assignments, members, missing};
+use super::members::{assignments, members, missing, with_new_owner};
 use super::revision::{config_file, content, last_revision, provider_since};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
@@ -79,7 +79,9 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
     let resolved = resolved(snapshot, before);
     if snapshot.config_missing && snapshot.is_in_force() {
-        return Plan::new(resolved, Aim::Hold(Hold::ConfigMissing));
+        let mut plan = Plan::new(resolved, Aim::Hold(Hold::ConfigMissing));
+        plan.assignments = with_new_owner(snapshot).collect();
+        return plan;
     }
     let Some(desired) = &resolved.desired else {
         return without_content(snapshot, resolved);
@@ -142,6 +144,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
     plan.assignments = missing(snapshot, false).collect();
+    plan.assignments.extend(with_new_owner(snapshot));
     if let Some(global) = &snapshot.global {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;

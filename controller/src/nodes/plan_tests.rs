@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::{
     GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
-use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
 use globalps_core::provider::{Content, Delivery, ProviderConfig};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -96,7 +96,9 @@ pub(crate) fn snapshot(
             now - SignedDuration::from_hours(1)
         };
         let mut node = NodeView::of_test(name, created);
-        node.is_foreign = mark == '%';
+        if mark == '%' {
+            node.file_owner = MACHINE_CONFIG_OPERATOR;
+        }
         if mark == '!' {
             let since = now - SignedDuration::from_mins(1);
             node.ready = Err(NotReady {

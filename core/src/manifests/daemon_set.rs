@@ -16,7 +16,7 @@ use super::allowed::Allowed;
 use super::syncer::Agent;
 use super::{named, pull_secrets, quantities, strings};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
-use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
+use crate::names::{NODE_EXCLUDE_LABELS, SYNCER_BINARY};
 
 /// Where the pod mounts the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
@@ -114,13 +114,10 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
             operator: operator.to_owned(),
             values: Some(strings([value])),
         };
-        let mut requirements = vec![is(EXCLUDE_LABEL, excluded, "true")];
-        requirements.extend(
-            selected
-                .clone()
-                .map(|(key, value)| is(key, operator, value)),
-        );
-        requirements
+        let labels = NODE_EXCLUDE_LABELS.map(|label| is(label, excluded, "true"));
+        let selected = selected.clone();
+        let selected = selected.map(|(key, value)| is(key, operator, value));
+        labels.into_iter().chain(selected).collect::<Vec<_>>()
     };
     // Terms are ORed, the expressions of a term ANDed. `NotIn` also matches a node without the label.
     let terms = match agent {

@@ -241,6 +241,8 @@ async fn owners(cluster: &Cluster<'_>) -> Result<Owners, Failure> {
         for node in &list {
             if node.labels().contains_key(names::NODE_POOL_LABEL) {
                 owners.hypershift += 1;
+                let has_daemon = node.annotations().contains_key(names::MCO_ANNOTATION);
+                owners.in_place += u32::from(has_daemon);
             } else if node.annotations().contains_key(names::MCO_ANNOTATION) {
                 owners.machine_config += 1;
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use globalps_core::api::Phase;
+use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::rollout::Goal;
 use tokio::time::Instant;
 
@@ -24,7 +25,8 @@ impl Agent {
         if !self.restart || !(is_asked || is_begun) {
             return Ok(());
         }
-        let found = self.unit.restartable().await;
+        let restarted = self.state.as_ref().and_then(|state| state.unit.as_deref());
+        let found = self.unit.restartable(restarted).await;
         self.no_restart = match found.map_err(NodeError::from)? {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
@@ -62,6 +64,10 @@ impl Agent {
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
         self.journal.remove()?;
         self.state = None;
+        self.lock = None;
+        if self.is_updating() {
+            return Ok(Duration::ZERO);
+        }
         self.report(Phase::Restored, "", "");
         Ok(IDLE)
     }
@@ -137,6 +143,13 @@ impl Agent {
         self.finish(state, goal, result)
     }
 
+    fn is_updating(&self) -> bool {
+        let known = self.objects.borrow();
+        known
+            .object()
+            .is_some_and(|object| object.spec.foreign_owner == MACHINE_CONFIG_UPDATE)
+    }
+
     pub(super) fn finish(
         &mut self,
         state: State,
@@ -167,6 +180,12 @@ impl Agent {
             }
             Ok(Outcome::InForce) if is_restored => {
                 tracing::info!("restored the node");
+                self.lock = None;
+                if self.is_updating() {
+                    // The next step reports the reason.
+                    self.state = None;
+                    return Ok(Duration::ZERO);
+                }
                 // Its restart count is reported once more before the state is discarded.
                 self.report_restored();
                 self.state = None;

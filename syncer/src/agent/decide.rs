@@ -4,7 +4,7 @@ use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::provider::{Content, Delivery};
 use globalps_core::rollout::Goal;
 
-use crate::delivery::config_file::{is_unparsable, parsed, restored};
+use crate::delivery::config_file::{has_none_of, is_as_written, is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
@@ -12,12 +12,14 @@ use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, S
 
 /// The input of the decision.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts<'a> {
     /// What the object assigns; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
     /// Another program is known to manage the file, so globalps does not change it.
     pub(crate) is_foreign: bool,
+    /// Another program is about to change the file and must find nothing of globalps in it afterwards.
+    pub(crate) is_updating: bool,
     /// The state in the journal; `None`: globalps has not changed this node.
     pub(crate) state: Option<&'a State>,
     pub(crate) file: &'a FileSnapshot,
@@ -83,6 +85,13 @@ pub(crate) enum Action {
     StandBy,
 }
 
+impl Action {
+    /// It changes a node that may have nothing of globalps.
+    pub(super) fn changes_node(&self) -> bool {
+        matches!(self, Self::Begin { .. } | Self::Forget)
+    }
+}
+
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
     let action = decide_change(facts);
     let is_change = matches!(
@@ -103,6 +112,11 @@ fn decide_change(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
     let stands_by =
         facts.restores_only && facts.task.is_none_or(|task| task.goal() != Goal::Restore);
+    if facts.is_updating
+        && let Some(task) = facts.task.filter(|task| task.goal() != Goal::Restore)
+    {
+        return step_aside(facts, task);
+    }
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
         // A change in progress is finished or rolled back before anything newer begins, unless its restart is still pending:
@@ -144,6 +158,54 @@ fn decide_change(facts: &NodeFacts) -> Action {
             begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
+}
+
+/// Restores the node's own file and removes the provider, unless another program has written the file: that stays as it is. A
+/// file alone is restored without a kubelet restart, so this can't fail because of the kubelet.
+fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
+    let Some(state) = facts.state else {
+        return Action::LeaveAlone;
+    };
+    let aside = Task {
+        revision: 0,
+        ..task.clone()
+    };
+    let failed = state.failed.as_ref();
+    if let Some(failure) = failed.filter(|failure| failure.task == aside) {
+        return Action::Reject(failure.clone());
+    }
+    if let Some(change) = &state.change {
+        let is_begun = change.started_from.is_some() || change.step == Step::Back;
+        let has_provider = change.provider.is_some();
+        return match change.step {
+            Step::Watching => Action::Settle,
+            // Files that refer to each other are never left half written.
+            _ if has_provider || change.task == aside => Action::Resume,
+            _ if !change.knows(facts.file) => Action::Settle,
+            _ if is_begun => Action::Resume,
+            _ => begin_aside(facts, state, &aside),
+        };
+    }
+    if state.provider.is_some() || is_as_written(facts.file, state) {
+        return begin_aside(facts, state, &aside);
+    }
+    if has_none_of(facts.file, &state.managed) {
+        // The file is the node's own again. What the next change finds is the new original.
+        return Action::Forget;
+    }
+    Action::LeaveAlone
+}
+
+fn begin_aside(facts: &NodeFacts, state: &State, aside: &Task) -> Action {
+    let change = state.change.as_ref();
+    let has_provider =
+        state.provider.is_some() || change.is_some_and(|change| change.provider.is_some());
+    let facts = NodeFacts {
+        task: Some(aside),
+        restart: facts.restart && has_provider,
+        ..*facts
+    };
+    begin(&facts, state, aside, &Desired::default())
 }
 
 /// The assigned content in the form in which it is delivered. During a halted rollout nodes may stay on an older revision, whose
@@ -311,7 +373,6 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeSet;
-
     use std::path::PathBuf;
 
     use globalps_core::dockerconfig;
@@ -409,6 +470,7 @@ mod tests {
         NodeFacts {
             task,
             is_foreign: false,
+            is_updating: false,
             state,
             file,
             desired,
@@ -1201,6 +1263,94 @@ mod tests {
             "LeaveAlone",
             "reported before anything is assigned"
         );
+    }
+
+    #[test]
+    fn an_update_finds_the_nodes_own_file_and_its_file_is_never_changed() {
+        let step = |step, started_from: Option<&str>| {
+            let mut state = synced(OWN);
+            let started_from = started_from.map(str::to_owned);
+            state.change = Some(Change {
+                started_from,
+                target: file(OWN_AND_OURS),
+                target_managed: state.managed.clone(),
+                before: file(OWN),
+                ..with_step(step)
+            });
+            state
+        };
+        let theirs = r#"{"auths":{"r":{"auth":"bmV3"},"s":{"auth":"bmV3"}}}"#;
+        let wide = file(OWN_AND_OURS).with_mode(Some(0o644));
+        let restored = format!("{OWN}, no restart");
+        for (sentence, state, found, expected) in [
+            (
+                "nothing of globalps is there",
+                None,
+                file(OWN),
+                "LeaveAlone",
+            ),
+            (
+                "its entries are",
+                Some(synced(OWN)),
+                file(OWN_AND_OURS),
+                &*restored,
+            ),
+            (
+                "and no own ones",
+                Some(synced("")),
+                file(OURS),
+                "absent, no restart",
+            ),
+            (
+                "the update wrote the file",
+                Some(synced(OWN)),
+                file(theirs),
+                "Forget",
+            ),
+            ("or its mode", Some(synced(OWN)), wide, "LeaveAlone"),
+            ("or removed it", Some(synced(OWN)), file(""), "Forget"),
+            (
+                "a change whose restart is pending",
+                Some(step(Step::Forward, None)),
+                file(OWN_AND_OURS),
+                &*restored,
+            ),
+            (
+                "a change that wrote nothing",
+                Some(step(Step::Forward, None)),
+                file(OWN),
+                &*restored,
+            ),
+            (
+                "a change in the middle of its restart",
+                Some(step(Step::Forward, Some("0"))),
+                file(OWN_AND_OURS),
+                "Resume",
+            ),
+            (
+                "the update wrote the file during a change",
+                Some(step(Step::Forward, Some("0"))),
+                file(theirs),
+                "Settle",
+            ),
+            (
+                "a change under observation",
+                Some(step(Step::Watching, Some("0"))),
+                file(OWN_AND_OURS),
+                "Settle",
+            ),
+        ] {
+            for is_watched in [false, true] {
+                let (task, desired) = (task(1), content(OURS));
+                let facts = NodeFacts {
+                    is_foreign: true,
+                    is_updating: true,
+                    is_watched,
+                    ..facts(Some(&task), state.as_ref(), &found, Some(&desired))
+                };
+                assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The agent's loop on the node: observe, decide, act, report.
 
+mod access;
 mod applying;
 mod decide;
 mod fetching;
@@ -10,10 +11,10 @@ mod revival;
 mod reviving;
 mod watching;
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::provider::Content;
 use globalps_core::rollout::Goal;
 use tokio::sync::watch;
@@ -26,6 +27,7 @@ use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Unit};
+use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
 use crate::node::state::{NodeError, Obstacle, State, Task};
 use crate::node::systemd::Systemd;
@@ -37,6 +39,9 @@ use revival::Revival;
 const DISK_RETRY: Duration = Duration::from_secs(10);
 const BUS_RETRY: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_secs(1);
+/// If the process that holds the lock does not answer the object within this time, the waiting syncer reports the reason. A
+/// syncer that works on the node reports within about a second.
+const UNANSWERED: Duration = Duration::from_secs(5);
 /// Time for another process to finish writing a file that can't be parsed yet.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
 /// Idle until the object or the file changes.
@@ -58,7 +63,7 @@ enum Access {
     Nothing,
     /// The lock: no other syncer works on the node. The state on its disk is not loaded.
     Lock,
-    /// The lock, and `state` matches the disk.
+    /// `state` matches the disk. Without a state there may be no lock: nothing is changed before it is taken.
     State,
 }
 
@@ -71,6 +76,8 @@ pub(crate) struct Agent {
     unit: Unit,
     state: Option<State>,
     access: Access,
+    /// Held while there is a state or a change.
+    lock: Option<NodeLock>,
     objects: watch::Receiver<Known>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
@@ -123,6 +130,7 @@ impl Agent {
             cluster,
             state: None,
             access: Access::Nothing,
+            lock: None,
             about: None,
             desired: None,
             desired_for: None,
@@ -142,11 +150,8 @@ impl Agent {
     /// Runs until the API server has rejected this pod for too long, or until the future is dropped, which is safe at any await:
     /// the next syncer continues from the journal.
     pub(crate) async fn run(&mut self) {
-        // The pod is ready once this process holds the lock and the API server has answered.
+        // The pod is ready once this process knows the node's state and the API server has answered.
         self.reporter.mark_ready(false);
-        let Some(_lock) = self.acquire_node().await else {
-            return;
-        };
         while !self.is_cut_off() {
             let pause = match self.step().await {
                 Ok(pause) => pause,
@@ -161,60 +166,6 @@ impl Agent {
     /// The watch of the object has ended permanently.
     fn is_cut_off(&self) -> bool {
         self.objects.has_changed().is_err()
-    }
-
-    /// Waits until this process holds the node's lock and can read the node's state. `None`: the API server rejects this pod.
-    async fn acquire_node(&mut self) -> Option<File> {
-        let lock = loop {
-            match self.journal.lock() {
-                Ok(lock) => break lock,
-                // The other syncer reports.
-                Err(NodeError::Locked) => {
-                    tracing::error!("{}", NodeError::Locked);
-                    self.stand_by();
-                    sleep(LOCK_RETRY).await;
-                }
-                Err(error) => self.wait_unusable(&error).await,
-            }
-        };
-        self.access = Access::Lock;
-        file::sweep(&self.config_file);
-        self.provider.sweep();
-        loop {
-            match self.journal.load() {
-                Ok(state) => {
-                    self.state = state;
-                    let change = self.state.as_mut().and_then(|state| state.change.as_mut());
-                    if let Some(change) = change.filter(|_| !self.restart) {
-                        change.waive_restart();
-                    }
-                    self.access = Access::State;
-                    return Some(lock);
-                }
-                Err(_) if self.is_cut_off() => return None,
-                Err(error) => self.wait_unusable(&error).await,
-            }
-        }
-    }
-
-    /// The pod is ready while another syncer reports for the node: pods of a deleted `DaemonSet` may stay for long, and the node
-    /// has what it needs.
-    fn stand_by(&mut self) {
-        let known = self.objects.borrow_and_update();
-        let is_answered = known.object().is_some_and(|object| {
-            let observed = object.status.as_ref().map(|it| it.observed_generation);
-            observed.is_some() && observed == object.metadata.generation
-        });
-        drop(known);
-        self.reporter.mark_ready(is_answered);
-    }
-
-    async fn wait_unusable(&mut self, error: &NodeError) {
-        tracing::error!(%error, "can't work on this node");
-        self.observe_object();
-        self.held.clone_from(&self.task);
-        self.report_error(error);
-        self.wait(DISK_RETRY).await;
     }
 
     /// Takes the current object as the node's assignment.
@@ -252,7 +203,7 @@ impl Agent {
         self.held.clone_from(&self.task);
         self.report_error(error);
         match error {
-            NodeError::Bus(_) => BUS_RETRY,
+            NodeError::Bus(_) | NodeError::Systemd(_) => BUS_RETRY,
             _ => DISK_RETRY,
         }
     }
@@ -271,6 +222,10 @@ impl Agent {
 
     /// Observes once and acts. Returns the time until there is more to do; zero: observe again immediately.
     async fn step(&mut self) -> Result<Duration, NodeError> {
+        if !self.has_node() {
+            self.acquire_node(false).await;
+            return Ok(Duration::ZERO);
+        }
         let known = self.observe_object();
         let object = known.object();
         let uid = object.and_then(|object| object.metadata.uid.clone());
@@ -288,7 +243,11 @@ impl Agent {
             self.half_written = Some(file);
             return Ok(HALF_WRITTEN);
         }
-        self.find_unit(task.is_some()).await?;
+        let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
+        let is_updating = foreign_owner == MACHINE_CONFIG_UPDATE;
+        // Without the provider, the node's own file is restored without a restart.
+        let is_restarted = task.is_some() && (!is_updating || self.has_provider());
+        self.find_unit(is_restarted).await?;
         let revision = task.as_ref().map(|task| task.revision);
         let provider = self.observe_provider(object, revision).await?;
         if self.is_half_written(provider.as_ref()) {
@@ -300,10 +259,10 @@ impl Agent {
                 .filter(|(revision, _)| *revision == task.revision)
                 .map(|(_, content)| content)
         });
-        let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
         let facts = NodeFacts {
             task: task.as_ref(),
             is_foreign: !foreign_owner.is_empty(),
+            is_updating,
             state: self.state.as_ref(),
             file: &file,
             desired,
@@ -317,7 +276,15 @@ impl Agent {
             restores_only: self.restores_only,
             provider: provider.as_ref(),
         };
-        match decide(&facts) {
+        let action = decide(&facts);
+        if self.lock.is_none() && action.changes_node() {
+            self.acquire_node(true).await;
+            return Ok(Duration::ZERO);
+        }
+        if self.state.is_none() && !action.changes_node() {
+            self.lock = None;
+        }
+        match action {
             Action::Idle => {
                 self.report_waiting();
                 Ok(IDLE)

@@ -59,7 +59,7 @@ impl Agent {
         Ok(Some(facts))
     }
 
-    fn has_provider(&self) -> bool {
+    pub(super) fn has_provider(&self) -> bool {
         self.state.as_ref().is_some_and(|state| {
             let change = state.change.as_ref();
             state.provider.is_some() || change.is_some_and(|change| change.provider.is_some())

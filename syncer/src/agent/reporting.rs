@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use globalps_core::api::{DeliveryType, NodePullSecretStatus, Phase};
+use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::MACHINE_CONFIG_UPDATE;
 
 use super::{Access, Agent};
 use crate::cluster::identity;
@@ -44,8 +45,11 @@ impl Agent {
     }
 
     pub(super) fn report_foreign(&mut self, owner: &str) {
-        let message = wording::foreign_owner(owner);
-        self.report(Phase::ForeignOwner, "ManagedFile", &message);
+        let (reason, message) = match owner {
+            MACHINE_CONFIG_UPDATE => ("SteppedAside", wording::stepped_aside().to_owned()),
+            _ => ("ManagedFile", wording::foreign_owner(owner)),
+        };
+        self.report(Phase::ForeignOwner, reason, &message);
     }
 
     pub(super) fn report_restored(&mut self) {
@@ -101,6 +105,17 @@ impl Agent {
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),
+            ..self.on_node(object)
+        };
+        self.reporter.report(object, status);
+    }
+
+    /// What is on the node; as last reported while its state is not loaded.
+    fn on_node(&self, object: &NodePullSecret) -> NodePullSecretStatus {
+        if self.access != Access::State {
+            return object.status.clone().unwrap_or_default();
+        }
+        NodePullSecretStatus {
             revision: self.state.as_ref().map_or(0, |state| state.revision),
             restarts: self
                 .state
@@ -114,8 +129,7 @@ impl Agent {
                 .and_then(|state| state.restarted_at.clone()),
             delivery: self.delivery().to_owned(),
             ..NodePullSecretStatus::default()
-        };
-        self.reporter.report(object, status);
+        }
     }
 }
 

@@ -69,6 +69,7 @@ impl Restore {
             let facts = NodeFacts {
                 task: Some(&self.task),
                 is_foreign: false,
+                is_updating: false,
                 state: Some(&state),
                 file: &file,
                 desired: None,
@@ -173,7 +174,7 @@ impl Restore {
     /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
     async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
-            match self.unit.restartable().await {
+            match self.unit.restartable(state.unit.as_deref()).await {
                 Ok(Restartable::Yes) => return,
                 Ok(Restartable::No(reason)) => reason,
                 Err(error) => error.to_string(),

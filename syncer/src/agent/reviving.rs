@@ -47,6 +47,7 @@ impl Agent {
 
     async fn start_kubelet(&mut self) {
         if let Some(state) = &mut self.state {
+            state.unit = self.unit.unit();
             state.restarts = state.restarts.saturating_add(1);
             state.restarted_at = Some(Time(jiff::Timestamp::now()));
         }

@@ -1,5 +1,7 @@
 //! Delivery by the credentials file: parses the file, adds and removes managed entries. Pure.
 
+use std::collections::BTreeSet;
+
 use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
@@ -102,4 +104,26 @@ pub(crate) fn restored(
     } else {
         file.with_bytes(unmanaged.render()).with_mode(state.mode)
     }
+}
+
+/// Another program has written the file, without a managed entry in it.
+pub(crate) fn has_none_of(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
+    let (Some(found), Some(content)) = (parsed(file), managed.content()) else {
+        return *file == FileSnapshot::Absent;
+    };
+    let found = found.by_canonical_key();
+    let content = content.by_canonical_key();
+    let mut content = content.iter();
+    !content.any(|(key, entry)| found.get(key).is_some_and(|it| it.means_the_same(entry)))
+}
+
+/// Nobody has written the file since globalps merged its entries with the node's own.
+pub(crate) fn is_as_written(file: &FileSnapshot, state: &State) -> bool {
+    let Some(content) = state.managed.content() else {
+        return false;
+    };
+    let own = parsed(&state.snapshot).unwrap_or_default();
+    let merged = merge_on_node(&own, &content, &BTreeSet::new(), &[]);
+    let found = parsed(file).unwrap_or_default();
+    !is_unparsable(file) && file.wide_mode().is_none() && merged.config.means_the_same(&found)
 }

@@ -161,10 +161,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         self.kubelet
             .serves_since(since)
             .await
-            .or_else(|error| match error {
-                KubeletError::Bus(error) => Err(NodeError::Bus(error)),
-                KubeletError::Kubelet(_) => Ok(false),
-            })
+            .or_else(|error| error.verdict().map(|_| false))
     }
 
     /// Ends a change that wrote nothing, with the node's error. If it wrote a part, it continues from there.
@@ -283,8 +280,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         match self.kubelet.provider_config().await {
             Ok(value) => Ok(self.provider.check_flag(value.as_deref()).err()),
-            Err(KubeletError::Bus(error)) => Err(NodeError::Bus(error)),
-            Err(KubeletError::Kubelet(error)) => Ok(Some(error)),
+            // Only what is visible can contradict: the kubelet serves.
+            Err(KubeletError::Systemd(_)) => Ok(None),
+            Err(error) => error.verdict().map(Some),
         }
     }
 
@@ -360,9 +358,13 @@ impl<K: Kubelet> Transaction<'_, K> {
         let mut attempt = 1;
         loop {
             let from = match self.kubelet.invocation().await {
-                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
-                from => from.ok(),
+                Err(error) => {
+                    error.verdict()?;
+                    None
+                }
+                Ok(from) => Some(from),
             };
+            state.unit = self.kubelet.unit();
             state.restarts = state.restarts.saturating_add(1);
             state.restarted_at = Some(Time(Timestamp::now()));
             let mut reset_failed = attempt > 1;
@@ -377,8 +379,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             self.journal.save(state)?;
             let error = match self.kubelet.restart(reset_failed).await {
                 Ok(()) => return Ok(Ok(())),
-                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
-                Err(KubeletError::Kubelet(error)) => error,
+                Err(error) => error.verdict()?,
             };
             tracing::warn!(attempt, error, "the kubelet did not start");
             let Some(pause) = pauses.next() else {
@@ -415,11 +416,15 @@ mod tests {
         restarts: usize,
         serves_since: bool,
         provider_config: Option<String>,
+        /// systemd does not list the processes.
+        is_unlisted: bool,
         cooldown: Duration,
         /// What another process writes, and where, while the kubelet starts.
         written_meanwhile: Option<(PathBuf, &'static str)>,
         /// The bus disappears with this call, counted from 0.
         bus_until: Option<usize>,
+        /// Instead, systemd answers this call with an error.
+        is_answered: bool,
         calls: usize,
     }
 
@@ -427,13 +432,21 @@ mod tests {
         fn call(&mut self) -> Result<(), KubeletError> {
             self.calls += 1;
             if self.bus_until.is_some_and(|until| self.calls > until) {
-                return Err(KubeletError::Bus("no bus".to_owned()));
+                return Err(if self.is_answered {
+                    KubeletError::Systemd("no access".to_owned())
+                } else {
+                    KubeletError::Bus("no bus".to_owned())
+                });
             }
             Ok(())
         }
     }
 
     impl Kubelet for Fake {
+        fn unit(&self) -> Option<String> {
+            None
+        }
+
         async fn invocation(&mut self) -> Result<String, KubeletError> {
             self.call()?;
             Ok(self.restarts.to_string())
@@ -465,6 +478,9 @@ mod tests {
 
         async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
             self.call()?;
+            if self.is_unlisted {
+                return Err(KubeletError::Systemd("Input/output error".to_owned()));
+            }
             Ok(self.provider_config.clone())
         }
     }
@@ -734,10 +750,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_the_bus_a_change_waits_and_continues_with_one_restart() {
-        for (sentence, bus_until, written) in [
-            ("no bus from the start: nothing is written", 0, false),
-            ("no bus before the restart", 1, true),
-            ("no bus in the middle of the restart", 2, true),
+        for (sentence, bus_until, written, is_answered) in [
+            ("no bus from the start: nothing is written", 0, false, false),
+            ("no bus before the restart", 1, true, false),
+            ("no bus in the middle of the restart", 2, true, false),
+            (
+                "an error from the start: nothing is written",
+                0,
+                false,
+                true,
+            ),
+            ("an error before the restart", 1, true, true),
+            ("an error in the middle of the restart", 2, true, true),
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
@@ -746,6 +770,7 @@ mod tests {
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake {
                 bus_until: Some(bus_until),
+                is_answered,
                 ..Fake::default()
             };
             let mut transaction = Transaction {
@@ -759,7 +784,12 @@ mod tests {
                 .begin(&mut state, change.clone())
                 .await
                 .unwrap_err();
-            assert_eq!(error.reason(), "SystemBusAway", "{sentence}");
+            let reason = if is_answered {
+                "SystemdError"
+            } else {
+                "SystemBusAway"
+            };
+            assert_eq!(error.reason(), reason, "{sentence}");
             let content = if written { NEW } else { OLD };
             assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
 
@@ -1281,6 +1311,22 @@ mod tests {
             assert_eq!(node.has(), (ends.0.to_owned(), ends.1), "{sentence}");
             assert_eq!(state.provider.is_some(), ends.1, "{sentence}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_provider_is_set_up_though_systemd_does_not_list_the_processes() {
+        let _lock = PROGRAMS.lock().await;
+        let node = ProviderNode::new(true);
+        let mut state = State::new(image(Some(OLD)), 0);
+        let mut kubelet = Fake {
+            is_unlisted: true,
+            ..Fake::default()
+        };
+        let change = node.change(false);
+        let mut transaction = node.transaction(&mut kubelet);
+        let outcome = transaction.begin(&mut state, change).await.unwrap();
+        assert_eq!(outcome, Outcome::InForce);
+        assert_eq!(node.has(), (OLD.to_owned(), true));
     }
 
     #[tokio::test]

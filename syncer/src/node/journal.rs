@@ -1,17 +1,16 @@
-//! The state directory on the node's disk: state file, lock and quarantined files. A starting syncer continues from here.
+//! The state directory on the node's disk: state file and quarantined files. A starting syncer continues from here.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use globalps_core::names::{PROVIDER_BIN_DIR, STATE_DIR};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use globalps_core::names::{LOCK_FILE, PROVIDER_BIN_DIR, STATE_DIR};
 use serde::Deserialize;
 
 use super::file::{self, FileError, FileSnapshot};
+use super::lock::NodeLock;
 use super::state::{NodeError, State, VERSION};
 
 const STATE_FILE: &str = "state.json";
@@ -42,21 +41,23 @@ impl Journal {
         }
     }
 
-    /// The exclusive right to work on this node, held while the result lives. The lock is on the kubelet's directory, because the
-    /// file is replaced and the state directory may be removed.
-    pub(crate) fn lock(&self) -> Result<File, NodeError> {
-        let directory = self.directory.parent().unwrap_or(Path::new("/"));
-        let io = |source| FileError::Io {
-            action: "lock",
-            path: directory.to_owned(),
-            source,
+    /// The exclusive right to work on this node, held while the result lives. Its file is not in the state directory, which a
+    /// restore removes.
+    pub(crate) fn lock(&self) -> Result<NodeLock, NodeError> {
+        NodeLock::take(&self.lock_file())
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.config_file.with_file_name(LOCK_FILE)
+    }
+
+    /// A syncer has changed the node or is about to. An error counts as well: what is there is unknown.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let is_absent = |path| {
+            let found = fs::symlink_metadata(path);
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
-        let handle = File::open(directory).map_err(io)?;
-        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(handle),
-            Err(Errno::WOULDBLOCK) => Err(NodeError::Locked),
-            Err(error) => Err(io(error.into()).into()),
-        }
+        !is_absent(self.path()) || !is_absent(self.lock_file())
     }
 
     fn path(&self) -> PathBuf {
@@ -182,6 +183,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+    use rustix::fs::{FlockOperation, flock};
 
     use super::*;
     use crate::node::managed::ManagedEntries;
@@ -213,9 +215,17 @@ mod tests {
     fn one_syncer_at_a_time_works_on_a_node() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::next_to(&directory.path().join("config.json"));
+        // Another user's process may have the kubelet's directory open.
+        let directory = fs::File::open(directory.path()).unwrap();
+        flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(!journal.is_in_use());
         let first = journal.lock().unwrap();
+        assert!(journal.is_in_use());
         assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
         drop(first);
+        assert!(!journal.is_in_use());
+        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        assert!(journal.is_in_use());
         journal.lock().unwrap();
     }
 

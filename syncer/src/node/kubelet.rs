@@ -8,26 +8,16 @@ use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use tokio::time::Instant;
 
 use crate::node::state::NodeError;
-use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts};
+use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts, is_kubelet};
+use crate::node::units::{Choice, choose};
 
-/// Units that run a kubelet and little else. The first active one is used.
+/// Units that run a kubelet and little else.
 const AGENTS: [&str; 3] = ["kubelet.service", "k3s-agent.service", "rke2-agent.service"];
 /// `MicroK8s` runs the kubelet in a unit that is the whole control plane on control-plane nodes.
 const MICROK8S: &str = "snap.microk8s.daemon-kubelite.service";
 /// Stays active only on `MicroK8s` workers. On other nodes it exits soon after its start.
 const MICROK8S_WORKER: &str = "snap.microk8s.daemon-apiserver-proxy.service";
 const MICROK8S_SETTLED: Duration = Duration::from_mins(1);
-/// Names of programs that run a kubelet: itself, a distribution's single binary, or a wrapper.
-const KUBELETS: [&str; 8] = [
-    "kubelet",
-    "kubelet-wrapper",
-    "kubelite",
-    "kubenswrapper",
-    "hyperkube",
-    "k3s",
-    "rke2",
-    "k0s",
-];
 /// Units that also run the control plane: a restart would interrupt more than the kubelet.
 const SERVERS: [&str; 2] = ["k3s.service", "rke2-server.service"];
 
@@ -40,6 +30,9 @@ pub(crate) enum KubeletError {
     /// systemd can't be reached, so the kubelet's state is unknown.
     #[error("{0}")]
     Bus(String),
+    /// systemd answered with an error, so the kubelet's state is unknown.
+    #[error("{0}")]
+    Systemd(String),
     /// It did not start.
     #[error("{0}")]
     Kubelet(String),
@@ -49,6 +42,8 @@ impl From<RestartError> for KubeletError {
     fn from(error: RestartError) -> Self {
         if error.is_of_the_bus() {
             Self::Bus(error.to_string())
+        } else if error.is_of_systemd() {
+            Self::Systemd(error.to_string())
         } else {
             Self::Kubelet(error.to_string())
         }
@@ -60,12 +55,25 @@ impl From<KubeletError> for NodeError {
     fn from(error: KubeletError) -> Self {
         match error {
             KubeletError::Bus(error) => Self::Bus(error),
+            KubeletError::Systemd(error) => Self::Systemd(error),
             KubeletError::Kubelet(error) => Self::Unit(error),
         }
     }
 }
 
+impl KubeletError {
+    /// Why the kubelet did not come up. Fails if its state is unknown: that is no reason to roll back.
+    pub(crate) fn verdict(self) -> Result<String, NodeError> {
+        match self {
+            Self::Kubelet(error) => Ok(error),
+            unknown => Err(unknown.into()),
+        }
+    }
+}
+
 pub(crate) trait Kubelet {
+    /// Its unit, to find it again while it is down.
+    fn unit(&self) -> Option<String>;
     /// Its `InvocationID`, which differs for each start.
     async fn invocation(&mut self) -> Result<String, KubeletError>;
     /// Time until the next restart may be requested.
@@ -74,7 +82,8 @@ pub(crate) trait Kubelet {
     async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError>;
     /// Whether it serves and was started since.
     async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError>;
-    /// The credential provider configuration in its process's flags; `None`: none is visible.
+    /// The credential provider configuration in its process's flags; `None`: none is visible. Fails with
+    /// [`KubeletError::Systemd`] if systemd can't list the processes.
     async fn provider_config(&mut self) -> Result<Option<String>, KubeletError>;
 }
 
@@ -111,8 +120,11 @@ impl Unit {
         }
     }
 
-    /// Whether there is a unit to restart. `Auto` detects it once.
-    pub(crate) async fn restartable(&mut self) -> Result<Restartable, KubeletError> {
+    /// Whether there is a unit to restart. `Auto` detects it once. `restarted`: the unit that globalps last restarted.
+    pub(crate) async fn restartable(
+        &mut self,
+        restarted: Option<&str>,
+    ) -> Result<Restartable, KubeletError> {
         if let Some(known) = &self.restartable {
             return Ok(known.clone());
         }
@@ -126,7 +138,7 @@ impl Unit {
             // Its programs are checked before its first restart.
             Restartable::Yes
         } else {
-            match self.find().await {
+            match self.find(restarted).await {
                 Ok(Some(found)) => found,
                 // Not cached: a kubelet that is down may come back as one of these units.
                 Ok(None) => {
@@ -148,17 +160,28 @@ impl Unit {
         Ok(found)
     }
 
-    async fn find(&mut self) -> Result<Option<Restartable>, RestartError> {
-        if let Some(name) = self.systemd.active_among(&AGENTS).await? {
-            tracing::info!(unit = name, "found the unit that runs the kubelet");
-            name.clone_into(&mut self.systemd.unit);
-            return Ok(Some(Restartable::Yes));
+    async fn find(&mut self, restarted: Option<&str>) -> Result<Option<Restartable>, RestartError> {
+        let names = AGENTS.into_iter().chain([MICROK8S]).chain(SERVERS);
+        let candidates = self.systemd.candidates(names).await?;
+        match choose(&candidates, restarted) {
+            Choice::None => Ok(None),
+            Choice::Unit(MICROK8S) => self.find_microk8s().await,
+            Choice::Unit(name) if SERVERS.contains(&name) => {
+                let reason = format!("`{name}` also runs the control plane");
+                Ok(Some(Restartable::No(reason)))
+            }
+            Choice::Unit(name) => {
+                tracing::info!(unit = name, "found the unit that runs the kubelet");
+                name.clone_into(&mut self.systemd.unit);
+                Ok(Some(Restartable::Yes))
+            }
+            Choice::Unclear => {
+                let names = candidates.iter().map(|it| it.name);
+                Err(RestartError::Unclear {
+                    units: names.collect::<Vec<_>>().join("`, `"),
+                })
+            }
         }
-        if self.systemd.active_among(&[MICROK8S]).await?.is_some() {
-            return self.find_microk8s().await;
-        }
-        let server = self.systemd.active_among(&SERVERS).await?;
-        Ok(server.map(|name| Restartable::No(format!("`{name}` also runs the control plane"))))
     }
 }
 
@@ -186,12 +209,12 @@ impl Unit {
         if !self.is_configured || is_known || self.is_checked {
             return Ok(());
         }
-        let programs = self.systemd.commands().await?.programs();
-        let is_kubelet = |program: &String| {
-            let name = program.rsplit('/').next().unwrap_or_default();
-            KUBELETS.contains(&name)
-        };
-        if !programs.iter().any(is_kubelet) {
+        let commands = self.systemd.commands().await?;
+        let programs = commands.programs();
+        if !programs.iter().any(|program| is_kubelet(program)) {
+            if let Some(error) = commands.unlisted {
+                return Err(KubeletError::Systemd(error));
+            }
             let shown = programs.iter().take(3).map(String::as_str);
             let shown: Vec<_> = shown.collect();
             let shown = shown.join("`, `");
@@ -243,6 +266,10 @@ impl Unit {
 }
 
 impl Kubelet for Unit {
+    fn unit(&self) -> Option<String> {
+        Some(self.systemd.unit.clone())
+    }
+
     async fn invocation(&mut self) -> Result<String, KubeletError> {
         self.check_programs().await?;
         Ok(self.systemd.facts().await?.invocation())
@@ -277,6 +304,10 @@ impl Kubelet for Unit {
     }
 
     async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
-        Ok(self.systemd.commands().await?.flag(CONFIG_FLAG))
+        let commands = self.systemd.commands().await?;
+        match commands.unlisted {
+            Some(error) => Err(KubeletError::Systemd(error)),
+            None => Ok(commands.flag(CONFIG_FLAG)),
+        }
     }
 }

@@ -18,10 +18,14 @@ pub(super) const VERSION: u32 = 1;
 pub(crate) enum NodeError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("another syncer is running on this node; waiting for it to exit")]
-    Locked,
+    #[error(
+        "another syncer is running on this node, or another process holds the lock `{path}`; waiting for it to exit"
+    )]
+    Locked { path: PathBuf },
     #[error("{0}; the change continues once systemd responds")]
     Bus(String),
+    #[error("{0}; the change continues once systemd answers without an error")]
+    Systemd(String),
     #[error("{0}; nothing was changed")]
     Unit(String),
     #[error("`{path}` has version {found}, newer than this syncer's {VERSION}: use a newer syncer")]
@@ -38,8 +42,9 @@ impl NodeError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::File(error) => error.reason(),
-            Self::Locked => "AnotherSyncer",
+            Self::Locked { .. } => "AnotherSyncer",
             Self::Bus(_) => "SystemBusAway",
+            Self::Systemd(_) => "SystemdError",
             Self::Unit(_) => "KubeletUnit",
             Self::Newer { .. } => "StateTooNew",
             Self::Damaged { .. } => "StateDamaged",
@@ -280,6 +285,9 @@ pub(crate) struct State {
     /// The installed credential provider; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<Installed>,
+    /// The unit whose restart was last requested; `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unit: Option<String>,
     /// The task that put the revision in force; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
@@ -307,6 +315,7 @@ impl State {
             mode: None,
             restarted_at: None,
             provider: None,
+            unit: None,
             applied: None,
         }
     }

@@ -1,5 +1,6 @@
 //! The kubelet's unit, through the node's system bus: restarts it and checks whether it serves afterwards.
 
+mod answers;
 mod bus;
 mod commands;
 
@@ -13,6 +14,9 @@ use zbus::Connection;
 use zbus::proxy::CacheProperties;
 
 use bus::{ManagerProxy, ServiceProxy, UnitProxy};
+
+use super::units::Candidate;
+pub(crate) use commands::is_kubelet;
 
 /// Deadline of one restart job: longer than systemd's default timeouts for stop and start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
@@ -33,8 +37,14 @@ pub(crate) enum RestartError {
     Unresponsive,
     #[error("there is no systemd on the node's system bus at `{path}`")]
     NoSystemd { path: PathBuf },
+    #[error("systemd answered with an error about `{unit}`: {source}")]
+    Answered { unit: String, source: zbus::Error },
     #[error("systemd has no unit `{unit}` (state: {state})")]
     NoUnit { unit: String, state: String },
+    #[error(
+        "`{units}`: none of these units is known to run the kubelet; set `spec.kubelet.unit`, or remove the one that is left over"
+    )]
+    Unclear { units: String },
     #[error("systemd did not restart `{unit}`: {source}")]
     Refused { unit: String, source: zbus::Error },
     #[error("the restart of `{unit}` ended as `{result}`")]
@@ -51,6 +61,11 @@ impl RestartError {
     /// The unit's state is unknown because systemd does not respond.
     pub(crate) fn is_of_the_bus(&self) -> bool {
         matches!(self, Self::Bus { .. } | Self::Unresponsive)
+    }
+
+    /// The unit's state is unknown because systemd answered with an error.
+    pub(crate) fn is_of_systemd(&self) -> bool {
+        matches!(self, Self::NoSystemd { .. } | Self::Answered { .. })
     }
 }
 
@@ -170,13 +185,7 @@ impl Systemd {
                 unit: self.unit.clone(),
                 state,
             }),
-            Ok(Err(source)) if has_no_systemd(&source) => Err(RestartError::NoSystemd {
-                path: self.bus.clone(),
-            }),
-            Ok(Err(source)) => Err(RestartError::Bus {
-                path: self.bus.clone(),
-                source,
-            }),
+            Ok(Err(source)) => Err(self.error(source)),
             Err(_) => Err(RestartError::Unresponsive),
         }
     }
@@ -201,23 +210,36 @@ impl Systemd {
         }
     }
 
-    /// The first of these units that is not inactive; a failed one counts, too.
-    pub(crate) async fn active_among(
+    /// Those of these units that are not inactive, in this order. Failed ones are among them.
+    pub(crate) async fn candidates(
         &self,
-        names: &[&'static str],
-    ) -> Result<Option<&'static str>, RestartError> {
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Result<Vec<Candidate>, RestartError> {
+        let connection = self.connect().await?;
+        let mut found = Vec::new();
         for name in names {
             let unit = Self {
-                unit: (*name).to_owned(),
+                unit: name.to_owned(),
                 ..self.clone()
             };
-            match unit.facts().await {
-                Ok(facts) if facts.active_state != "inactive" => return Ok(Some(name)),
+            match unit.facts_over(&connection).await {
+                Ok(facts) if facts.active_state != "inactive" => found.push((name, unit, facts)),
                 Ok(_) | Err(RestartError::NoUnit { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        let is_single = found.len() == 1;
+        let mut candidates = Vec::new();
+        for (name, unit, facts) in found {
+            candidates.push(Candidate {
+                name,
+                // There is nothing to choose from, so this saves the calls.
+                runs_kubelet: is_single || unit.commands().await?.run_kubelet(),
+                active_for: facts.active_since.elapsed().unwrap_or_default(),
+                active_state: facts.active_state,
+            });
+        }
+        Ok(candidates)
     }
 
     /// Restarts the unit, and returns once the new kubelet serves. `reset_failed` clears its start limit first.
@@ -242,25 +264,25 @@ impl Systemd {
         connection: &Connection,
         reset_failed: bool,
     ) -> Result<String, RestartError> {
-        let failed = |source| RestartError::Refused {
-            unit: self.unit.clone(),
-            source,
-        };
+        let failed = |source| self.error(source);
         let manager = ManagerProxy::new(connection).await.map_err(failed)?;
         // Subscribe before the call, so that the end of a quick job is not missed.
         let mut removed = manager.receive_job_removed().await.map_err(failed)?;
         manager.subscribe().await.map_err(failed)?;
         if reset_failed {
-            // systemd does not start a unit that hit its start limit before this.
-            manager
-                .reset_failed_unit(&self.unit)
-                .await
-                .map_err(failed)?;
+            // systemd does not start a unit that hit its start limit before this. If it refuses, the restart may still succeed.
+            match manager.reset_failed_unit(&self.unit).await.map_err(failed) {
+                Err(RestartError::Answered { source, .. }) => {
+                    tracing::warn!(unit = self.unit, %source, "systemd did not reset the unit's start limit");
+                }
+                reset => reset?,
+            }
         }
-        let job = manager
-            .restart_unit(&self.unit, "replace")
-            .await
-            .map_err(failed)?;
+        let asked = manager.restart_unit(&self.unit, "replace").await;
+        let job = asked.map_err(|source| match self.error(source) {
+            RestartError::Answered { unit, source } => RestartError::Refused { unit, source },
+            unknown => unknown,
+        })?;
         while let Some(signal) = removed.next().await {
             let args = signal.args().map_err(failed)?;
             if *args.job() == job {
@@ -291,7 +313,7 @@ impl Systemd {
         }
         match self.serves(&connection, None).await {
             Ok(facts) => Ok(Some(facts)),
-            Err(error) if error.is_of_the_bus() => Err(error),
+            Err(error) if error.is_of_the_bus() || error.is_of_systemd() => Err(error),
             Err(_) => Ok(None),
         }
     }
@@ -336,16 +358,6 @@ impl Systemd {
             sleep(POLL).await;
         }
     }
-}
-
-/// The bus answers, but systemd is not on it.
-fn has_no_systemd(error: &zbus::Error) -> bool {
-    const NO_SYSTEMD: [&str; 3] = [
-        "org.freedesktop.DBus.Error.ServiceUnknown",
-        "org.freedesktop.DBus.Error.NameHasNoOwner",
-        "org.freedesktop.DBus.Error.UnknownMethod",
-    ];
-    matches!(error, zbus::Error::MethodError(name, ..) if NO_SYSTEMD.contains(&name.as_str()))
 }
 
 async fn takes_connections(socket: &Path) -> bool {

@@ -19,6 +19,13 @@ pub(crate) fn foreign_owner(owner: &str) -> String {
     )
 }
 
+/// Message for a node during an update that compares the file with its own.
+pub(crate) fn stepped_aside() -> &'static str {
+    "the Machine Config Daemon updates this node and compares the kubelet's credentials file with its own, so globalps does not \
+     change it; the node gets its credentials again after the update, when `machineconfiguration.openshift.io/state` is `Done` and \
+     `desiredConfig` equals `currentConfig`"
+}
+
 /// Phase, reason and message of a failed task.
 pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
     let (phase, reason, way_on) = if failure.stuck {

@@ -39,6 +39,8 @@ pub struct Ask {
     pub delivery: Delivery,
     /// kubelet version of the Node; empty: unknown.
     pub kubelet_version: &'static str,
+    /// The program that manages the file; empty: none.
+    pub foreign_owner: &'static str,
 }
 
 /// The API server's response for a Secret.
@@ -92,7 +94,7 @@ impl Ask {
             },
             "spec": {
                 "revision": self.revision.unwrap_or(0), "restore": self.revision.is_none(),
-                "kubeletVersion": self.kubelet_version,
+                "kubeletVersion": self.kubelet_version, "foreignOwner": self.foreign_owner,
             },
         })
     }

@@ -97,7 +97,7 @@ enum Line {
 
 impl Line {
     fn of(meta: &SlimMeta, is_ready: Option<bool>) -> Self {
-        let facts = NodeFacts::new(meta.exclude(), None);
+        let facts = NodeFacts::new(meta.is_excluded(), None);
         match is_ready {
             Some(true) => Self::Known(facts),
             _ => Self::Open {
@@ -124,8 +124,8 @@ struct SlimMeta {
 }
 
 impl SlimMeta {
-    fn exclude(&self) -> Option<&str> {
-        self.labels.get(names::EXCLUDE_LABEL).map(String::as_str)
+    fn is_excluded(&self) -> bool {
+        names::is_node_excluded(|label| self.labels.get(label).map(String::as_str))
     }
 }
 
@@ -148,7 +148,7 @@ impl Slim {
     fn facts(&self) -> NodeFacts {
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         NodeFacts::new(
-            self.metadata.exclude(),
+            self.metadata.is_excluded(),
             ready.map(|c| (c.status.as_str(), c.last_transition_time)),
         )
     }
@@ -159,21 +159,24 @@ pub(super) async fn list(
     cluster: &Cluster<'_>,
     selector: Option<String>,
 ) -> Result<Store<NodeFacts>, Failure> {
-    let exclusions = match &selector {
-        Some(selector) => format!("{selector},{}=true", names::EXCLUDE_LABEL),
-        None => format!("{}=true", names::EXCLUDE_LABEL),
+    let with = |label: &str| match &selector {
+        Some(selector) => format!("{selector},{label}=true"),
+        None => format!("{label}=true"),
     };
-    let (all, exclusions) = futures::try_join!(
+    let [one, other] = names::NODE_EXCLUDE_LABELS.map(with);
+    let (all, one, other) = futures::try_join!(
         lines(cluster, selector.as_deref()),
-        lines(cluster, Some(&exclusions)),
+        lines(cluster, Some(&one)),
+        lines(cluster, Some(&other)),
     )?;
-    let (Some((all, version)), Some((exclusions, _))) = (all, exclusions) else {
+    let (Some((all, version)), Some((one, _)), Some((other, _))) = (all, one, other) else {
         return in_full(cluster, ListParams::default(), selector).await;
     };
     let open = all.iter().filter(|(_, is_ready)| !is_ready);
     let open = open.map(|(name, _)| name.clone()).collect();
     let open = details(cluster, open, selector).await?;
-    let exclusions: BTreeSet<String> = exclusions.into_iter().map(|(name, _)| name).collect();
+    let exclusions = one.into_iter().chain(other);
+    let exclusions: BTreeSet<String> = exclusions.map(|(name, _)| name).collect();
     let mut store = Store::default();
     for (name, _) in all {
         let excluded = exclusions.contains(&name);
@@ -374,6 +377,12 @@ mod tests {
             (json!({}), json!([]), false, None),
             (
                 json!({names::EXCLUDE_LABEL: "true"}),
+                ready("True"),
+                true,
+                None,
+            ),
+            (
+                json!({names::RESTRICTED_EXCLUDE_LABEL: "true"}),
                 ready("True"),
                 true,
                 None,

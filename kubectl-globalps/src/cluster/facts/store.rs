@@ -93,7 +93,7 @@ pub(crate) enum Lost {
 
 impl NodeFacts {
     /// `ready`: status of the condition, and since when.
-    pub(super) fn new(exclude: Option<&str>, ready: Option<(&str, Option<Timestamp>)>) -> Self {
+    pub(super) fn new(excluded: bool, ready: Option<(&str, Option<Timestamp>)>) -> Self {
         let not_ready = ready
             .filter(|(status, _)| *status != "True")
             .map(|(status, since)| {
@@ -105,7 +105,7 @@ impl NodeFacts {
                 (since.unwrap_or(Timestamp::UNIX_EPOCH), lost)
             });
         Self {
-            excluded: exclude == Some("true"),
+            excluded,
             not_ready,
         }
     }

@@ -1,6 +1,6 @@
 //! The allow-list: the only fields of objects that a bundle contains. Pure.
 
-use globalps_core::names;
+use globalps_core::{machine_config, names};
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,11 +11,12 @@ pub(super) const CONTAINERS: [&str; 3] = ["controller", "hub", "syncer"];
 /// First words of the names of objects of globalps.
 const NAMES: [&str; 3] = ["globalps-", names::GLOBAL_SECRET, names::ADDITIONAL_SECRET];
 
-const LABELS: [&str; 4] = [
+const LABELS: [&str; 5] = [
     "name",
     "pod-template-hash",
     "controller-revision-hash",
     names::NODE_POOL_LABEL,
+    names::RESTRICTED_EXCLUDE_LABEL,
 ];
 const LABEL_PREFIXES: [&str; 6] = [
     "globalps.io/",
@@ -25,7 +26,7 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 24] = [
+const ANNOTATIONS: [&str; 27] = [
     names::REVISION_ANNOTATION,
     names::PROVEN_ANNOTATION,
     names::ROLLED_OUT_ANNOTATION,
@@ -48,6 +49,9 @@ const ANNOTATIONS: [&str; 24] = [
     names::FLEET_ANNOTATION,
     names::INSTALLATION_ANNOTATION,
     names::MCO_ANNOTATION,
+    machine_config::DESIRED_ANNOTATION,
+    machine_config::STATE_ANNOTATION,
+    machine_config::DRAIN_ANNOTATION,
     "deployment.kubernetes.io/revision",
     "deprecated.daemonset.template.generation",
 ];

@@ -1,6 +1,7 @@
 //! Nodes with errors, and other programs that manage their files.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use globalps_core::api::{NodePullSecret, Phase};
 
@@ -13,6 +14,8 @@ const NODES: &str = "nodes";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
     pub hypershift: u32,
+    /// Those of them that a Machine Config Daemon updates in place.
+    pub in_place: u32,
     pub machine_config: u32,
 }
 
@@ -33,14 +36,15 @@ pub(crate) fn of_nodes<'a>(
         );
     }
     if owners.hypershift > 0 {
-        checks.push(well(
-            NODES,
-            "hypershift",
-            format!(
-                "{} of HyperShift; no other program manages their files",
-                nodes(owners.hypershift)
-            ),
-        ));
+        let mut message = format!("{} of HyperShift", nodes(owners.hypershift));
+        if owners.in_place > 0 {
+            let _ = write!(
+                message,
+                "; a Machine Config Daemon updates {} in place, and globalps leaves its file alone meanwhile",
+                nodes(owners.in_place)
+            );
+        }
+        checks.push(well(NODES, "hypershift", message));
     }
     // By error, and for errors with many causes also by the node's message.
     let mut errors: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
@@ -80,6 +84,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
     match (&status.phase, status.reason.as_str()) {
         (_, "SystemBusAway") => Some("node-bus"),
+        (_, "SystemdError") => Some("node-systemd"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),
         (_, "AnotherSyncer") => Some("node-two-syncers"),
@@ -96,6 +101,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
             | "NotPermitted" | "FileError",
         ) => Some("node-disk"),
         (_, "ManagedFile") => Some("managed-file"),
+        (_, "SteppedAside") => Some("node-update"),
         (Phase::RolledBack, _) => Some("node-rolled-back"),
         (Phase::ForeignOwner, _) => Some("foreign-owner"),
         (Phase::Failed, _) => Some("node-failed"),
@@ -116,8 +122,13 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "look at `systemctl status dbus` on the node",
             true,
         ),
+        "node-systemd" => (
+            "systemd on the node answers with an error, so the kubelet can't be restarted",
+            "`kubectl globalps status -o wide` shows the error; the node continues when systemd answers without one",
+            true,
+        ),
         "node-unit" => (
-            "the kubelet's unit is masked, doesn't exist, or runs no kubelet",
+            "the kubelet's unit is masked, doesn't exist, is unclear, or runs no kubelet",
             "name it in `spec.kubelet.unit`, or unmask it on the node",
             true,
         ),
@@ -137,8 +148,8 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             true,
         ),
         "node-two-syncers" => (
-            "another syncer works on the node",
-            "is there a second DaemonSet of globalps, perhaps in another namespace? Delete it; the node then continues by itself",
+            "another syncer works on the node, or another process holds its lock",
+            "is there a second DaemonSet of globalps, perhaps in another namespace? Delete it; otherwise end the process that has `.globalps.lock` open on the node",
             true,
         ),
         "node-state" => (
@@ -179,6 +190,11 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
         "managed-file" => (
             "another program manages the file, so globalps doesn't change it",
             "let that program write the credentials; `kubectl globalps status -o wide` shows how",
+            false,
+        ),
+        "node-update" => (
+            "the Machine Config Daemon updates the node, so globalps leaves its file alone",
+            "it gets its credentials again after the update; `kubectl get node NODE -o yaml` shows the update in its annotations `machineconfiguration.openshift.io/...`",
             false,
         ),
         "foreign-owner" => (

@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -71,6 +71,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
         ),
         (Failed, "KubeletDown", Some(("node-kubelet-down", Failure))),
         (Failed, "SystemBusAway", Some(("node-bus", Failure))),
+        (Failed, "SystemdError", Some(("node-systemd", Failure))),
         (Failed, "KubeletUnit", Some(("node-unit", Failure))),
         (Failed, "AnotherSyncer", Some(("node-two-syncers", Failure))),
         (Failed, "StateTooNew", Some(("node-state", Failure))),
@@ -84,6 +85,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
         (Failed, "NoDirectory", Some(("node-disk", Failure))),
         (ForeignOwner, "Fought", Some(("foreign-owner", Warning))),
         (ForeignOwner, "ManagedFile", Some(("managed-file", Warning))),
+        (ForeignOwner, "SteppedAside", Some(("node-update", Warning))),
     ]
 };
 

@@ -359,7 +359,8 @@ fn nodes_are_grouped_by_their_error() {
     .map(|(name, object)| (name.to_owned(), object))
     .into();
     let owners = Owners {
-        hypershift: 1,
+        hypershift: 2,
+        in_place: 1,
         machine_config: 2,
     };
     let checks = of_nodes(objects.iter(), &["z"], owners);
@@ -381,7 +382,7 @@ fn nodes_are_grouped_by_their_error() {
             ),
             (
                 "hypershift",
-                "1 node of HyperShift; no other program manages their files"
+                "2 nodes of HyperShift; a Machine Config Daemon updates 1 node in place, and globalps leaves its file alone meanwhile"
             ),
             ("foreign-owner", "h"),
             ("node-bus", "b, c"),

@@ -17,6 +17,25 @@ pub(crate) struct Commands {
     pub(crate) environment_files: Vec<String>,
     /// The command line of each process in its control group. The pids are the host's and have no meaning in the pod.
     pub(crate) running: Vec<String>,
+    /// Why systemd did not list the processes.
+    pub(crate) unlisted: Option<String>,
+}
+
+/// Names of programs that run a kubelet: itself, a distribution's single binary, or a wrapper.
+const KUBELETS: [&str; 8] = [
+    "kubelet",
+    "kubelet-wrapper",
+    "kubelite",
+    "kubenswrapper",
+    "hyperkube",
+    "k3s",
+    "rke2",
+    "k0s",
+];
+
+/// Whether the program at this path runs a kubelet.
+pub(crate) fn is_kubelet(program: &str) -> bool {
+    KUBELETS.contains(&program.rsplit('/').next().unwrap_or_default())
 }
 
 impl Commands {
@@ -28,6 +47,16 @@ impl Commands {
             Some(first.to_owned())
         });
         started.chain(running).collect()
+    }
+
+    /// Whether a process runs a kubelet, or, without a list of processes, whether the unit starts one.
+    pub(crate) fn run_kubelet(&self) -> bool {
+        let is_listed = self.unlisted.is_none();
+        let mut programs =
+            self.programs()
+                .into_iter()
+                .skip(if is_listed { self.starts.len() } else { 0 });
+        programs.any(|program| is_kubelet(&program))
     }
 
     /// The value of a flag of the processes; the last one, if there are several. `None`: no process has the flag.
@@ -65,20 +94,29 @@ impl Systemd {
             let files = service.environment_files().await?.into_iter();
             let processes = match manager.get_unit_processes(&self.unit).await {
                 // systemd may unload a stopped unit between two calls.
-                Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => Vec::new(),
-                processes => processes?,
+                Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => Ok(Vec::new()),
+                processes => processes,
             };
-            zbus::Result::Ok(Commands {
+            let mut commands = Commands {
                 starts: starts.map(|command| (command.0, command.1)).collect(),
                 environment_files: files.map(|(path, _)| path).collect(),
-                running: processes.into_iter().map(|(_, _, line)| line).collect(),
-            })
+                ..Commands::default()
+            };
+            match processes.map_err(|source| self.error(source)) {
+                Ok(processes) => {
+                    commands.running = processes.into_iter().map(|(_, _, line)| line).collect();
+                }
+                // The list only adds knowledge.
+                Err(error) if error.is_of_systemd() => {
+                    commands.unlisted = Some(error.to_string());
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+            zbus::Result::Ok(Ok(commands))
         };
         match timeout(CALL_TIMEOUT, ask).await {
-            Ok(commands) => commands.map_err(|source| RestartError::Bus {
-                path: self.bus.clone(),
-                source,
-            }),
+            Ok(Ok(commands)) => commands,
+            Ok(Err(source)) => Err(self.error(source)),
             Err(_) => Err(RestartError::Unresponsive),
         }
     }

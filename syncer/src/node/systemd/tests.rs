@@ -19,6 +19,7 @@ const MANAGER: &str = "/org/freedesktop/systemd1";
 const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet";
 const WORKER: &str = "/org/freedesktop/systemd1/unit/worker";
 const ABSENT: &str = "/org/freedesktop/systemd1/unit/absent";
+const LEFTOVER: &str = "/org/freedesktop/systemd1/unit/leftover";
 const JOB: &str = "/org/freedesktop/systemd1/job/7";
 /// The fake's name on the bus: signals count only from the expected sender.
 const SENDER: &str = ":1.2";
@@ -34,13 +35,20 @@ enum Answer {
     Dies,
     /// The call itself is an error.
     Error,
+    /// systemd does not answer, and the bus says so.
+    NoReply,
     /// The job never ends.
     Never,
 }
 
 struct Facts {
-    /// The only unit.
+    /// The only unit, apart from the leftover one.
     name: &'static str,
+    leftover: Option<Fake>,
+    /// The answer to a query of the unit's state, instead of the state.
+    state_error: Option<fn(String) -> fdo::Error>,
+    /// The same for the list of its processes.
+    processes_error: Option<fn(String) -> fdo::Error>,
     answer: Answer,
     load_state: &'static str,
     active_state: &'static str,
@@ -56,6 +64,12 @@ struct Facts {
     calls: Vec<String>,
 }
 
+impl Facts {
+    fn leftover_name(&self) -> Option<&'static str> {
+        self.leftover.as_ref().map(|it| it.with(|facts| facts.name))
+    }
+}
+
 #[derive(Clone)]
 struct Fake(Arc<Mutex<Facts>>);
 
@@ -63,6 +77,9 @@ impl Fake {
     fn new(answer: Answer) -> Self {
         Self(Arc::new(Mutex::new(Facts {
             name: NAME,
+            leftover: None,
+            state_error: None,
+            processes_error: None,
             answer,
             load_state: "loaded",
             active_state: "active",
@@ -101,14 +118,6 @@ impl Bus {
 
 struct FakeManager(Fake);
 
-#[derive(Debug, zbus::DBusError)]
-#[zbus(prefix = "org.freedesktop.systemd1")]
-enum ManagerError {
-    #[zbus(error)]
-    ZBus(zbus::Error),
-    NoSuchUnit(String),
-}
-
 #[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
 impl FakeManager {
     fn subscribe(&self) {
@@ -119,16 +128,22 @@ impl FakeManager {
         let is_worker = name == "snap.microk8s.daemon-apiserver-proxy.service";
         path(self.0.with(|facts| match facts.worker {
             _ if facts.name == name => UNIT,
+            _ if facts.leftover_name() == Some(name) => LEFTOVER,
             Some(_) if is_worker => WORKER,
             _ => ABSENT,
         }))
     }
 
-    /// Without a process the unit is no longer loaded.
-    fn get_unit_processes(&self, name: &str) -> Result<Vec<(String, u32, String)>, ManagerError> {
-        let process = self.0.with(|facts| facts.process.to_owned());
+    fn get_unit_processes(&self, name: &str) -> fdo::Result<Vec<(String, u32, String)>> {
+        let leftover = self.0.with(|facts| facts.leftover.clone());
+        let unit = leftover.filter(|it| it.with(|facts| facts.name == name));
+        let unit = unit.unwrap_or_else(|| self.0.clone());
+        let (process, error) = unit.with(|facts| (facts.process.to_owned(), facts.processes_error));
+        if let Some(error) = error {
+            return Err(error("Input/output error".to_owned()));
+        }
         if process.is_empty() {
-            return Err(ManagerError::NoSuchUnit(format!("Unit {name} not loaded.")));
+            return Ok(Vec::new());
         }
         Ok(vec![("/system.slice/x.service".to_owned(), 7, process)])
     }
@@ -151,6 +166,7 @@ impl FakeManager {
         });
         let result = match answer {
             Answer::Error => return Err(fdo::Error::AccessDenied("not you".into())),
+            Answer::NoReply => return Err(fdo::Error::NoReply("no reply".into())),
             Answer::Never => return Ok(path(JOB)),
             Answer::Job(result) => result,
             Answer::Late | Answer::Dies => "done",
@@ -191,8 +207,9 @@ impl FakeUnit {
         self.0.with(|facts| facts.load_state)
     }
     #[zbus(property)]
-    fn active_state(&self) -> &'static str {
-        self.0.with(|facts| facts.active_state)
+    fn active_state(&self) -> fdo::Result<&'static str> {
+        let (state, error) = self.0.with(|facts| (facts.active_state, facts.state_error));
+        error.map_or(Ok(state), |error| Err(error("no state".to_owned())))
     }
     #[zbus(property, name = "InvocationID")]
     fn invocation_id(&self) -> Vec<u8> {
@@ -284,6 +301,7 @@ fn node(fake: &Fake) -> Node {
 
 async fn serve(stream: Stream, fake: Fake) {
     let stream = stream.into_std().expect("a socket");
+    let leftover = fake.with(|facts| facts.leftover.clone());
     let absent = Fake::new(Answer::Error);
     absent.with(|facts| facts.load_state = "not-found");
     let connection = zbus::connection::Builder::unix_stream(stream)
@@ -295,6 +313,11 @@ async fn serve(stream: Stream, fake: Fake) {
         .serve_at(UNIT, FakeService(fake.clone()))
         .serve_at(WORKER, FakeUnit(fake.clone()))
         .serve_at(WORKER, FakeService(fake))
+        .serve_at(
+            LEFTOVER,
+            FakeUnit(leftover.clone().unwrap_or(absent.clone())),
+        )
+        .serve_at(LEFTOVER, FakeService(leftover.unwrap_or(absent.clone())))
         .serve_at(ABSENT, FakeUnit(absent.clone()))
         .serve_at(ABSENT, FakeService(absent))
         .build()
@@ -513,7 +536,10 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
-        match (unit.restartable().await.expect("systemd answers"), expected) {
+        match (
+            unit.restartable(None).await.expect("systemd answers"),
+            expected,
+        ) {
             (Restartable::Yes, None) => assert_eq!(unit.systemd.unit(), name),
             (Restartable::No(reason), Some(words)) => assert!(reason.contains(words), "{reason}"),
             (found, _) => panic!("{name}, {state}: {found:?}"),
@@ -524,7 +550,7 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         unit: "Auto".to_owned(),
         socket: "/nowhere/kubelet".into(),
     });
-    let found = unit.restartable().await.expect("no bus is an answer");
+    let found = unit.restartable(None).await.expect("no bus is an answer");
     assert!(matches!(found, Restartable::No(reason) if reason.contains("no system bus")));
 }
 
@@ -549,7 +575,7 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
-        let found = unit.restartable().await.expect("systemd answers");
+        let found = unit.restartable(None).await.expect("systemd answers");
         assert_eq!(
             found == Restartable::Yes,
             is_restarted,
@@ -558,7 +584,7 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
         // It is asked again: the node may have just booted.
         if worker.is_some_and(|since| now - since < 60) {
             fake.with(|facts| facts.worker = Some(now - 90));
-            let found = unit.restartable().await.expect("systemd answers");
+            let found = unit.restartable(None).await.expect("systemd answers");
             assert_eq!(found, Restartable::Yes);
         }
     }
@@ -600,5 +626,127 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
         }
         let has_restarted = fake.calls().iter().any(|call| call.starts_with("Restart"));
         assert_eq!(has_restarted, is_restarted, "{name} {program}");
+    }
+}
+
+#[tokio::test]
+async fn a_leftover_unit_is_not_restarted_while_another_one_runs_the_kubelet() {
+    use crate::node::kubelet::{KubeletError, Restartable, Unit};
+    const AGENT: &str = "k3s-agent.service";
+    for (sentence, state, leftover_process, restarted, expected) in [
+        ("its kubelet failed", "failed", "", None, Some(AGENT)),
+        ("it has no kubelet", "active", "sleep 9", None, Some(AGENT)),
+        (
+            "it starts again and again",
+            "activating",
+            "",
+            None,
+            Some(AGENT),
+        ),
+        (
+            "both may be the one",
+            "active",
+            "/usr/bin/kubelet",
+            None,
+            None,
+        ),
+        (
+            "globalps last restarted this one",
+            "active",
+            "/usr/bin/kubelet",
+            Some(AGENT),
+            Some(AGENT),
+        ),
+    ] {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("a clock");
+        let leftover = Fake::new(Answer::Error);
+        leftover.with(|facts| {
+            (facts.active_state, facts.process) = (state, leftover_process);
+            facts.worker = Some(now.as_secs());
+        });
+        let fake = Fake::new(Answer::Job("done"));
+        fake.with(|facts| {
+            (facts.name, facts.process) = (AGENT, "/usr/local/bin/k3s agent");
+            facts.worker = Some(now.as_secs());
+            facts.leftover = Some(leftover);
+        });
+        let node = node(&fake);
+        let mut unit = Unit::new(Systemd {
+            unit: "Auto".to_owned(),
+            ..node.systemd.clone()
+        });
+        match (unit.restartable(restarted).await, expected) {
+            (Ok(Restartable::Yes), Some(name)) => {
+                assert_eq!(unit.systemd.unit(), name, "{sentence}")
+            }
+            (Err(KubeletError::Kubelet(error)), None) => {
+                assert!(error.contains("spec.kubelet.unit"), "{sentence}: {error}");
+            }
+            (found, _) => panic!("{sentence}: {found:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_systemd_answers_is_not_a_silent_bus() {
+    let errors: [(fn(String) -> fdo::Error, bool); 8] = [
+        (fdo::Error::IOError, true),
+        (fdo::Error::AccessDenied, true),
+        (fdo::Error::LimitsExceeded, true),
+        (fdo::Error::UnknownMethod, true),
+        (fdo::Error::ServiceUnknown, true),
+        (fdo::Error::NoReply, false),
+        (fdo::Error::TimedOut, false),
+        (fdo::Error::Disconnected, false),
+    ];
+    for (error, is_of_systemd) in errors {
+        let fake = Fake::new(Answer::Error);
+        fake.with(|facts| facts.state_error = Some(error));
+        let found = node(&fake).systemd.facts().await.expect_err("no state");
+        let of_both = (found.is_of_systemd(), found.is_of_the_bus());
+        assert_eq!(of_both, (is_of_systemd, !is_of_systemd), "{found}");
+    }
+    let fake = Fake::new(Answer::NoReply);
+    let found = node(&fake).systemd.restart(false).await;
+    let found = found.expect_err("no reply");
+    assert!(found.is_of_the_bus(), "{found}");
+}
+
+#[tokio::test]
+async fn a_unit_whose_processes_are_not_listed_is_restarted() {
+    use crate::node::kubelet::{Kubelet as _, KubeletError, Unit};
+    for (name, program, is_restarted) in [
+        (NAME, "/usr/bin/kubelet", true),
+        ("own.service", "/opt/bin/kubelet", true),
+        ("own.service", "/bin/sh", false),
+    ] {
+        let fake = Fake::new(Answer::Job("done"));
+        fake.with(|facts| {
+            (facts.name, facts.program) = (name, program);
+            facts.processes_error = Some(fdo::Error::IOError);
+        });
+        let node = node(&fake);
+        let mut unit = Unit::new(Systemd {
+            unit: name.to_owned(),
+            ..node.systemd.clone()
+        });
+        let flags = std::path::Path::new("/var/lib/kubelet/kubeadm-flags.env");
+        let ignored = unit.ignores_flags(flags, flags).await;
+        ignored.expect("the processes are not needed");
+        match unit.restart(false).await {
+            Ok(()) => assert!(is_restarted, "{name} {program}"),
+            Err(KubeletError::Systemd(error)) => {
+                assert!(!is_restarted, "{name} {program}: {error}");
+                assert!(error.contains("Input/output error"), "{error}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let listed = unit.provider_config().await;
+        assert!(
+            matches!(listed, Err(KubeletError::Systemd(_))),
+            "{listed:?}"
+        );
     }
 }

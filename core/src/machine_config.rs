@@ -1,0 +1,110 @@
+//! Who manages the credentials file of an `OpenShift` node, from its labels and annotations.
+
+use crate::names::{
+    MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE, MCO_ANNOTATION, NODE_POOL_LABEL,
+};
+
+/// Annotations of the Machine Config Daemon's progress.
+pub const DESIRED_ANNOTATION: &str = "machineconfiguration.openshift.io/desiredConfig";
+pub const STATE_ANNOTATION: &str = "machineconfiguration.openshift.io/state";
+pub const DRAIN_ANNOTATION: &str = "machineconfiguration.openshift.io/desiredDrain";
+
+/// The owner of the node's credentials file, as in `spec.foreignOwner`; empty: globalps may change it. The Machine Config
+/// Operator owns the file of its nodes. On nodes of `HyperShift` a daemon writes it only while it updates the node: before it
+/// reports the end, it compares the file's bytes and mode, so a change by globalps would prevent the end.
+pub fn file_owner<'a>(
+    label: impl Fn(&str) -> Option<&'a str>,
+    annotation: impl Fn(&str) -> Option<&'a str>,
+) -> &'static str {
+    let given = |name| annotation(name).filter(|value| !value.is_empty());
+    let Some(current) = annotation(MCO_ANNOTATION) else {
+        return "";
+    };
+    if label(NODE_POOL_LABEL).is_none() {
+        return MACHINE_CONFIG_OPERATOR;
+    }
+    let is_updated = given(DESIRED_ANNOTATION).is_none_or(|desired| desired == current)
+        && given(STATE_ANNOTATION).is_none_or(|state| state == "Done")
+        && !given(DRAIN_ANNOTATION).is_some_and(|drain| drain.starts_with("drain"));
+    if is_updated {
+        ""
+    } else {
+        MACHINE_CONFIG_UPDATE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_left_alone_while_it_is_updated() {
+        let pool = &[(NODE_POOL_LABEL, "p")][..];
+        for (sentence, labels, annotations, expected) in [
+            ("another distribution", &[][..], &[][..], ""),
+            ("no daemon", pool, &[], ""),
+            (
+                "the operator's node",
+                &[],
+                &[(MCO_ANNOTATION, "c1")][..],
+                MACHINE_CONFIG_OPERATOR,
+            ),
+            ("never updated", pool, &[(MCO_ANNOTATION, "c1")], ""),
+            (
+                "another config is desired",
+                pool,
+                &[
+                    (MCO_ANNOTATION, "c1"),
+                    (DESIRED_ANNOTATION, "c2"),
+                    (STATE_ANNOTATION, "Done"),
+                ],
+                MACHINE_CONFIG_UPDATE,
+            ),
+            (
+                "the daemon works",
+                pool,
+                &[
+                    (MCO_ANNOTATION, "c1"),
+                    (DESIRED_ANNOTATION, "c1"),
+                    (STATE_ANNOTATION, "Working"),
+                ],
+                MACHINE_CONFIG_UPDATE,
+            ),
+            (
+                "it failed",
+                pool,
+                &[(MCO_ANNOTATION, "c1"), (STATE_ANNOTATION, "Degraded")],
+                MACHINE_CONFIG_UPDATE,
+            ),
+            (
+                "a drain is requested",
+                pool,
+                &[(MCO_ANNOTATION, "c1"), (DRAIN_ANNOTATION, "drain-c2")],
+                MACHINE_CONFIG_UPDATE,
+            ),
+            (
+                "it is done",
+                pool,
+                &[
+                    (MCO_ANNOTATION, "c2"),
+                    (DESIRED_ANNOTATION, "c2"),
+                    (STATE_ANNOTATION, "Done"),
+                    (DRAIN_ANNOTATION, "uncordon-c2"),
+                ],
+                "",
+            ),
+        ] {
+            let of = |pairs: &'static [(&str, &'static str)]| {
+                move |name: &str| {
+                    let mut pairs = pairs.iter();
+                    pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
+                }
+            };
+            assert_eq!(
+                file_owner(of(labels), of(annotations)),
+                expected,
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Which process works on the node: takes the lock, loads the state, and reports what prevents it.
+
+use tokio::time::{Instant, sleep};
+
+use globalps_core::api::Phase;
+
+use super::{Access, Agent, DISK_RETRY, LOCK_RETRY, UNANSWERED};
+use crate::node::file;
+use crate::node::state::NodeError;
+
+impl Agent {
+    /// No other process has changed the node since its state was loaded.
+    pub(super) fn has_node(&self) -> bool {
+        self.access == Access::State
+            && match &self.lock {
+                Some(lock) => lock.is_held(),
+                None => !self.journal.is_in_use(),
+            }
+    }
+
+    /// Waits until no other process works on the node, and loads its state. Returns early if the API server rejects this pod.
+    /// Without a state and a change the lock is not taken: a node that globalps has not changed has no file of it.
+    pub(super) async fn acquire_node(&mut self, is_changed: bool) {
+        self.access = Access::Nothing;
+        self.lock = None;
+        if !is_changed && !self.journal.is_in_use() {
+            self.state = None;
+            self.access = Access::State;
+            return;
+        }
+        let (mut unanswered_since, mut is_logged) = (None, false);
+        while self.lock.is_none() {
+            match self.journal.lock() {
+                Ok(lock) => self.lock = Some(lock),
+                Err(_) if self.is_cut_off() => return,
+                Err(error @ NodeError::Locked { .. }) => {
+                    if !std::mem::replace(&mut is_logged, true) {
+                        tracing::error!("{error}");
+                    }
+                    self.stand_by(&error, &mut unanswered_since);
+                    sleep(LOCK_RETRY).await;
+                }
+                Err(error) => self.wait_unusable(&error).await,
+            }
+        }
+        self.access = Access::Lock;
+        file::sweep(&self.config_file);
+        self.provider.sweep();
+        loop {
+            match self.journal.load() {
+                Ok(state) => {
+                    self.state = state;
+                    let change = self.state.as_mut().and_then(|state| state.change.as_mut());
+                    if let Some(change) = change.filter(|_| !self.restart) {
+                        change.waive_restart();
+                    }
+                    self.access = Access::State;
+                    return;
+                }
+                Err(_) if self.is_cut_off() => return,
+                Err(error) => self.wait_unusable(&error).await,
+            }
+        }
+    }
+
+    /// Another process holds the lock. While it answers the object, it reports for the node and this pod is ready: pods of a
+    /// deleted `DaemonSet` may stay for long, and the node has what it needs. Otherwise this syncer reports the reason.
+    fn stand_by(&mut self, error: &NodeError, unanswered_since: &mut Option<Instant>) {
+        let known = self.observe_object();
+        let is_answered = known.object().is_some_and(|object| {
+            let status = object.status.as_ref();
+            status.is_some_and(|status| {
+                Some(status.observed_generation) == object.metadata.generation
+                    && status.reason != error.reason()
+            })
+        });
+        self.reporter.mark_ready(is_answered);
+        if is_answered {
+            *unanswered_since = None;
+            return;
+        }
+        let since = unanswered_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= UNANSWERED {
+            self.held.clone_from(&self.task);
+            self.report(Phase::Failed, error.reason(), &error.to_string());
+        }
+    }
+
+    async fn wait_unusable(&mut self, error: &NodeError) {
+        tracing::error!(%error, "can't work on this node");
+        self.observe_object();
+        self.held.clone_from(&self.task);
+        self.report_error(error);
+        self.wait(DISK_RETRY).await;
+    }
+}

@@ -1,0 +1,162 @@
+//! Chooses the unit that runs the kubelet, among those that may. Pure.
+
+use std::time::Duration;
+
+/// A kubelet that starts again and again is not active for this long. It may be left over from an earlier installation.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// A unit that may run the kubelet and is not inactive.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) name: &'static str,
+    /// Such as `active`, `activating` or `failed`.
+    pub(crate) active_state: String,
+    /// When it last became active.
+    pub(crate) active_for: Duration,
+    /// A kubelet is among its processes.
+    pub(crate) runs_kubelet: bool,
+}
+
+impl Candidate {
+    fn is_active(&self) -> bool {
+        matches!(self.active_state.as_str(), "active" | "reloading")
+    }
+
+    fn runs_it(&self) -> bool {
+        self.is_active() && self.runs_kubelet
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Unit(&'static str),
+    /// No unit has been started.
+    None,
+    /// Several units may have run the kubelet, and none shows that it is the one.
+    Unclear,
+}
+
+/// The unit that runs the kubelet: the one that has been active with a kubelet for some time; then the one that globalps last
+/// restarted, because that kubelet may be down; then what is left if only one is. `restarted`: that unit; `None`: not known.
+pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> Choice {
+    let settled = |it: &&Candidate| it.runs_it() && it.active_for >= SETTLED;
+    let settled = candidates.iter().find(settled);
+    let known = || candidates.iter().find(|it| Some(it.name) == restarted);
+    if let Some(found) = settled.or_else(known) {
+        return Choice::Unit(found.name);
+    }
+    let only = |may_be: fn(&Candidate) -> bool| {
+        let mut found = candidates.iter().filter(|it| may_be(it));
+        match (found.next(), found.next()) {
+            (None, _) => None,
+            (Some(one), None) => Some(Choice::Unit(one.name)),
+            (Some(_), Some(_)) => Some(Choice::Unclear),
+        }
+    };
+    only(Candidate::runs_it)
+        .or_else(|| only(|it| it.runs_kubelet))
+        .or_else(|| only(Candidate::is_active))
+        .or_else(|| only(|_| true))
+        .unwrap_or(Choice::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `NAME STATE SECONDS`, with `+` if it runs a kubelet.
+    fn candidate(text: &'static str) -> Candidate {
+        let mut words = text.split(' ');
+        let mut next = || words.next().unwrap_or_default();
+        let (name, state, seconds) = (next(), next(), next());
+        Candidate {
+            name,
+            active_state: state.trim_end_matches('+').to_owned(),
+            active_for: Duration::from_secs(seconds.parse().unwrap_or(0)),
+            runs_kubelet: state.ends_with('+'),
+        }
+    }
+
+    #[test]
+    fn the_unit_that_is_active_and_runs_a_kubelet_is_chosen() {
+        for (sentence, candidates, restarted, expected) in [
+            ("none", &[][..], None, Choice::None),
+            ("one that is down", &["k failed"], None, Choice::Unit("k")),
+            (
+                "a failed one is left over",
+                &["k failed", "a active+ 900"],
+                None,
+                Choice::Unit("a"),
+            ),
+            (
+                "so is one that starts again and again",
+                &["k active+ 1", "a active+ 900"],
+                None,
+                Choice::Unit("a"),
+            ),
+            (
+                "or that waits for its next start",
+                &["k activating", "a active+ 5"],
+                None,
+                Choice::Unit("a"),
+            ),
+            (
+                "one without a kubelet",
+                &["k active 900", "a active+ 900"],
+                None,
+                Choice::Unit("a"),
+            ),
+            (
+                "one that is being started",
+                &["k active 900", "a activating+"],
+                None,
+                Choice::Unit("a"),
+            ),
+            (
+                "the control plane's server with its kubelet",
+                &["k failed", "server active+ 900"],
+                None,
+                Choice::Unit("server"),
+            ),
+            (
+                "both have just been started",
+                &["k active+ 1", "a active+ 2"],
+                None,
+                Choice::Unclear,
+            ),
+            (
+                "both are down",
+                &["k failed", "a failed"],
+                None,
+                Choice::Unclear,
+            ),
+            (
+                "the kubelet that this syncer or the one before left down",
+                &["k failed", "a failed"],
+                Some("a"),
+                Choice::Unit("a"),
+            ),
+            (
+                "while the other one starts again and again",
+                &["k active+ 1", "a failed"],
+                Some("a"),
+                Choice::Unit("a"),
+            ),
+            (
+                "the node was moved to another unit since",
+                &["k failed", "a active+ 900"],
+                Some("k"),
+                Choice::Unit("a"),
+            ),
+            (
+                "processes can't be listed, and one is active",
+                &["k failed", "a active 900"],
+                None,
+                Choice::Unit("a"),
+            ),
+        ] {
+            let candidates: Vec<_> = candidates.iter().map(|text| candidate(text)).collect();
+            assert_eq!(choose(&candidates, restarted), expected, "{sentence}");
+        }
+    }
+}
