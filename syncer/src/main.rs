@@ -45,7 +45,7 @@ struct Cli {
 enum Command {
     /// Run the syncer for this node until a signal
     Run(RunArgs),
-    /// Exit with 0 if this syncer works: it holds the node's lock, and the API server has responded
+    /// Exit with 0 if this syncer works: it knows the node's state, and the API server has responded
     Ready {
         #[arg(long)]
         ready_file: PathBuf,
