@@ -86,7 +86,8 @@ fn member(
         fleet_has_content: snapshot.fleet_has_content(),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
-    let has_new_owner = object.is_some_and(|object| has_new_owner(object, node));
+    let has_new_owner =
+        goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
     let asked = retry(snapshot, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
     let mut member = Member {
@@ -193,7 +194,7 @@ impl<'a> Canaries<'a> {
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
 
-/// Specs to write, in this order: missing objects, revocations, then assignments.
+/// Specs to write, in this order: missing objects, those with a new owner of the file, revocations, then assignments.
 pub(crate) fn assignments(
     snapshot: &Snapshot,
     members: &[Member],
@@ -201,13 +202,22 @@ pub(crate) fn assignments(
 ) -> Vec<(String, NodePullSecretSpec)> {
     let Snapshot { spec, syncers, .. } = snapshot;
     let most = rollout::share(&spec.rollout.max_unavailable, members.len());
-    let next = rollout::next(&rollout::Fleet {
+    let mut next = rollout::next(&rollout::Fleet {
         members,
         limits: &spec.rollout,
         canary_passed,
         // A single syncer that is down is its node's own problem.
         unavailable: if syncers.down > most { syncers.down } else { 0 },
     });
+    if syncers.are_rolling {
+        next.assignments.clear();
+    }
+    // The others name the owner as well.
+    let is_written =
+        |name: &String| next.assignments.contains(name) || next.revocations.contains(name);
+    let owners: Vec<_> = with_new_owner(snapshot)
+        .filter(|(name, _)| !is_written(name))
+        .collect();
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
     let revocations = next.revocations.into_iter().map(|name| {
         let spec = revoked(snapshot, &name);
@@ -216,7 +226,6 @@ pub(crate) fn assignments(
     let assignments = next
         .assignments
         .into_iter()
-        .filter(|_| !syncers.are_rolling)
         // Thousands of nodes may change in place, more than one reconcile can write.
         .take(AT_ONCE);
     let assignments = assignments.map(|name| {
@@ -225,7 +234,7 @@ pub(crate) fn assignments(
     });
     let restores = members.iter().all(|member| member.goal == Goal::Restore);
     missing(snapshot, restores)
-        .chain(with_new_owner(snapshot))
+        .chain(owners)
         .chain(revocations)
         .chain(assignments)
         .collect()
