@@ -251,7 +251,11 @@ fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready()
         .collect();
     let listed = "list /api/v1/nodes as a table";
     let watched = "watch /api/v1/nodes as a table";
-    assert_eq!(of_nodes, [listed, listed, watched, "list /api/v1/nodes"]);
+    // All nodes, and those with each label that excludes.
+    assert_eq!(
+        of_nodes,
+        [listed, listed, listed, watched, "list /api/v1/nodes"]
+    );
 }
 
 #[test]
