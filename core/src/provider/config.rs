@@ -126,6 +126,23 @@ impl ProviderConfig {
         }
     }
 
+    /// What a [`document`](Self::document) was made from; the default if it is no such document.
+    pub fn of_document(document: &[u8]) -> Self {
+        let document: Value = serde_json::from_slice(document).unwrap_or_default();
+        let providers = || document["providers"].as_array().into_iter().flatten();
+        let images = providers().flat_map(|provider| provider["matchImages"].as_array());
+        let ports = images
+            .flatten()
+            .filter_map(|image| image.as_str()?.split_once(':'));
+        Self {
+            ports: ports
+                .map(|(_, port)| port.to_owned())
+                .filter(|port| !COMMON_PORTS.contains(&port.as_str()))
+                .collect(),
+            scopes: providers().any(|provider| provider["name"] == SCOPED_BINARY),
+        }
+    }
+
     /// A `CredentialProviderConfig` with only these entries.
     pub fn document(&self, data_file: &str, tokens: bool) -> Vec<u8> {
         let document = json!({
@@ -157,6 +174,14 @@ mod tests {
             ports: BTreeSet::from(["4567".to_owned()]),
             scopes: true,
         };
+        assert_eq!(
+            ProviderConfig::of_document(&config.document("/d", true)),
+            config
+        );
+        assert_eq!(
+            ProviderConfig::of_document(b"providers: []"),
+            ProviderConfig::default()
+        );
         let document: Value = serde_json::from_slice(&config.document("/d", true)).unwrap();
         assert_eq!(document["apiVersion"], "kubelet.config.k8s.io/v1");
         assert_eq!(document["kind"], "CredentialProviderConfig");

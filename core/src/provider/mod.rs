@@ -5,6 +5,7 @@
 mod answer;
 mod config;
 mod content;
+mod environment_file;
 mod flags;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -22,9 +23,7 @@ pub use config::{
 pub use content::{
     Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
 };
-pub use flags::{
-    BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, flags, remove_flags,
-};
+pub use flags::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, remove_flags};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
 pub use shared_file::{SharedFileError, add_entries, remove_entries};
 pub use token::pod_identity;

@@ -92,6 +92,7 @@ impl Agent {
                 "stopped restoring the managed entries because another process keeps changing them"
             );
         }
+        self.provider.remove_half_flags()?;
         self.report(Phase::ForeignOwner, "Fought", &wording::conflicts());
         Ok(IDLE)
     }

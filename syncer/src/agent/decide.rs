@@ -1892,6 +1892,23 @@ mod tests {
                 "provider, own, restart, drift",
             ),
             (
+                "flags that kubeadm sorted",
+                changed(|facts| {
+                    let flags = "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-bin-dir=/var/lib/kubelet/.globalps/bin \
+                                 --image-credential-provider-config=/var/lib/kubelet/.globalps/globalps-credential-provider.yaml --v=1\"\n";
+                    facts.disk.flags = Some(file(flags));
+                }),
+                "Confirm",
+            ),
+            (
+                "one flag of two",
+                changed(|facts| {
+                    let flags = "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-bin-dir=/var/lib/kubelet/.globalps/bin\"\n";
+                    facts.disk.flags = Some(file(flags));
+                }),
+                "provider, own, restart, drift",
+            ),
+            (
                 "foreign flags",
                 changed(|facts| {
                     let flags = "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=/x\"\n";

@@ -249,6 +249,7 @@ impl Agent {
         let is_restarted = task.is_some() && (!is_updating || self.has_provider());
         self.find_unit(is_restarted).await?;
         let revision = task.as_ref().map(|task| task.revision);
+        self.adopt_provider(&file)?;
         let provider = self.observe_provider(object, revision).await?;
         if self.is_half_written(provider.as_ref()) {
             return Ok(HALF_WRITTEN);

@@ -8,8 +8,8 @@ use globalps_core::provider::{
 use super::Agent;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
-use crate::node::provider::ProviderDisk;
-use crate::node::state::{NodeError, Obstacle};
+use crate::node::provider::{ProviderDisk, SET_UP};
+use crate::node::state::{NodeError, Obstacle, State};
 
 impl Agent {
     /// `None`: it is not requested, and nothing of it is on the node.
@@ -66,6 +66,30 @@ impl Agent {
         })
     }
 
+    /// Without a state that knows of it, the provider on the disk is the node's: the kubelet's flags name its files, so they are
+    /// removed in the order of a change, and not with the state directory.
+    pub(super) fn adopt_provider(&mut self, file: &FileSnapshot) -> Result<(), NodeError> {
+        let is_changing = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.change.is_some());
+        if is_changing || self.has_provider() {
+            return Ok(());
+        }
+        let Some(installed) = self.provider.installed()? else {
+            return Ok(());
+        };
+        tracing::warn!("found the credential provider on this node, but not in the state");
+        let object = self.objects.borrow().object().cloned();
+        let restarts = object.map_or(0, |object| self.reporter.restarts(&object));
+        let state = self
+            .state
+            .get_or_insert_with(|| State::new(file.clone(), restarts));
+        // No revision: the assigned one is applied.
+        (state.provider, state.revision, state.applied) = (Some(installed), 0, None);
+        Ok(())
+    }
+
     async fn obstacle_on_way_in(
         &mut self,
         version: Option<(u32, u32)>,
@@ -95,12 +119,7 @@ impl Agent {
         };
         let own = &self.provider.config.host;
         let ignored = self.unit.ignores_flags(&flags.host, own).await?;
-        Ok(ignored.map(|reason| {
-            Obstacle::new(format!(
-                "{reason}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
-                self.provider.flags()
-            ))
-        }))
+        Ok(ignored.map(|reason| Obstacle::new(format!("{reason}; {SET_UP}"))))
     }
 
     /// Whether the flags file may still be in the middle of a write by another process.

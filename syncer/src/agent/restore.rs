@@ -56,7 +56,7 @@ impl Restore {
     pub(crate) async fn run(&mut self, mut say: impl FnMut(&str)) -> Result<Restored, NodeError> {
         let _lock = self.journal.lock()?;
         file::sweep(&self.config_file);
-        let Some(mut state) = self.journal.load()? else {
+        let Some(mut state) = self.load()? else {
             say("globalps has no state on this node: there is nothing to restore");
             return Ok(Restored::Nothing);
         };
@@ -144,6 +144,21 @@ impl Restore {
             }
         }
         Err(NodeError::Unit("the restore did not finish".to_owned()))
+    }
+
+    /// The state; without one, the provider that the kubelet's flags name.
+    fn load(&self) -> Result<Option<State>, NodeError> {
+        let state = self.journal.load()?;
+        let installed = match &state {
+            Some(_) => return Ok(state),
+            None => self.provider.installed()?,
+        };
+        let file = file::read(&self.config_file)?;
+        Ok(installed.map(|installed| {
+            let mut state = State::new(file, 0);
+            state.provider = Some(installed);
+            state
+        }))
     }
 
     fn not_revived(&self, error: String) -> Failure {

@@ -22,7 +22,16 @@ impl Agent {
             .state
             .as_ref()
             .and_then(|state| state.provider.as_ref());
-        let others = in_force.map_or_else(Vec::new, |_| self.provider.watched());
+        let others = match in_force {
+            Some(_) => self.provider.watched(),
+            // Flags that another process restores name files that are gone.
+            None => self
+                .provider
+                .flags_file()
+                .map(|file| file.here.clone())
+                .into_iter()
+                .collect(),
+        };
         self.drift.watch_others(&others);
         if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {
             self.drift.watch();

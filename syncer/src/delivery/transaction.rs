@@ -14,7 +14,7 @@ use super::{config_file, credential_provider};
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
-use crate::node::provider::Provider;
+use crate::node::provider::{Provider, WRITING};
 use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
 use crate::node::systemd::Since;
 
@@ -67,7 +67,12 @@ impl<K: Kubelet> Transaction<'_, K> {
             Some(Step::Forward) => {
                 for _ in 0..MEANWHILE {
                     match self.onward(state).await {
-                        Err(NodeError::File(FileError::Changed { .. })) => {}
+                        // After a restart, the next one waits.
+                        Err(NodeError::File(FileError::Changed { .. }))
+                            if !state.is_restarted() =>
+                        {
+                            sleep(WRITING).await;
+                        }
                         outcome => return outcome,
                     }
                 }
@@ -78,7 +83,7 @@ impl<K: Kubelet> Transaction<'_, K> {
 
     async fn onward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
-        match self.keep_settings_of_others(state)? {
+        match self.keep_settings(state).await? {
             Some(error) => self.roll_back(state, error).await,
             None => self.forward(state).await,
         }
@@ -108,7 +113,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// The same for the files of the credential provider. Returns why they no longer allow adding it.
-    fn keep_settings_of_others(&self, state: &mut State) -> Result<Option<String>, NodeError> {
+    async fn keep_settings(&self, state: &mut State) -> Result<Option<String>, NodeError> {
         let Some(change) = &mut state.change else {
             return Ok(None);
         };
@@ -127,6 +132,7 @@ impl<K: Kubelet> Transaction<'_, K> {
                 Ok(None)
             }
             Err(obstacle) => {
+                self.provider.expect_settled(&disk).await?;
                 // A rollback leaves them unchanged.
                 (provider.before.config, provider.before.flags) = (disk.config, disk.flags);
                 self.journal.save(state)?;
@@ -302,7 +308,7 @@ impl<K: Kubelet> Transaction<'_, K> {
 
     async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
-        if let Some(error) = self.keep_settings_of_others(state)? {
+        if let Some(error) = self.keep_settings(state).await? {
             tracing::warn!(error, "leaving the kubelet's flags and providers unchanged");
         }
         let Some(change) = &state.change else {
@@ -1400,7 +1406,8 @@ mod tests {
                     let file = if goes_in { OLD } else { NEW };
                     assert_eq!(node.has(), (file.to_owned(), goes_in), "{sentence}");
                     assert_eq!(state.provider.is_some(), goes_in, "{sentence}");
-                    let is_all_written = written >= 3;
+                    // The configuration leaves after the restart.
+                    let is_all_written = written >= if is_out { 2 } else { 3 };
                     let owed = match step {
                         Step::Back => was_asked,
                         _ => !(was_asked && is_all_written),
@@ -1556,5 +1563,34 @@ mod tests {
                 assert_eq!(on_disk(&node.path).unwrap(), NEW, "entries stay");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn files_stay_while_another_process_restores_the_flags_that_name_them() {
+        let _lock = PROGRAMS.lock().await;
+        let node = ProviderNode::new(true);
+        let change = node.change(true);
+        let mut kubelet = node.kubelet();
+        let writes = node.transaction(&mut kubelet).writes(&change, true);
+        writes.write_first(&node.provider).unwrap();
+        let path = node.path.with_file_name("kubeadm-flags.env");
+        let with = on_disk(&path).unwrap();
+        let mut state = State::new(image(Some(OLD)), 0);
+        state.provider = Some(installed());
+        let mut kubelet = Fake {
+            written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
+            ..Fake::default()
+        };
+        let mut transaction = node.transaction(&mut kubelet);
+        let error = transaction.begin(&mut state, change).await.unwrap_err();
+        assert_eq!(error.reason(), "FileError");
+        assert_eq!(on_disk(&path).unwrap(), with);
+        for file in [&node.provider.config, &node.provider.data] {
+            assert!(file.here.exists(), "{}", file.here.display());
+        }
+        let outcome = transaction.resume(&mut state).await.unwrap();
+        assert_eq!(outcome, Outcome::InForce);
+        assert_eq!(kubelet.restarts, 2);
+        assert_eq!(node.has(), (NEW.to_owned(), false));
     }
 }

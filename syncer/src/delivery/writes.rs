@@ -45,7 +45,8 @@ impl Writes {
         let config = (places.config.here.clone(), side.config.clone());
         let flags = places.flags_file().map(|file| file.here.clone());
         let flags = flags.zip(side.flags.clone());
-        // No flag refers to an absent configuration, and no configuration to an absent program.
+        // No flag refers to an absent configuration, and no configuration to an absent program. A kubelet without flags reads no
+        // configuration, so it stays until the kubelet runs without them.
         if side.installed.is_some() {
             Self {
                 first: [data, config].into_iter().chain(flags).collect(),
@@ -55,8 +56,11 @@ impl Writes {
             }
         } else {
             Self {
-                first: [file].into_iter().chain(flags).chain([config]).collect(),
-                last: vec![data],
+                last: match flags {
+                    Some(_) => vec![config.clone(), data],
+                    None => vec![data],
+                },
+                first: [file, flags.unwrap_or(config)].into(),
                 installed: None,
                 removes_program: true,
             }
@@ -70,7 +74,12 @@ impl Writes {
         }
         let mut is_new = false;
         for (path, target) in &self.first {
-            is_new |= write(path, target)?;
+            let is_flags = provider.flags_file().is_some_and(|file| file.here == *path);
+            is_new |= if is_flags && file::read(path)? != *target {
+                provider.write_flags(self.installed.is_some())?
+            } else {
+                write(path, target)?
+            };
         }
         Ok(is_new)
     }
@@ -87,11 +96,19 @@ impl Writes {
     }
 
     pub(super) fn write_last(&self, provider: &Provider) -> Result<(), NodeError> {
+        // Another process may have restored the flags from what it read before.
+        if let Some(path) = provider.flags_file().filter(|_| self.removes_program)
+            && provider.has_flags()?
+        {
+            let path = path.here.clone();
+            return Err(FileError::Changed { path }.into());
+        }
         for (path, target) in &self.last {
             write(path, target)?;
         }
         if self.removes_program {
             provider.remove_program()?;
+            provider.write_flags(false)?;
         }
         Ok(())
     }

@@ -1,20 +1,31 @@
 //! The credential provider on the node's disk: its program, its data file, and the kubelet's configuration of it.
 
+mod flags;
 mod program;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use globalps_core::names::{
     KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE, STATE_DIR,
 };
 use globalps_core::provider::{
-    CONFIG_FLAG, FlagsError, PROVIDERS, add_entries, add_flags, remove_entries, remove_flags,
+    CONFIG_FLAG, Content, PROVIDERS, ProviderConfig, add_entries, parse_data, remove_entries,
+    render_data,
 };
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use tokio::time::sleep;
 
 use super::file::{self, FileError, FileSnapshot};
 use super::state::{Installed, Obstacle, ProviderSide};
+
+/// What an administrator can do where globalps can't set the kubelet's flags.
+pub(crate) const SET_UP: &str = "start the kubelet with a credential provider configuration of your own, and set \
+                                 spec.kubelet.credentialProvider to the paths in its flags";
+
+/// Time for another process to finish writing a file.
+pub(crate) const WRITING: Duration = Duration::from_millis(200);
 
 /// A path as this program sees it, and as it is on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,12 +122,6 @@ impl Provider {
         }
     }
 
-    /// The required kubelet flags, for messages.
-    pub(crate) fn flags(&self) -> String {
-        let flags = globalps_core::provider::flags(&self.config.text(), &self.bin_dir.text());
-        flags.trim_start().to_owned()
-    }
-
     /// Fails unless a kubelet with this value of its flag has the configuration. Not every distribution shows flags in a command
     /// line; where globalps adds them, they are visible.
     pub(crate) fn check_flag(&self, value: Option<&str>) -> Result<(), String> {
@@ -160,6 +165,17 @@ impl Provider {
         })
     }
 
+    /// Fails if another process was still writing these files when they were read.
+    pub(crate) async fn expect_settled(&self, seen: &ProviderDisk) -> Result<(), FileError> {
+        sleep(WRITING).await;
+        let path = self.config.here.clone();
+        if self.read()? == *seen {
+            Ok(())
+        } else {
+            Err(FileError::Changed { path })
+        }
+    }
+
     /// The files with the provider added to the existing ones.
     pub(crate) fn with(
         &self,
@@ -186,28 +202,6 @@ impl Provider {
         })
     }
 
-    fn with_flags(&self, file: &HostPath, flags: &FileSnapshot) -> Result<FileSnapshot, Obstacle> {
-        let unsupported = |reason: String| {
-            Obstacle::new(format!(
-                "`{}`: {reason}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
-                file.host.display(),
-                self.flags()
-            ))
-        };
-        let FileSnapshot::File { bytes, .. } = flags else {
-            return Err(unsupported("the file does not exist".to_owned()));
-        };
-        let bytes = add_flags(bytes, &self.config.text(), &self.bin_dir.text());
-        let bytes = bytes.map_err(|error| match error {
-            FlagsError::Foreign(_) => Obstacle::new(format!(
-                "`{}`: {error}; set spec.kubelet.credentialProvider to the paths in the kubelet's flags",
-                file.host.display()
-            )),
-            error => unsupported(error.to_string()),
-        });
-        Ok(flags.with_bytes(bytes?))
-    }
-
     /// The files without the provider, byte for byte as they were.
     pub(crate) fn without(&self, disk: &ProviderDisk) -> Result<ProviderSide, Obstacle> {
         let config = match &self.way {
@@ -215,19 +209,49 @@ impl Provider {
             Way::Shared => self.edited(&disk.config, remove_entries)?,
             _ => FileSnapshot::Absent,
         };
-        let without_flags = |flags: &FileSnapshot| match flags {
-            FileSnapshot::Absent => FileSnapshot::Absent,
-            FileSnapshot::File { bytes, .. } => flags.with_bytes(remove_flags(
-                bytes,
-                &self.config.text(),
-                &self.bin_dir.text(),
-            )),
-        };
         Ok(ProviderSide {
             installed: None,
             config,
-            flags: disk.flags.as_ref().map(without_flags),
+            flags: disk.flags.as_ref().map(|flags| self.without_flags(flags)),
         })
+    }
+
+    /// The provider that the kubelet's flags or configuration name on this disk, for a node whose state is lost.
+    pub(crate) fn installed(&self) -> Result<Option<Installed>, FileError> {
+        let disk = match self.read() {
+            Ok(disk) => disk,
+            // A file that can't be edited may still name files of globalps.
+            Err(error) => {
+                let flags = self.flags_file().and_then(|file| fs::read(&file.here).ok());
+                let flags = flags.map(|bytes| FileSnapshot::Absent.with_bytes(bytes));
+                return match flags {
+                    Some(flags) if self.names_own(&flags) => Err(error),
+                    _ => Ok(None),
+                };
+            }
+        };
+        let is_named = match &self.way {
+            Way::Flags(_) => disk
+                .flags
+                .as_ref()
+                .is_some_and(|flags| self.names_own(flags)),
+            Way::Directory => disk.config != FileSnapshot::Absent,
+            Way::Shared => self
+                .without(&disk)
+                .is_ok_and(|without| without.config != disk.config),
+        };
+        let bytes = |file: &FileSnapshot| match file {
+            FileSnapshot::File { bytes, .. } => bytes.clone(),
+            FileSnapshot::Absent => Vec::new(),
+        };
+        let data = Some(disk.data.clone()).filter(|data| parse_data(&bytes(data)).is_ok());
+        let empty = || FileSnapshot::Absent.with_bytes(render_data(0, &Content::default()));
+        let config = ProviderConfig::of_document(&bytes(&disk.config));
+        Ok(is_named.then(|| Installed {
+            data: data.unwrap_or_else(empty),
+            tokens: config.scopes,
+            config,
+        }))
     }
 
     fn edited<E: std::fmt::Display>(
@@ -452,5 +476,41 @@ mod tests {
         ] {
             assert_eq!(provider.check_flag(value).is_ok(), is_well, "{value:?}");
         }
+    }
+
+    #[test]
+    fn a_provider_that_flags_or_configuration_name_is_found_without_a_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        let config_file = path(&here.join("config.json"));
+        let provider = Provider::new(here.join("program"), &config_file, None);
+        let flags = here.join("kubeadm-flags.env");
+        assert_eq!(provider.installed().unwrap(), None, "there are no files");
+        fs::write(&flags, "KUBELET_KUBEADM_ARGS=\"--v=2\"\n").unwrap();
+        fs::create_dir(here.join(".globalps")).unwrap();
+        let config = ProviderConfig {
+            ports: ["4567".to_owned()].into(),
+            scopes: true,
+        };
+        fs::write(&provider.config.here, config.document("/data", true)).unwrap();
+        assert_eq!(provider.installed().unwrap(), None, "no flag names them");
+        assert!(provider.write_flags(true).unwrap() && provider.has_flags().unwrap());
+        let found = provider.installed().unwrap().unwrap();
+        assert_eq!((found.config, found.tokens), (config, true));
+        // One of two flags.
+        let half = fs::read_to_string(&flags).unwrap();
+        let half = half.replace("-bin-dir=", "-bin-dirs=");
+        fs::write(&flags, half).unwrap();
+        provider.remove_half_flags().unwrap();
+        assert!(!provider.has_flags().unwrap());
+        assert!(provider.write_flags(true).unwrap());
+        provider.remove_half_flags().unwrap();
+        assert!(provider.has_flags().unwrap());
+        // A link is not edited, but what it names is not deleted.
+        fs::rename(&flags, here.join("elsewhere")).unwrap();
+        symlink("elsewhere", &flags).unwrap();
+        assert!(provider.installed().is_err());
+        fs::write(here.join("elsewhere"), "KUBELET_KUBEADM_ARGS=\"\"\n").unwrap();
+        assert_eq!(provider.installed().unwrap(), None);
     }
 }

@@ -294,6 +294,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The restart for the change in progress was requested.
+    pub(crate) fn is_restarted(&self) -> bool {
+        let change = self.change.as_ref();
+        change.is_some_and(|change| change.started_from.is_some())
+    }
+
     /// The task's revision is in force, and no later assignment repeated it.
     pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
         self.change.is_none()
