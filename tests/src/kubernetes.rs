@@ -131,6 +131,12 @@ pub fn build_ecr_provider() -> Result<PathBuf> {
     build_beside("tests/ecr", &[], &package, NAME)
 }
 
+/// Builds kubeadm's rewrite of the kubelet's flags, which takes about two minutes the first time, and returns its path.
+pub fn build_kubeadm_rewrite() -> Result<PathBuf> {
+    let flags = ["-ldflags", "-s -w"];
+    build_beside("tests/kubeadm", &flags, ".", "kubeadm-rewrite")
+}
+
 /// Builds cosign, which signs releases. Takes about three minutes the first time. Returns its path.
 pub fn build_cosign() -> Result<PathBuf> {
     let package = "github.com/sigstore/cosign/v3/cmd/cosign";

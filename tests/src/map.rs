@@ -230,6 +230,12 @@ pub const FILES: &[TestFile] = &[
         "the plugin's archive installs as krew installs it",
     ),
     file(
+        "kubeadm",
+        On::BareNode,
+        100,
+        "kubeadm's own rewrite of the kubelet's flags before, during and after delivery with the credential provider: no restart, no drift, and it stays after the removal; a provider without a state",
+    ),
+    file(
         "leader",
         On::Nodes(5),
         210,

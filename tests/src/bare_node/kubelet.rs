@@ -55,6 +55,8 @@ fn flag(flags: &str, name: &str, directory: &Path) -> Option<PathBuf> {
 /// Program and arguments of each provider. Fails if a kubelet would not start.
 fn providers(flags: &str, directory: &Path) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let Some(config) = flag(flags, CONFIG_FLAG, directory) else {
+        let is_alone = flag(flags, BIN_DIR_FLAG, directory).is_some();
+        ensure!(!is_alone, "no configuration of the provider programs");
         return Ok(Vec::new());
     };
     let bin_dir =

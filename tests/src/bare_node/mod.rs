@@ -264,6 +264,16 @@ impl BareNode {
         self.systemd.flags().contains(CONFIG_FLAG)
     }
 
+    /// Whether a kubelet would start with the files that exist now.
+    pub fn would_start(&self) -> bool {
+        let starts = || {
+            let flags = kubelet::flags(&self.directory.join("config.json"));
+            kubelet::starts_with(&flags, &self.directory)
+        };
+        // The syncer may replace files between two reads.
+        (0..3).any(|_| starts())
+    }
+
     /// The credentials file as the running kubelet read it; `None`: it did not exist.
     pub fn kubelet_read(&self) -> Option<Vec<u8>> {
         self.systemd.kubelet_read()

@@ -1,0 +1,18 @@
+// Rewrites a kubelet's flags file as kubeadm does when it upgrades a node.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/upgrade"
+)
+
+func main() {
+	kubeletDir, backupDir := os.Args[1], os.Args[2]
+	unwanted := []string{"pod-infra-container-image"}
+	if err := upgrade.RemoveKubeletArgsFromFile(kubeletDir, backupDir, unwanted, false, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
