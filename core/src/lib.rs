@@ -18,3 +18,4 @@ pub mod phase;
 pub mod provider;
 pub mod references;
 pub mod rollout;
+pub mod state;

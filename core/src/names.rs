@@ -12,6 +12,11 @@ pub const GLOBAL_SECRET: &str = "global-pull-secret";
 /// Secret with the last revision that was rolled out to all nodes, while [`GLOBAL_SECRET`] holds a newer one. New nodes get it
 /// until the newer one has passed its canary. Same format, without the bookkeeping.
 pub const ROLLED_OUT_SECRET: &str = "global-pull-secret-rolled-out";
+/// Secret with what the controller must not forget: the last configuration in force, and which deliveries have copies of
+/// credentials. It is apart from [`GLOBAL_SECRET`], whose content may fill its limit.
+pub const STATE_SECRET: &str = "global-pull-secret-state";
+/// Key in [`STATE_SECRET`], as JSON.
+pub const STATE_KEY: &str = "state";
 /// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the agent on nodes; value of its pods' label `name`.
 pub const SYNCER: &str = "global-pull-secret-syncer";
 /// The same for nodes that are not selected: the agent there restores, and its account can't read the content.
@@ -107,6 +112,9 @@ pub const DELIVERY_ANNOTATION: &str = "globalps.io/delivery";
 pub const PROVIDER_SINCE_ANNOTATION: &str = "globalps.io/provider-since";
 /// Annotation of [`GLOBAL_SECRET`]: `true` once every node restores its own file. Only a valid source ends this.
 pub const RESTORING_ANNOTATION: &str = "globalps.io/restoring";
+/// Annotation of the `GlobalPullSecret`: the generation of its spec that restores every node on purpose, although Secrets exist
+/// that it no longer names. Any later change of the spec ends this.
+pub const RESTORE_ANNOTATION: &str = "globalps.io/restore-at-generation";
 /// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. The node keeps what
 /// globalps wrote.
 pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";

@@ -19,11 +19,13 @@ use crate::targets::namespace::NamespaceView;
 pub(crate) enum CacheEvent {
     Additional(ObjectState<Secret>),
     Original(Source),
-    /// The Secret of this name in `spec.sources`.
+    /// The Secret of this name, a source.
     Source(String, Source),
     Global(Update<Secret>),
     RolledOut(Update<PartialObjectMeta<Secret>>),
     Config(Update<GlobalPullSecret>),
+    /// The controller's own state.
+    State(Update<Secret>),
     Managed(ManagedObject, Update<LiveObject>),
     Node(Update<NodeView>),
     NodePullSecret(Update<Box<NodePullSecret>>),

@@ -11,6 +11,7 @@ mod operators;
 mod out_of_band;
 mod pull_secrets;
 mod snapshot;
+mod state;
 pub(crate) mod store;
 mod syncers;
 pub(crate) mod versioned;
@@ -35,6 +36,7 @@ use object_watch::ObjectState;
 pub(crate) use operators::{OperatorObjects, catalog_secret_events, operator_events};
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
+use state::KnownState;
 use store::Store;
 use versioned::Versioned as _;
 use watches::stripped;
@@ -53,7 +55,7 @@ pub(crate) struct Cache {
     /// The watched original, and its content; `None`: not listed yet.
     original_ref: Option<OriginalRef>,
     original: Option<Source>,
-    /// The content of each of `spec.sources`, in order.
+    /// The content of each of the configuration's sources in order, then of sources in force that it no longer names.
     sources: Vec<(String, Debounced<Source>)>,
     namespaces: WatchedNamespaces,
     /// The pull secrets and service accounts in namespaces.
@@ -65,6 +67,7 @@ pub(crate) struct Cache {
     /// Its last state before another client deleted it; kept until it is written again.
     deleted_global: Option<Secret>,
     config: Store<GlobalPullSecret>,
+    state: KnownState,
     managed: PerObject<Store<LiveObject>>,
     /// Changes by other clients that are not reported yet.
     out_of_band_changes: Vec<OutOfBandChange>,
@@ -131,6 +134,7 @@ impl Cache {
                 changed
             }
             CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
+            CacheEvent::State(event) => self.state.handle(event),
             CacheEvent::Config(event) => {
                 // The user may change its spec.
                 let changes =
@@ -219,6 +223,7 @@ impl Cache {
             && self.global.synced
             && self.rolled_out.synced
             && self.config.synced
+            && self.state.secret.synced
             && self.managed.iter().all(|(_, store)| store.synced)
             && self.node_pull_secrets.synced
             && self.nodes.synced
@@ -331,6 +336,7 @@ impl Cache {
         self.global.live.clear();
         self.deleted_global = None;
         self.rolled_out.live.clear();
+        self.forget_state();
         self.forget_agents();
     }
 
@@ -415,6 +421,7 @@ mod tests {
         events.extend(list(global).map(CacheEvent::Global));
         events.extend(list(None).map(CacheEvent::RolledOut));
         events.extend(list(None).map(CacheEvent::Config));
+        events.extend(list(None).map(CacheEvent::State));
         events.extend(list(None).map(CacheEvent::Node));
         events.extend(list(None).map(CacheEvent::NodePullSecret));
         for object in ManagedObject::all() {

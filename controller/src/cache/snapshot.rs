@@ -3,14 +3,20 @@
 use std::borrow::Cow;
 
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET};
+use globalps_core::state::is_restore_meant;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::Cache;
+use super::debounce::Debounced;
 use crate::content::secret::revision;
 use crate::content::source::{Data, Source};
+use crate::nodes::absence::{Absence, absence};
 use crate::nodes::input::Snapshot;
 use crate::nodes::provider_paths::{fit, is_on_nodes};
+
+/// Names and contents.
+type Sources = Vec<(String, Source)>;
 
 impl Cache {
     pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
@@ -20,7 +26,20 @@ impl Cache {
         let config = self.config();
         let status = config.and_then(|config| config.status.as_ref());
         let global = self.decoded_global();
-        let mut spec = config.map(|config| config.spec.clone()).unwrap_or_default();
+        let (sources, unnamed_sources) = self.sources();
+        let restore_is_meant = config.is_some_and(is_restore_meant);
+        let is_restoring = global.as_ref().is_some_and(|global| global.restoring);
+        let is_kept = !is_restoring
+            && matches!(
+                absence(&additional, &sources, &unnamed_sources, restore_is_meant),
+                Absence::OnlyUnnamed(_)
+            );
+        let last = self.state().configuration.as_ref().filter(|_| is_kept);
+        let last = last.map(|configuration| &configuration.spec);
+        let mut spec = last
+            .or(config.map(|config| &config.spec))
+            .cloned()
+            .unwrap_or_default();
         let objects = self.node_pull_secrets.live.values();
         let is_on_nodes = is_on_nodes(global.as_ref(), objects.map(|object| &**object));
         let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
@@ -38,11 +57,9 @@ impl Cache {
                 // `caches_synced` holds, so it is known.
                 Some(_) => self.original.clone().unwrap_or(Source::Absent),
             },
-            sources: self
-                .sources
-                .iter()
-                .map(|(name, known)| (name.clone(), known.get().cloned().unwrap_or(Source::Absent)))
-                .collect(),
+            sources,
+            unnamed_sources,
+            restore_is_meant,
             namespaces: self.namespaces.get().map(Cow::Borrowed),
             global,
             global_deleted_out_of_band: self.deleted_global.is_some(),
@@ -50,6 +67,7 @@ impl Cache {
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
             namespaces_have: self.namespaces_have,
+            has_copies: self.state().has_copies(),
             syncers: self.syncers(now),
             clock: Cow::Borrowed(&self.clock),
             daemon_set: self.agents().next().is_some(),
@@ -58,5 +76,16 @@ impl Cache {
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }
+    }
+
+    /// The sources that the configuration names, and the others that are watched.
+    fn sources(&self) -> (Sources, Sources) {
+        let config = self.config();
+        let named = config.map_or(&[][..], |config| &config.spec.sources);
+        let content = |known: &Debounced<Source>| known.get().cloned().unwrap_or(Source::Absent);
+        let sources = self.sources.iter();
+        sources
+            .map(|(name, known)| (name.clone(), content(known)))
+            .partition(|(name, _)| named.iter().any(|source| source.name == *name))
     }
 }

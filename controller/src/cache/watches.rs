@@ -7,7 +7,7 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION,
-    ROLLED_OUT_SECRET,
+    ROLLED_OUT_SECRET, STATE_SECRET,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
@@ -49,6 +49,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         "rolled-out pull secret",
     );
     let config = named(api(client, namespace), GLOBAL_SECRET, "GlobalPullSecret");
+    let state = named(api(client, namespace), STATE_SECRET, "state");
     // Nodes are large objects: keep only the fields that the plan needs.
     let nodes = list_watch(Api::<NodeFields>::all(client.clone()), all(), "nodes");
     let node_pull_secrets = list_watch(api(client, namespace), all(), "NodePullSecrets");
@@ -69,6 +70,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         global.map(CacheEvent::Global).boxed(),
         rolled_out.map(CacheEvent::RolledOut).boxed(),
         config.map(CacheEvent::Config).boxed(),
+        state.map(CacheEvent::State).boxed(),
         nodes
             .map(|update| CacheEvent::Node(update.map(|node| node_view(&node))))
             .boxed(),

@@ -8,6 +8,7 @@ use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
 use globalps_core::phase;
 use jiff::{SignedDuration, Timestamp};
 
+use super::absence::{Absence, absence};
 use super::clock::AssignmentClock;
 use super::labels::Labels;
 use super::provider_paths::Deviation;
@@ -18,7 +19,8 @@ use crate::content::source::Source;
 /// The input of the plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot<'a> {
-    /// Defaults if there is no `GlobalPullSecret`.
+    /// Defaults if there is no `GlobalPullSecret`; the last one in force while a change of it is held
+    /// ([`Absence::OnlyUnnamed`](super::absence::Absence::OnlyUnnamed)).
     pub(crate) spec: GlobalPullSecretSpec,
     /// How `spec` deviates from the `GlobalPullSecret`.
     pub(crate) deviation: Deviation,
@@ -31,8 +33,12 @@ pub(crate) struct Snapshot<'a> {
     /// failed.
     pub(crate) additional_retry: Option<String>,
     pub(crate) original: Source,
-    /// `spec.sources` by name, in order.
+    /// The configuration's sources by name, in order.
     pub(crate) sources: Vec<(String, Source)>,
+    /// Sources in force that the configuration no longer names.
+    pub(crate) unnamed_sources: Vec<(String, Source)>,
+    /// The configuration restores every node on purpose, although such sources exist.
+    pub(crate) restore_is_meant: bool,
     /// `None`: no source selects namespaces by labels, or the controller may not list them.
     pub(crate) namespaces: Option<Cow<'a, Namespaces>>,
     pub(crate) global: Option<Global>,
@@ -46,6 +52,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) last_rolled_out: Option<Source>,
     /// The revision that has reached every namespace that should and can have it; `None`: not known yet.
     pub(crate) namespaces_have: Option<i64>,
+    /// Namespaces or operators may have Secrets of the controller.
+    pub(crate) has_copies: bool,
     /// A `DaemonSet` of the syncer or the restorer exists.
     pub(crate) daemon_set: bool,
     pub(crate) syncers: Syncers,
@@ -61,6 +69,26 @@ impl Snapshot<'_> {
     /// Nodes may have content of globalps.
     pub(crate) fn is_in_force(&self) -> bool {
         self.global.is_some() || self.may_be_on_nodes() || self.rolled_out_revision.is_some()
+    }
+
+    /// Whether there is no pull secret, which restores every node.
+    pub(crate) fn absence(&self) -> Absence {
+        absence(
+            &self.additional,
+            &self.sources,
+            &self.unnamed_sources,
+            self.restore_is_meant,
+        )
+    }
+
+    /// A restore has begun, which only valid content ends.
+    pub(crate) fn is_restoring(&self) -> bool {
+        self.global.as_ref().is_some_and(|global| global.restoring)
+    }
+
+    /// Nodes, namespaces or operators may have content, whose configuration must not be replaced by defaults.
+    pub(crate) fn needs_configuration(&self) -> bool {
+        self.is_in_force() || self.has_copies
     }
 
     /// Some node may have content of globalps, which only its syncer can restore.

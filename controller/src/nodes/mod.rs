@@ -1,5 +1,6 @@
 //! Plans which node gets which revision next. Pure.
 
+pub(crate) mod absence;
 mod bootstrap;
 pub(crate) mod clock;
 pub(crate) mod input;

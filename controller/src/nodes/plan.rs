@@ -3,6 +3,7 @@
 use globalps_core::api::{DeliveryType, MAX_REVISION, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
 
+use super::absence::Absence;
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
 use super::members::{assignments, members, missing, with_new_owner};
@@ -11,7 +12,7 @@ use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::since::since;
-use crate::content::source::{Data, Source, Verdict};
+use crate::content::source::{Data, Source};
 
 /// The desired state of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) enum Aim {
 pub(crate) enum Hold {
     /// The `GlobalPullSecret` was deleted. The defaults may have other limits than the user's.
     ConfigMissing,
+    /// The configuration names no source any more, but the Secrets of those in force exist.
+    SourcesRemoved,
     /// There is a Secret, but no valid content. Only absence restores.
     NoValidContent,
     /// The revision can't be incremented.
@@ -78,7 +81,7 @@ impl Plan {
 pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
     let resolved = resolved(snapshot, before);
-    if snapshot.config_missing && snapshot.is_in_force() {
+    if snapshot.config_missing && snapshot.needs_configuration() {
         let mut plan = Plan::new(resolved, Aim::Hold(Hold::ConfigMissing));
         plan.assignments = with_new_owner(snapshot).collect();
         return plan;
@@ -122,27 +125,23 @@ fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
 
 /// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
 fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
-    let is_absent = resolved.additional == Verdict::Absent
-        && resolved
-            .sources
-            .iter()
-            .all(|source| source.verdict == Verdict::Absent);
-    let is_restoring = snapshot
-        .global
-        .as_ref()
-        .is_some_and(|global| global.restoring);
     if !snapshot.is_in_force() {
-        Plan::new(resolved, Aim::Nothing)
-    } else if is_absent || is_restoring {
-        restore(snapshot, resolved)
-    } else {
-        hold(snapshot, resolved, Hold::NoValidContent)
+        return Plan::new(resolved, Aim::Nothing);
+    }
+    match snapshot.absence() {
+        _ if snapshot.is_restoring() => restore(snapshot, resolved),
+        Absence::Yes => restore(snapshot, resolved),
+        Absence::OnlyUnnamed(_) => hold(snapshot, resolved, Hold::SourcesRemoved),
+        Absence::No => hold(snapshot, resolved, Hold::NoValidContent),
     }
 }
 
-/// Every node keeps its content; new nodes get the fleet's.
+/// Every node keeps its content; new nodes get the fleet's, if any node has some.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
+    if !snapshot.may_be_on_nodes() {
+        return plan;
+    }
     plan.assignments = missing(snapshot, false).collect();
     plan.assignments.extend(with_new_owner(snapshot));
     if let Some(global) = &snapshot.global {
@@ -338,6 +337,9 @@ fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
 
 /// No additional Secret and no source: every node restores, then everything is deleted.
 fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
+    if !snapshot.may_be_on_nodes() {
+        return Plan::new(resolved, Aim::CleanUp);
+    }
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
     plan.members = members(snapshot, Goal::Restore, true, 0);
     plan.assignments = assignments(snapshot, &plan.members, true);

@@ -71,9 +71,12 @@ pub(crate) fn snapshot(
         additional_retry: None,
         original: Source::Absent,
         sources: Vec::new(),
+        unnamed_sources: Vec::new(),
+        restore_is_meant: false,
         namespaces: None,
         last_rolled_out: None,
         namespaces_have: None,
+        has_copies: false,
         daemon_set: global.is_some(),
         syncers: Syncers::default(),
         global,
@@ -523,6 +526,60 @@ fn invalid_content_is_not_absence() {
             "{nodes}: no Secret has the last valid content"
         );
     }
+}
+
+#[test]
+fn only_a_deleted_source_restores() {
+    let of_source = |file: Option<String>| Global {
+        last_additional: None,
+        last_sources: [("one".to_owned(), Data(Some(A.as_bytes().to_vec())))].into(),
+        config_file: file,
+        ..global(2, A)
+    };
+    let on_nodes = || of_source(global(2, A).config_file);
+    let held = |unnamed: Source| {
+        let mut snapshot = snapshot(Source::Absent, Some(on_nodes()), "a=2:Synced +b=0");
+        snapshot.unnamed_sources = vec![("one".to_owned(), unnamed)];
+        snapshot
+    };
+    for still in [
+        found(A),
+        found(B),
+        found(BAD),
+        Source::Forbidden,
+        Source::Unreadable("away".to_owned()),
+    ] {
+        let line = line(&held(still.clone()));
+        assert_eq!(line, "Hold(SourcesRemoved) b=2", "{still:?}");
+    }
+    let deleted = line(&held(Source::Absent));
+    assert!(
+        deleted.starts_with("Reach(Restore) write 2 restoring"),
+        "{deleted}"
+    );
+    let mut meant = held(found(A));
+    meant.restore_is_meant = true;
+    assert_eq!(line(&meant), deleted, "`remove` says so");
+
+    let mut named = held(found(A));
+    named.sources = std::mem::take(&mut named.unnamed_sources);
+    assert!(
+        line(&named).starts_with("Reach(Revision(2))"),
+        "it is named again"
+    );
+    named.unnamed_sources = vec![("two".to_owned(), found(B))];
+    assert!(
+        line(&named).starts_with("Reach(Revision(2))"),
+        "one of several"
+    );
+
+    // `delivery: None`, and a new configuration with the default delivery.
+    let mut nothing = snapshot(Source::Absent, Some(of_source(None)), "a b");
+    nothing.daemon_set = false;
+    nothing.unnamed_sources = vec![("one".to_owned(), found(A))];
+    assert_eq!(line(&nothing), "Hold(SourcesRemoved)", "nodes stay without");
+    nothing.unnamed_sources[0].1 = Source::Absent;
+    assert_eq!(line(&nothing), "CleanUp", "no node has to be restored");
 }
 
 #[test]

@@ -12,8 +12,9 @@ use globalps_core::api::{
 use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{
     ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
-    ROLLED_OUT_SECRET, history_secret,
+    ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
+use globalps_core::state::State;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -122,6 +123,16 @@ impl Applier {
         let mut secret = secret::encode_rolled_out(write, owner);
         secret.annotations_mut().extend([self.leader()]);
         self.apply(ROLLED_OUT_SECRET, &secret).await
+    }
+
+    pub(crate) async fn state_secret(&self, state: &State) -> Result<Secret, ApplyError> {
+        let mut secret = state.secret();
+        secret.annotations_mut().extend([self.leader()]);
+        self.apply(STATE_SECRET, &secret).await
+    }
+
+    pub(crate) async fn forget_state(&self) -> Result<(), ApplyError> {
+        self.delete::<Secret>(STATE_SECRET).await
     }
 
     pub(crate) async fn forget_rolled_out(&self) -> Result<(), ApplyError> {
@@ -292,6 +303,7 @@ impl Applier {
         self.remove_agents(node_pull_secrets).await?;
         self.forget_history(0).await?;
         self.forget_rolled_out().await?;
+        self.forget_state().await?;
         self.delete::<Secret>(GLOBAL_SECRET).await
     }
 

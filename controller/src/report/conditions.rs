@@ -3,6 +3,7 @@
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
+use globalps_core::state::SOURCES_REMOVED;
 
 use super::counts::{NodeCounts, failures, restoring, rolling_out};
 use super::namespaces::namespaces_synced;
@@ -10,6 +11,7 @@ use super::sources::first_bad;
 use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, list, sentences, statement};
 use crate::content::source::Verdict;
 use crate::namespaces::summary::NamespacesReport;
+use crate::nodes::absence::Absence;
 use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
@@ -33,10 +35,21 @@ fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bo
     rollout::is_halted(counts.halting, &snapshot.spec.rollout, members.len())
 }
 
-fn hold(hold: Hold) -> &'static str {
+fn hold(hold: Hold, snapshot: &Snapshot) -> String {
     match hold {
         Hold::ConfigMissing => {
             "the GlobalPullSecret was deleted; nodes keep their current credentials until it is recreated"
+        }
+        Hold::SourcesRemoved => {
+            let Absence::OnlyUnnamed(names) = snapshot.absence() else {
+                return String::new();
+            };
+            return format!(
+                "{SOURCES_REMOVED}{}, which gave the credentials in force; nodes keep them. \
+                 `kubectl globalps install --restore-configuration` undoes this change; \
+                 `kubectl globalps remove --all` restores every node",
+                list(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), NAMED)
+            );
         }
         Hold::NoValidContent => {
             "no pull secret is valid; nodes keep their current credentials. To restore the nodes, delete the pull secrets"
@@ -45,6 +58,7 @@ fn hold(hold: Hold) -> &'static str {
             "the revision number can't be increased further; nodes keep their current credentials"
         }
     }
+    .to_owned()
 }
 
 /// Revision that is rolled out or held; 0: none.
@@ -65,7 +79,7 @@ pub(super) fn ready(
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
     if let (Aim::Hold(reason), false) = (plan.aim, is_invalid(&plan.resolved.additional)) {
-        return no("Held", hold(reason).to_owned());
+        return no("Held", hold(reason, snapshot));
     }
     let (Aim::Reach(Goal::Revision(_)) | Aim::Hold(_)) = plan.aim else {
         return match (&plan.resolved.additional, plan.aim) {
@@ -154,7 +168,7 @@ pub(super) fn progressing(
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        Aim::Hold(reason) => ("False", "Held", hold(reason).to_owned()),
+        Aim::Hold(reason) => ("False", "Held", hold(reason, snapshot)),
         Aim::Reach(_) if is_halted(snapshot, counts, members) => {
             ("False", "Halted", failures(snapshot, &counts.failed))
         }
@@ -206,7 +220,7 @@ pub(super) fn degraded(
         return yes("NodesBlocked", failures(snapshot, &counts.blocked));
     }
     if let Aim::Hold(reason) = plan.aim {
-        return yes("Held", hold(reason).to_owned());
+        return yes("Held", hold(reason, snapshot));
     }
     if let Some(path) = snapshot.other_config_file() {
         let message = format!(

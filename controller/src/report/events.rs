@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::conditions::RECONCILE_FAILED;
-use super::statement::list;
+use super::statement::{RESTORE_CONFIGURATION, list};
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 
@@ -109,11 +109,18 @@ impl EventRecorder {
     }
 
     /// Without a `GlobalPullSecret` there is no status to report this in.
-    pub(crate) fn record_config_missing(&self) {
-        let note = "the GlobalPullSecret was deleted, so nodes keep their current credentials; recreate it to continue, \
-                    with an empty spec for the defaults";
+    /// `is_remembered`: the controller knows the last one.
+    pub(crate) fn record_config_missing(&self, is_remembered: bool) {
+        let next = if is_remembered {
+            RESTORE_CONFIGURATION
+        } else {
+            "apply it again to continue"
+        };
+        let note = format!(
+            "the GlobalPullSecret was deleted, so nodes keep their current credentials; {next}"
+        );
         tracing::warn!("{note}");
-        self.write(vec![(WARNING, "ConfigMissing", note.to_owned())]);
+        self.write(vec![(WARNING, "ConfigMissing", note)]);
     }
 
     /// Queues the events. Those that do not fit are dropped: after a change of the leader every failed node yields one.

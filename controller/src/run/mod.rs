@@ -7,6 +7,9 @@ mod operators;
 mod pending;
 mod reconcile;
 mod sources;
+mod state;
+#[cfg(test)]
+mod state_properties;
 mod status;
 mod verification;
 

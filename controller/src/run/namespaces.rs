@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use globalps_core::api::{Attach, ImagePullSecrets, ImagePullSecretsStatus, Rollout};
+use globalps_core::api::{Attach, ImagePullSecrets, Rollout};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::Pattern;
 use globalps_core::rollout::Goal;
+use globalps_core::state::{Copies, State};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -48,22 +49,24 @@ impl Controller {
         self.delivering.pending = Pending::default();
     }
 
-    fn settings(&self) -> Option<(&ImagePullSecrets, Option<&ImagePullSecretsStatus>)> {
-        let config = self.cache.config()?;
-        let status = config.status.as_ref();
-        let status = status.and_then(|status| status.image_pull_secrets.as_ref());
-        Some((&config.spec.image_pull_secrets, status))
+    /// The settings, and what namespaces may have.
+    fn settings(&self) -> Option<(&ImagePullSecrets, Option<&Copies>)> {
+        let spec = self.cache.spec()?;
+        Some((
+            &spec.image_pull_secrets,
+            self.cache.state().namespaces.as_ref(),
+        ))
     }
 
     /// Nothing is watched once nothing is left. Secrets with an earlier name are removed first.
     fn wanted_watch(&self) -> Option<PullSecretsWatch> {
-        let (settings, status) = self.settings()?;
-        if !settings.enabled && status.is_none() {
+        let (settings, copies) = self.settings()?;
+        if !settings.enabled && copies.is_none() {
             return None;
         }
-        let known = status.map(|status| &status.secret_name);
+        let known = copies.map(|copies| &copies.secret_name);
         let secret_name = known.unwrap_or(&settings.secret_name).clone();
-        let has_references = status.is_some_and(says_accounts);
+        let has_references = copies.is_some_and(|copies| copies.references);
         let uses_accounts = settings.enabled
             && match self.attach(settings) {
                 Some((attach, _)) => attach == Attach::ServiceAccounts,
@@ -120,12 +123,11 @@ impl Controller {
     /// is pending. Never fails: a failed namespace is in the report, and does not block others.
     pub(super) async fn deliver_to_namespaces(&mut self, plan: &Plan) -> Option<Duration> {
         self.namespaces = None;
-        let (settings, status) = self.settings()?;
-        if !settings.enabled && status.is_none() {
+        let (settings, copies) = self.settings()?;
+        if !settings.enabled && copies.is_none() {
             return None;
         }
-        let (settings, status) = (settings.clone(), status.cloned());
-        let status = status.as_ref();
+        let (settings, copies) = (settings.clone(), copies.cloned());
         let watch = self.cache.pull_secrets.watch()?.clone();
         let known = self.attach(&settings);
         let (attach, note) = known.unwrap_or((Attach::Admission, None));
@@ -137,15 +139,6 @@ impl Controller {
             problem: None,
             summary: None,
         };
-        let is_reported = status.is_some_and(|status| {
-            status.secret_name == watch.secret_name
-                && (attach == Attach::Admission || says_accounts(status))
-        });
-        if !is_reported {
-            // The status first: from it a new leader knows what to look for.
-            self.namespaces = Some(report);
-            return Some(Duration::ZERO);
-        }
         let is_known = (known.is_some() || !settings.enabled)
             && self.cache.pull_secrets.is_synced()
             && self.cache.are_namespaces_synced();
@@ -181,10 +174,30 @@ impl Controller {
             min_ready: SignedDuration::from_secs(rollout.canary.min_ready_seconds.into()),
             paused: rollout.paused,
         });
+        // The state first: from it a new leader knows what to look for.
+        let has_references = copies.as_ref().is_some_and(|copies| copies.references);
+        let copies_with = |references| Copies {
+            secret_name: watch.secret_name.clone(),
+            references: references || attach == Attach::ServiceAccounts,
+        };
+        let needed = delivery.map(|_| copies_with(has_references)).or(copies);
+        if !self.remember_namespaces(needed).await {
+            self.namespaces = Some(report);
+            return Some(UNKNOWN_RETRY);
+        }
         let namespaces = self
             .write_namespaces(delivery, global.as_ref(), &watch)
             .await;
         let summary = namespaces.summary;
+        let is_empty = delivery.is_none() && summary.is_clean;
+        let is_settled = namespaces.writes.is_empty() && self.delivering.pending.is_empty();
+        let has_references = summary.accounts > 0 || has_references && !is_settled;
+        let left = Some(copies_with(has_references)).filter(|_| !is_empty);
+        let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
+        if !self.remember_namespaces(left).await {
+            self.namespaces = Some(report);
+            return Some(UNKNOWN_RETRY);
+        }
         let revision = global.as_ref().map(|global| global.revision);
         let is_complete = delivery.is_some()
             && summary.waiting() == 0
@@ -194,7 +207,7 @@ impl Controller {
         report.summary = Some(summary);
         // Once nothing is left, the status entry is removed, and another name can be used.
         self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
-        if !namespaces.writes.is_empty() {
+        if !namespaces.writes.is_empty() || is_forgotten {
             return Some(Duration::ZERO);
         }
         let policy = note.map(|_| POLICY_RETRY);
@@ -204,6 +217,19 @@ impl Controller {
             .into_iter()
             .chain(policy)
             .min()
+    }
+
+    /// Whether the state says what namespaces may have.
+    async fn remember_namespaces(&mut self, copies: Option<Copies>) -> bool {
+        let state = State {
+            namespaces: copies,
+            ..self.cache.state().clone()
+        };
+        let remembered = self.remember(state).await;
+        let remembered = remembered.inspect_err(
+            |error| tracing::warn!(%error, "writing nothing into namespaces until this succeeds"),
+        );
+        remembered.is_ok()
     }
 
     /// Executes the plan, and plans again.
@@ -256,9 +282,8 @@ impl Controller {
     }
 
     fn rollout(&self) -> Rollout {
-        let config = self.cache.config();
-        let rollout = config.map(|config| config.spec.rollout.clone());
-        rollout.unwrap_or_default()
+        let spec = self.cache.spec();
+        spec.map(|spec| spec.rollout.clone()).unwrap_or_default()
     }
 
     fn plan_namespaces(&self, delivery: Option<Delivery>) -> NamespacesPlan {
@@ -283,11 +308,6 @@ impl Controller {
         let is_older = global.is_some_and(|global| stable.revision < global.revision);
         (stable.revision > 0 && is_older).then_some(stable)
     }
-}
-
-/// Whether service accounts may have references that the controller added.
-fn says_accounts(status: &ImagePullSecretsStatus) -> bool {
-    status.attach == Attach::ServiceAccounts.as_str()
 }
 
 /// Time until then, with a minimum.

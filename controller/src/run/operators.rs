@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use globalps_core::state::State;
 use jiff::Timestamp;
 
 use super::Controller;
@@ -12,6 +13,9 @@ use crate::cache::{self, CacheEvents, OperatorObjects};
 use crate::operators::input::Input;
 use crate::operators::plan::{self, OperatorsPlan};
 use crate::operators::summary::OperatorsReport;
+
+/// Interval between attempts to write the state.
+const RETRY: Duration = Duration::from_secs(5);
 
 impl Controller {
     /// Watches what operators need while they get pull secrets or still have some.
@@ -38,10 +42,8 @@ impl Controller {
 
     /// Whether operators should get pull secrets. `None`: they get nothing and have nothing.
     fn operator_settings(&self) -> Option<bool> {
-        let config = self.cache.config()?;
-        let status = config.status.as_ref();
-        let has_some = status.is_some_and(|status| status.operators.is_some());
-        let is_enabled = config.spec.operators.enabled;
+        let has_some = self.cache.state().operators;
+        let is_enabled = self.cache.spec()?.operators.enabled;
         (is_enabled || has_some).then_some(is_enabled)
     }
 
@@ -56,19 +58,17 @@ impl Controller {
             is_served: !objects.is_not_served,
             summary: None,
         };
-        let config = self.cache.config();
-        let status = config.and_then(|config| config.status.as_ref());
-        if status.is_none_or(|status| status.operators.is_none()) {
-            // The status first: from it a new leader knows that there may be leftovers.
-            self.operators = Some(report);
-            return Some(Duration::ZERO);
-        }
         if !objects.is_synced() || !self.cache.are_namespaces_synced() {
             self.operators = Some(report);
             return None;
         }
         let mut plan = self.plan_operators(is_enabled);
         if !plan.writes.is_empty() {
+            // The state first: from it a new leader knows that there may be leftovers.
+            if !self.remember_operators(true).await {
+                self.operators = Some(report);
+                return Some(RETRY);
+            }
             let mut writes = OperatorWrites {
                 applier: &self.applier,
                 memory: &mut self.for_operators.memory,
@@ -84,19 +84,36 @@ impl Controller {
             .summary
             .as_ref()
             .is_some_and(|summary| summary.is_clean);
+        if is_over && !self.remember_operators(false).await {
+            self.operators = Some(report);
+            return Some(RETRY);
+        }
         self.operators = Some(report).filter(|_| !is_over);
-        if !plan.writes.is_empty() {
+        if !plan.writes.is_empty() || is_over {
             return Some(Duration::ZERO);
         }
         plan.again_at.map(until)
     }
 
+    /// Whether the state says that operators may have something, or that they have nothing.
+    async fn remember_operators(&mut self, operators: bool) -> bool {
+        let state = State {
+            operators,
+            ..self.cache.state().clone()
+        };
+        let remembered = self.remember(state).await;
+        let remembered = remembered.inspect_err(
+            |error| tracing::warn!(%error, "writing nothing for operators until this succeeds"),
+        );
+        remembered.is_ok()
+    }
+
     fn plan_operators(&self, is_enabled: bool) -> OperatorsPlan {
-        let config = self.cache.config();
+        let spec = self.cache.spec();
         let objects = &self.cache.operators;
         plan::plan(&Input {
             is_enabled,
-            paused: config.is_some_and(|config| config.spec.rollout.paused),
+            paused: spec.is_some_and(|spec| spec.rollout.paused),
             namespaces: self.cache.live_namespaces(),
             subscriptions: &objects.subscriptions.live,
             catalogs: &objects.catalogs.live,

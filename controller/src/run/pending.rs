@@ -43,6 +43,10 @@ impl<T: Send + 'static> Pending<T> {
             .push(Box::pin(async move { (key, call.await) }));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// The next write that finishes; `None`: none is in flight.
     pub(super) async fn next(&mut self) -> Option<T> {
         Some(self.next_with_key().await?.1)

@@ -36,7 +36,7 @@ impl Controller {
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
         self.cache.observe_clock(Timestamp::now());
         let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
-        if is_missing && !self.cache.snapshot(Timestamp::now()).is_in_force() {
+        if is_missing && !self.cache.snapshot(Timestamp::now()).needs_configuration() {
             // First, since the response also has a user's configuration that the watch has not reported yet.
             let config = self.applier.default_config().await?;
             // The plan is made from it, so a change needs no further reconcile.
@@ -73,10 +73,13 @@ impl Controller {
         let is_without_nodes = snapshot.is_without_nodes();
         let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
         self.verification.set(interval, snapshot.global.as_ref());
+        let is_needed = snapshot.needs_configuration() || plan.global.is_some();
         self.planning += begun.elapsed();
+        self.remember_configuration(&plan, is_needed).await?;
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
             if !std::mem::replace(&mut self.config_missing, true) {
-                self.recorder.record_config_missing();
+                let is_remembered = self.cache.state().configuration.is_some();
+                self.recorder.record_config_missing(is_remembered);
             }
             return Ok(RESYNC);
         }

@@ -26,11 +26,9 @@ pub(super) enum Watched {
 }
 
 impl Controller {
-    /// Watches the additional sources in the configuration.
+    /// Watches the additional sources in the configuration, and those in force.
     pub(super) fn watch_sources(&mut self) {
-        let sources = self.cache.config().map(|config| &config.spec.sources);
-        let sources = sources.into_iter().flatten();
-        let names: Vec<String> = sources.map(|source| source.name.clone()).collect();
+        let names = self.cache.wanted_sources();
         if self.cache.are_sources(&names) {
             return;
         }
@@ -41,7 +39,7 @@ impl Controller {
 
     /// Watches namespaces while a source selects some by labels, or while they get pull secrets.
     pub(super) fn watch_namespaces(&mut self) {
-        let sources = self.cache.config().map(|config| &config.spec.sources);
+        let sources = self.cache.spec().map(|spec| &spec.sources);
         let scopes = sources.into_iter().flatten();
         let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
         let are_selected = scopes.any(|scope| scope.namespace_selector.is_some());
@@ -64,7 +62,7 @@ impl Controller {
 
     /// Watches the original pull secret in the configuration.
     pub(super) async fn watch_original(&mut self) -> Watched {
-        let original = self.cache.config().map(|config| &config.spec.original);
+        let original = self.cache.spec().map(|spec| &spec.original);
         let secret = original.and_then(|original| original.secret_ref.clone());
         let hosted = original.and_then(|original| original.hosted_control_plane.clone());
         let configured = secret

@@ -18,7 +18,7 @@ use crate::api::{
 use crate::names::{
     self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
     HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR,
-    RESTORER, ROLLED_OUT_SECRET, SYNCER,
+    RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
 };
 use crate::provider::AUDIENCE;
 
@@ -252,7 +252,12 @@ fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
         rule("", ["secrets"], [ADDITIONAL_SECRET], ["list", "watch"]),
-        rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], OWN),
+        rule(
+            "",
+            ["secrets"],
+            [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET],
+            OWN,
+        ),
         PolicyRule {
             resource_names: Some((0..HISTORY_SLOTS).map(names::history_secret).collect()),
             ..rule("", ["secrets"], [], ["get", "create", "patch", "delete"])

@@ -15,7 +15,7 @@ use super::rbac::{role, role_binding, rule};
 use super::{Agent, named, value};
 use crate::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
-    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
+    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, STATE_SECRET, VERSION, history_secret,
 };
 
 /// Kind of the object that names the leader.
@@ -68,7 +68,8 @@ pub(super) fn rules(leases: Vec<String>, leader: &str) -> Vec<PolicyRule> {
 /// objects don't need it: for those the API server knows the pod that the token was issued for, and the Lease's holder starts
 /// with the pod's name.
 fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
-    let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
+    let own = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
+    let mut secrets: Vec<String> = own.map(str::to_owned).into();
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
     secrets.extend(others.cloned());
     let naming = cel_list(&secrets);

@@ -36,15 +36,18 @@ Examples:
   # Copy the pull secret of a catalog (Operator Lifecycle Manager) to the operators installed from it
   kubectl globalps install --operators olm/pull --apply
 
+  # Create a deleted GlobalPullSecret again as it was
+  kubectl globalps install --restore-configuration
+
   # Allow `spec.kubelet.unit` to name another systemd unit
   kubectl globalps install --allow-unit my-kubelet.service --apply"
 )]
 pub(crate) struct Install {
     /// Image of the controller. Default with --apply: the installed image
-    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["apply", "restore_configuration"])]
     pub controller_image: Option<String>,
     /// Image of the agent on every node. Default with --apply: the installed image
-    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["apply", "restore_configuration"])]
     pub syncer_image: Option<String>,
     /// The cluster's original pull secret; lets the controller read it
     #[arg(long, value_name = "NAMESPACE/NAME")]
@@ -97,6 +100,16 @@ pub(crate) struct Install {
     /// --apply: the installed one
     #[arg(long, value_name = "SECRET_NAME")]
     pub images_pull_secret: Option<SecretName>,
+    /// Only create the GlobalPullSecret again as it last was in force, or undo a change of it that is held
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "controller_image", "syncer_image", "original", "source", "hosted_control_plane", "kubeconfig_secret",
+            "allow_unit", "allow_config_file", "allow_provider", "delivery", "image_pull_secrets", "attach", "operators",
+            "images_pull_secret", "apply",
+        ]
+    )]
+    pub restore_configuration: bool,
     /// Show the changes, apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,

@@ -12,6 +12,7 @@ use super::objects::put_all;
 use super::operator_access;
 use super::preview::preview;
 use super::pull_secret;
+use super::restore_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller;
@@ -23,6 +24,9 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
+    if args.restore_configuration {
+        return restore_configuration::run(flags, printer).await;
+    }
     let mut manifests = asked(args, flags);
     if !args.apply {
         manifests.image_pull_secrets = namespace_access::printed(args);

@@ -38,6 +38,8 @@ mod pull_secret;
 #[cfg(test)]
 mod reference;
 mod remove;
+mod restore_configuration;
+mod restore_intent;
 mod retry;
 mod runtime;
 mod source;

@@ -1,14 +1,17 @@
 //! `remove`: removes registries from the additional pull secret or another source, and the Secret with the last one.
 
+use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use globalps_core::provider::parse_scoped;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
 use super::pull_secret::additional;
+use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
 use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
@@ -25,7 +28,7 @@ use crate::secret::changes::{Change, InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
-use crate::view::status::{Goal, Status, sources_that_give};
+use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 use globalps_registry::registry_name;
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
@@ -129,13 +132,17 @@ enum Plan {
     Forget,
     /// The Secret is deleted, but some nodes are not restored yet.
     Finish,
+    /// There is no Secret, and the removal of sources is held: restores every node on purpose.
+    Restore,
 }
 
 /// The registries that nodes lose or that get another credential.
 fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
     let after = match plan {
         Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
-        Plan::Delete(_) | Plan::Forget | Plan::Finish => Some(DockerConfig::default()),
+        Plan::Delete(_) | Plan::Forget | Plan::Finish | Plan::Restore => {
+            Some(DockerConfig::default())
+        }
     };
     // Content that stays invalid does not come into force.
     after.map_or_else(Vec::new, |after| changes(in_force, &after))
@@ -187,6 +194,10 @@ async fn plan(
         if sources.is_some() {
             may_forget()?;
             return Ok(Some((Plan::Forget, Some(DockerConfig::default()))));
+        }
+        let held = pull_secret::configuration(cluster).await.ok().flatten();
+        if args.all && held.as_ref().is_some_and(is_removal_held) {
+            return Ok(Some((Plan::Restore, Some(DockerConfig::default()))));
         }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
             return Ok(Some((Plan::Finish, Some(DockerConfig::default()))));
@@ -284,6 +295,10 @@ fn question(name: &str, plan: &Plan, registries: &[String]) -> String {
         Plan::Keep(_) => format!("Remove `{}` from all nodes?", registries.join("`, `")),
         Plan::Forget => format!("There is no Secret `{name}`. Remove it from `spec.sources`?"),
         Plan::Finish => "Finish without the unreachable nodes?".to_owned(),
+        Plan::Restore => {
+            "Restore every node, although Secrets exist that `spec.sources` no longer names?"
+                .to_owned()
+        }
     }
 }
 
@@ -316,6 +331,16 @@ async fn carry_out(
                 cluster.delete(&title, &api, name, &params).await?;
             }
             done.push(format!("secret/{name} deleted"));
+        }
+        Plan::Restore => {
+            let name = names::GLOBAL_SECRET;
+            let doing = format!("annotate GlobalPullSecret `{name}`");
+            if args.dry_run != DryRun::Client {
+                let nothing = |gps: &GlobalPullSecret| is_removal_held(gps).then(|| json!({}));
+                let is_dry_run = args.dry_run == DryRun::Server;
+                restore_on_purpose(cluster, &doing, nothing, is_dry_run).await?;
+            }
+            done.push(format!("globalpullsecret.globalps.io/{name} annotated"));
         }
         Plan::Forget | Plan::Finish => {}
     }
@@ -361,6 +386,11 @@ mod tests {
                 "team-a",
                 Plan::Forget,
                 "There is no Secret `team-a`. Remove it from `spec.sources`?",
+            ),
+            (
+                "additional-pull-secret",
+                Plan::Restore,
+                "Restore every node, although Secrets exist that `spec.sources` no longer names?",
             ),
         ] {
             assert_eq!(question(name, &plan, &registries), expected);

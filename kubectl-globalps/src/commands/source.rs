@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::objects::{Object, apply};
 use super::pause::untyped;
+use super::restore_intent::meant;
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::is_installed;
@@ -83,12 +84,13 @@ impl Sources {
         may_change_of(&title, &object.metadata, holds, force)
     }
 
-    /// Replaces the list, if the object is still what it was when it was read: else the API server says 409. Only that field:
+    /// `restores`: the nodes lose the last credentials with it on purpose. Replaces the list, if the object is still what it was when it was read: else the API server says 409. Only that field:
     /// server-side apply would take back what `install` applied beside it, and could take nothing out that others wrote.
     async fn write(
         &self,
         cluster: &Cluster<'_>,
         list: &[Value],
+        restores: bool,
         dry_run: DryRun,
     ) -> Result<(), Failure> {
         let name = names::GLOBAL_SECRET;
@@ -104,10 +106,12 @@ impl Sources {
                 .await
                 .map(drop);
         };
-        let patch = Patch::Merge(json!({
-            "metadata": {"resourceVersion": object.metadata.resource_version},
-            "spec": spec,
-        }));
+        let metadata = if restores {
+            meant(&object.metadata, self.list != list)
+        } else {
+            json!({"resourceVersion": object.metadata.resource_version})
+        };
+        let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
         let params = params::patch(dry_run == DryRun::Server);
         let doing = format!("patch GlobalPullSecret `{name}`");
         let api = api(cluster);
@@ -126,7 +130,7 @@ impl Sources {
     ) -> Result<Vec<String>, Failure> {
         let list = without_source(&self.list, name);
         if dry_run != DryRun::Client {
-            self.write(cluster, &list, dry_run).await?;
+            self.write(cluster, &list, true, dry_run).await?;
         }
         let mut done = vec![configured()];
         if dry_run != DryRun::None {
@@ -252,7 +256,9 @@ impl Planned {
                 }
             }
         }
-        self.sources.write(cluster, &self.list, dry_run).await?;
+        self.sources
+            .write(cluster, &self.list, false, dry_run)
+            .await?;
         done.push(format!("{}{suffix}", configured()));
         Ok(done)
     }

@@ -11,19 +11,19 @@ use globalps_core::manifests::{
 };
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch};
+use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
+use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch};
 use crate::cluster::facts::{Facts, Seen};
-use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::nodes;
 use crate::terminal::printer::{Printer, Stream};
@@ -31,7 +31,7 @@ use crate::terminal::prompt::confirm;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
 use crate::view::skipped::Skipped;
-use crate::view::status::Goal;
+use crate::view::status::{Goal, is_removal_held};
 
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -120,6 +120,13 @@ pub(super) async fn run(
     for object in &objects {
         until_gone(&cluster, object, deadline).await?;
     }
+    // A controller that was removed too early may have left it.
+    let state = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
+    });
+    delete(&cluster, &Object::of(state)).await?;
     printer.note("globalps is uninstalled");
     Ok(Exit::Done)
 }
@@ -145,8 +152,15 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
 
 /// Removes all sources, but not their Secrets, and turns off delivery to namespaces and operators.
 async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
-    let mut spec = json!({});
-    if let Some(gps) = facts.gps() {
+    if facts.gps().is_none() {
+        return Ok(());
+    }
+    let doing = format!(
+        "turn off delivery in GlobalPullSecret `{}`",
+        names::GLOBAL_SECRET
+    );
+    let off = |gps: &GlobalPullSecret| {
+        let mut spec = json!({});
         if !gps.spec.sources.is_empty() {
             spec["sources"] = json!([]);
         }
@@ -156,21 +170,9 @@ async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure>
         if gps.spec.operators.enabled {
             spec["operators"] = json!({"enabled": false});
         }
-    }
-    if spec == json!({}) {
-        return Ok(());
-    }
-    let api = cluster.api::<GlobalPullSecret>();
-    let patch = Patch::Merge(json!({"spec": spec}));
-    let params = params::patch(false);
-    let name = names::GLOBAL_SECRET;
-    cluster
-        .call(
-            &format!("turn off delivery in GlobalPullSecret `{name}`"),
-            api.patch(name, &params, &patch),
-        )
-        .await?;
-    Ok(())
+        Some(spec).filter(|spec| *spec != json!({}) || is_removal_held(gps))
+    };
+    restore_on_purpose(cluster, &doing, off, false).await
 }
 
 /// Objects that the controller creates while there is something to sync.

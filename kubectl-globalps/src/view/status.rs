@@ -13,6 +13,7 @@ use globalps_core::api::{
 };
 use globalps_core::phase::{NodeView, NotReady, phase};
 use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
@@ -160,7 +161,7 @@ impl Status {
 /// Message and hint if the `GlobalPullSecret` is missing.
 pub(crate) const NO_CONFIGURATION: (&str, &str) = (
     "there is no GlobalPullSecret, so the controller changes no node",
-    r#"apply yours again, or create one with defaults: `echo '{"apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"name": "global-pull-secret"}, "spec": {}}' | kubectl apply -n kube-system -f -`"#,
+    "`kubectl globalps install --restore-configuration` creates it again as it was",
 );
 
 /// Whether the controller's report is about the current objects.
@@ -193,11 +194,23 @@ fn current(facts: &Facts) -> Current<'_> {
     };
     let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
     match version {
+        "" if is_removal_held(gps) => Current::Reported(status),
         "" if !has_sources => Current::Nothing,
         _ if !is_fresh || version != observed => Current::Stale,
         "" if sources_that_give(status).next().is_none() => Current::Nothing,
         _ => Current::Reported(status),
     }
+}
+
+/// The controller holds the removal of the last sources from the spec, and nobody has said that it is meant.
+pub(crate) fn is_removal_held(gps: &GlobalPullSecret) -> bool {
+    let status = gps
+        .status
+        .as_ref()
+        .filter(|status| status.observed_generation >= gps.metadata.generation.unwrap_or_default());
+    let progressing = status.and_then(|status| find(status, condition::PROGRESSING));
+    progressing.is_some_and(|found| found.message.starts_with(SOURCES_REMOVED))
+        && !is_restore_meant(gps)
 }
 
 fn reported(facts: &Facts) -> Option<(&GlobalPullSecret, &GlobalPullSecretStatus)> {

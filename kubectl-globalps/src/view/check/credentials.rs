@@ -1,6 +1,7 @@
 //! The controller's conditions for the Secrets and their rollout.
 
 use globalps_core::api::{GlobalPullSecret, condition};
+use globalps_core::state::SOURCES_REMOVED;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, well};
@@ -118,6 +119,12 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             ))
         }
         condition::PROGRESSING => match found.reason.as_str() {
+            "Held" if found.message.starts_with(SOURCES_REMOVED) => {
+                let message = format!("no node changes: {}", found.message);
+                Some(line("held", &message).fail(
+                    "`kubectl globalps install --restore-configuration` if it is a mistake, `kubectl globalps remove --all` if it is meant",
+                ))
+            }
             "Held" => Some(line("held", &format!("no node changes: {}", found.message)).fail(
                 "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
             )),

@@ -575,7 +575,11 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
         assert_eq!(found.as_deref(), Some(NO_CONFIGURATION.0), "{additional:?}");
         let found = verdict(&facts, Goal::Synced, &status);
         assert_eq!(found, stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1));
-        assert!(NO_CONFIGURATION.1.contains("kubectl apply"));
+        assert!(
+            NO_CONFIGURATION
+                .1
+                .contains("install --restore-configuration")
+        );
     }
     let goal = Goal::Restored {
         skip_unreachable: true,

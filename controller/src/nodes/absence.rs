@@ -1,0 +1,141 @@
+//! Whether the pull secrets are absent. Only that restores nodes: Secrets that are deleted, or that the configuration no longer
+//! names and whose removal is meant. Pure.
+
+use crate::content::source::Source;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// A Secret that the configuration names exists, or may exist.
+    No,
+    /// The configuration names no Secret that exists, but these gave the content in force, and exist or may exist.
+    OnlyUnnamed(Vec<String>),
+    Yes,
+}
+
+/// `named`: the sources in the configuration. `unnamed`: sources in force that it no longer names. `is_meant`: it restores on
+/// purpose.
+pub(crate) fn absence(
+    additional: &Source,
+    named: &[(String, Source)],
+    unnamed: &[(String, Source)],
+    is_meant: bool,
+) -> Absence {
+    let is_absent = |(_, source): &&(String, Source)| *source == Source::Absent;
+    if *additional != Source::Absent || !named.iter().all(|source| is_absent(&source)) {
+        return Absence::No;
+    }
+    let left = unnamed.iter().filter(|source| !is_absent(source));
+    let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
+    if left.is_empty() || is_meant {
+        Absence::Yes
+    } else {
+        Absence::OnlyUnnamed(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::source::Data;
+
+    #[test]
+    fn only_what_is_known_to_be_deleted_is_absent() {
+        let found = || Source::Found(Data(None));
+        let away = || Source::Unreadable("away".to_owned());
+        let only = |name: &str| Absence::OnlyUnnamed(vec![name.to_owned()]);
+        let one = |source: Source| vec![("a".to_owned(), source)];
+        for (case, additional, named, unnamed, is_meant, expected) in [
+            (
+                "nothing",
+                Source::Absent,
+                vec![],
+                vec![],
+                false,
+                Absence::Yes,
+            ),
+            (
+                "the additional one",
+                found(),
+                vec![],
+                vec![],
+                true,
+                Absence::No,
+            ),
+            (
+                "a forbidden one",
+                Source::Forbidden,
+                vec![],
+                vec![],
+                true,
+                Absence::No,
+            ),
+            (
+                "a source",
+                Source::Absent,
+                one(away()),
+                vec![],
+                true,
+                Absence::No,
+            ),
+            (
+                "a deleted source",
+                Source::Absent,
+                one(Source::Absent),
+                vec![],
+                false,
+                Absence::Yes,
+            ),
+            (
+                "no longer named",
+                Source::Absent,
+                vec![],
+                one(found()),
+                false,
+                only("a"),
+            ),
+            (
+                "no longer named, and forbidden",
+                Source::Absent,
+                vec![],
+                one(Source::Forbidden),
+                false,
+                only("a"),
+            ),
+            (
+                "no longer named, and unreadable",
+                Source::Absent,
+                vec![],
+                one(away()),
+                false,
+                only("a"),
+            ),
+            (
+                "no longer named, and deleted",
+                Source::Absent,
+                vec![],
+                one(Source::Absent),
+                false,
+                Absence::Yes,
+            ),
+            (
+                "removed on purpose",
+                Source::Absent,
+                vec![],
+                one(found()),
+                true,
+                Absence::Yes,
+            ),
+            (
+                "another one is named instead, which does not exist",
+                Source::Absent,
+                vec![("b".to_owned(), Source::Absent)],
+                one(found()),
+                false,
+                only("a"),
+            ),
+        ] {
+            let found = absence(&additional, &named, &unnamed, is_meant);
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The controller's own state: written before what depends on it.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::state::{Configuration, State};
+
+use super::Controller;
+use crate::nodes::plan::{Aim, Hold, Plan};
+use crate::objects::apply::ApplyError;
+
+impl Controller {
+    /// Remembers the configuration that the plan is made from. `is_needed`: something is in force, or the plan changes that.
+    pub(super) async fn remember_configuration(
+        &mut self,
+        plan: &Plan,
+        is_needed: bool,
+    ) -> Result<(), ApplyError> {
+        let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
+        self.cache.keep_configuration(is_kept);
+        let before = self.cache.state();
+        let config = self.cache.config().filter(|_| !is_kept);
+        let next = State {
+            configuration: configuration(before, config, is_needed),
+            ..before.clone()
+        };
+        self.remember(next).await
+    }
+
+    /// Stores the state, unless it is stored. An empty one needs no Secret.
+    pub(super) async fn remember(&mut self, state: State) -> Result<(), ApplyError> {
+        let state = Some(state.bounded()).filter(|state| !state.is_empty());
+        if self.cache.is_stored(state.as_ref()) {
+            return Ok(());
+        }
+        if let Some(state) = state {
+            let secret = self.applier.state_secret(&state).await?;
+            self.cache.put_state(secret);
+        } else {
+            self.applier.forget_state().await?;
+            self.cache.forget_state();
+        }
+        Ok(())
+    }
+}
+
+/// The configuration to remember. `config`: the one to apply; `None`: there is none, or a change of it is held.
+pub(super) fn configuration(
+    before: &State,
+    config: Option<&GlobalPullSecret>,
+    is_needed: bool,
+) -> Option<Configuration> {
+    let known = before.configuration.clone();
+    let next = config.map(Configuration::of).or(known);
+    next.filter(|_| is_needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::GlobalPullSecretSpec;
+
+    use super::*;
+
+    #[test]
+    fn the_last_configuration_is_remembered_while_something_is_in_force() {
+        let paused = |paused| {
+            let mut spec = GlobalPullSecretSpec::default();
+            spec.rollout.paused = paused;
+            GlobalPullSecret::new("g", spec)
+        };
+        let before = State {
+            configuration: Some(Configuration::of(&paused(true))),
+            ..State::default()
+        };
+        let other = paused(false);
+        for (case, before, config, is_needed, expected) in [
+            ("nothing", &State::default(), None, false, None),
+            ("not needed", &before, Some(&other), false, None),
+            (
+                "the first",
+                &State::default(),
+                Some(&other),
+                true,
+                Some(false),
+            ),
+            ("another one", &before, Some(&other), true, Some(false)),
+            ("deleted, or held", &before, None, true, Some(true)),
+            (
+                "deleted before it was known",
+                &State::default(),
+                None,
+                true,
+                None,
+            ),
+        ] {
+            let found = configuration(before, config, is_needed);
+            let found = found.map(|found| found.spec.rollout.paused);
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The Secret [`STATE_SECRET`]: what the controller must not forget when users delete the `GlobalPullSecret`, and how a user says
+//! that a restore is meant. Nothing in it is secret, and nothing in it can cause a restore.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{GlobalPullSecret, GlobalPullSecretSpec};
+use crate::names::{
+    DATA_KEY, RESTORE_ANNOTATION, SECRET_LIMIT, SECRET_TYPE, STATE_KEY, STATE_SECRET,
+};
+
+/// Beginning of the message of a condition while the removal of the last sources from the configuration is held.
+pub const SOURCES_REMOVED: &str = "`spec.sources` no longer names ";
+
+/// kubectl's copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const OWN_PREFIX: &str = "globalps.io/";
+/// Content without credentials, which the type of the Secret requires.
+const NO_CREDENTIALS: &[u8] = br#"{"auths":{}}"#;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// The last configuration in force; `None`: nothing is in force, or it is too large for a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Configuration>,
+    /// Namespaces may have Secrets and references of the controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Copies>,
+    /// Operators may have Secrets and references of the controller.
+    #[serde(default)]
+    pub operators: bool,
+}
+
+/// A `GlobalPullSecret` as it was: enough to create it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// Of other programs, such as Helm and Argo CD: without them they would not take the object over.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    pub spec: GlobalPullSecretSpec,
+}
+
+/// What namespaces may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copies {
+    /// Name of the Secret in each namespace.
+    pub secret_name: String,
+    /// Service accounts may have references to it.
+    #[serde(default)]
+    pub references: bool,
+}
+
+impl Configuration {
+    pub fn of(config: &GlobalPullSecret) -> Self {
+        let mut annotations = config.annotations().clone();
+        annotations.retain(|key, _| key != LAST_APPLIED && !key.starts_with(OWN_PREFIX));
+        Self {
+            labels: config.labels().clone(),
+            annotations,
+            spec: config.spec.clone(),
+        }
+    }
+}
+
+impl State {
+    /// `None`: the Secret is damaged.
+    pub fn of(secret: &Secret) -> Option<Self> {
+        let bytes = secret.data.as_ref()?.get(STATE_KEY)?;
+        serde_json::from_slice(&bytes.0).ok()
+    }
+
+    /// Namespaces or operators may have Secrets of the controller.
+    pub fn has_copies(&self) -> bool {
+        self.namespaces.is_some() || self.operators
+    }
+
+    /// Nothing has to be remembered.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Without a configuration that does not fit into a Secret.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let bytes = serde_json::to_vec(&self).unwrap_or_default();
+        if bytes.len() + NO_CREDENTIALS.len() > SECRET_LIMIT {
+            self.configuration = None;
+        }
+        self
+    }
+
+    pub fn secret(&self) -> Secret {
+        let state = ByteString(serde_json::to_vec(self).unwrap_or_default());
+        let none = ByteString(NO_CREDENTIALS.to_vec());
+        let data = [(STATE_KEY, state), (DATA_KEY, none)];
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(STATE_SECRET.to_owned()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: Some(
+                data.map(|(key, value)| (key.to_owned(), value))
+                    .into_iter()
+                    .collect(),
+            ),
+            ..Secret::default()
+        }
+    }
+}
+
+/// Whether the current spec restores every node on purpose, although Secrets exist that it no longer names.
+pub fn is_restore_meant(config: &GlobalPullSecret) -> bool {
+    let meant = config.annotations().get(RESTORE_ANNOTATION);
+    let meant = meant.and_then(|text| text.parse::<i64>().ok());
+    meant.is_some() && meant == config.metadata.generation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(annotations: &[(&str, &str)]) -> GlobalPullSecret {
+        let mut config = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+        config.metadata.generation = Some(7);
+        let annotations = annotations.iter();
+        let annotations = annotations.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        config.metadata.annotations = Some(annotations.collect());
+        config
+    }
+
+    #[test]
+    fn a_state_is_what_was_written_and_a_damaged_one_is_none() {
+        let mut spec = GlobalPullSecretSpec::default();
+        spec.rollout.paused = true;
+        let state = State {
+            configuration: Some(Configuration {
+                labels: [("a".to_owned(), "b".to_owned())].into(),
+                annotations: BTreeMap::new(),
+                spec,
+            }),
+            namespaces: Some(Copies {
+                secret_name: "s".to_owned(),
+                references: true,
+            }),
+            operators: true,
+        };
+        let secret = state.secret();
+        assert_eq!(State::of(&secret), Some(state.clone()));
+        assert!(!state.is_empty() && State::default().is_empty());
+        for damage in [&b""[..], b"{", br#"{"configuration": 7}"#, b"[]", b"null"] {
+            let mut damaged = secret.clone();
+            let data = damaged.data.get_or_insert_default();
+            data.insert(STATE_KEY.to_owned(), ByteString(damage.to_vec()));
+            assert_eq!(State::of(&damaged), None, "{damage:?}");
+        }
+        assert_eq!(State::of(&Secret::default()), None);
+    }
+
+    #[test]
+    fn a_configuration_that_does_not_fit_is_left_out() {
+        let mut large = config(&[]);
+        let labels = [("a".to_owned(), "b".repeat(SECRET_LIMIT))];
+        large.spec.node_selector = labels.into();
+        let state = |config| State {
+            configuration: Some(Configuration::of(config)),
+            operators: true,
+            ..State::default()
+        };
+        let bounded = state(&large).bounded();
+        assert!(bounded.configuration.is_none() && bounded.operators);
+        let small = state(&config(&[]));
+        assert_eq!(small.clone().bounded(), small);
+    }
+
+    #[test]
+    fn annotations_of_other_programs_are_kept() {
+        let config = config(&[
+            (LAST_APPLIED, "{}"),
+            (RESTORE_ANNOTATION, "7"),
+            ("meta.helm.sh/release-name", "globalps"),
+        ]);
+        let kept = Configuration::of(&config).annotations;
+        let keys: Vec<&String> = kept.keys().collect();
+        assert_eq!(keys, ["meta.helm.sh/release-name"]);
+    }
+
+    #[test]
+    fn a_restore_is_meant_by_the_generation_that_is_named() {
+        for (annotation, expected) in [
+            (None, false),
+            (Some("7"), true),
+            (Some("6"), false),
+            (Some("8"), false),
+            (Some("true"), false),
+            (Some(""), false),
+            (Some("99999999999999999999"), false),
+        ] {
+            let annotations = annotation.map(|value| (RESTORE_ANNOTATION, value));
+            let mut config = config(annotations.as_slice());
+            assert_eq!(is_restore_meant(&config), expected, "{annotation:?}");
+            config.metadata.generation = None;
+            assert!(!is_restore_meant(&config), "{annotation:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Records that nodes are restored on purpose, although Secrets exist that the configuration no longer names.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::Patch;
+use serde_json::{Value, json};
+
+use super::attempts::{ATTEMPTS, pause};
+use super::pull_secret;
+use crate::cluster::client::Cluster;
+use crate::cluster::params;
+use crate::error::Failure;
+
+/// Metadata of a patch with that intent. It names the generation of the spec after the patch, so it fails if the object has
+/// changed since it was read.
+pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
+    let generation = metadata.generation.unwrap_or_default();
+    let after = generation.saturating_add(changes_spec.into());
+    json!({
+        "resourceVersion": metadata.resource_version,
+        "annotations": {names::RESTORE_ANNOTATION: after.to_string()},
+    })
+}
+
+/// Applies what `change` makes of the spec, with that intent; `None`: nothing is to be changed.
+pub(super) async fn restore_on_purpose(
+    cluster: &Cluster<'_>,
+    doing: &str,
+    change: impl Fn(&GlobalPullSecret) -> Option<Value>,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let api = cluster.api::<GlobalPullSecret>();
+    let params = params::patch(dry_run);
+    let mut attempt = 1;
+    loop {
+        let Some(config) = pull_secret::installed_configuration(cluster).await? else {
+            return Ok(());
+        };
+        let Some(spec) = change(&config) else {
+            return Ok(());
+        };
+        let metadata = meant(&config.metadata, spec != json!({}));
+        let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
+        let call = api.patch(names::GLOBAL_SECRET, &params, &patch);
+        match cluster.call(doing, call).await {
+            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
+            done => return done.map(drop),
+        }
+        attempt += 1;
+    }
+}
