@@ -14,8 +14,20 @@ use crate::names::{
     DATA_KEY, RESTORE_ANNOTATION, SECRET_LIMIT, SECRET_TYPE, STATE_KEY, STATE_SECRET,
 };
 
-/// Beginning of the message of a condition while the removal of the last sources from the configuration is held.
+/// What to do if the `GlobalPullSecret` was deleted.
+pub const RESTORE_CONFIGURATION: &str =
+    "`kubectl globalps install --restore-configuration` creates it again as it was";
+/// Beginning of [`sources_removed`].
 pub const SOURCES_REMOVED: &str = "`spec.sources` no longer names ";
+
+/// Message of a condition while the removal of these sources from the configuration is held.
+pub fn sources_removed(names: &str) -> String {
+    format!(
+        "{SOURCES_REMOVED}{names}, which gave the credentials in force; nodes keep them. \
+         `kubectl globalps install --restore-configuration` undoes this change; \
+         `kubectl globalps remove --all` restores every node"
+    )
+}
 
 /// kubectl's copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -158,7 +170,7 @@ mod tests {
         let secret = state.secret();
         assert_eq!(State::of(&secret), Some(state.clone()));
         assert!(!state.is_empty() && State::default().is_empty());
-        for damage in [&b""[..], b"{", br#"{"configuration": 7}"#, b"[]", b"null"] {
+        for damage in [&b""[..], b"{", br#"{"configuration": 7}"#, b"null"] {
             let mut damaged = secret.clone();
             let data = damaged.data.get_or_insert_default();
             data.insert(STATE_KEY.to_owned(), ByteString(damage.to_vec()));

@@ -77,9 +77,9 @@ fn the_commands_of_the_pages_do_what_they_say() {
     cluster
         .kubectl(&["delete", "globalpullsecret", CONFIG_NAME, "-n", NAMESPACE])
         .unwrap();
-    admin.runs("troubleshooting.md", "defaults");
+    admin.runs("troubleshooting.md", "restore-configuration");
     product.wait_synced().unwrap();
-    assert_eq!(verified(), Value::Null);
+    assert_eq!(verified(), "1m", "as it was");
     assert!(in_force());
 
     admin.runs("upgrades.md", "settings");

@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
 use common::{cluster, docker_config};
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::state::{Configuration, State};
 use globalps_tests::product::{ADDITIONAL, CONFIG, Product, run};
 use globalps_tests::terminal::Terminal;
 use globalps_tests::{Cluster, until};
@@ -112,15 +115,28 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     let check = stage.failed_check("no-configuration");
     assert_eq!(check.as_deref(), Some(said));
 
+    // As the controller would have left it.
+    let mut spec = GlobalPullSecretSpec::default();
+    spec.history_limit = 5;
+    let remembered = State {
+        configuration: Some(Configuration {
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            spec,
+        }),
+        ..State::default()
+    };
+    let mut secret = json!(remembered.secret());
+    secret["apiVersion"] = json!("v1");
+    secret["kind"] = json!("Secret");
+    stage.apply(&secret);
     let way_on = status.split('`').nth(1).unwrap();
-    let kubectl = stage.cluster.kubectl_command();
-    let kubectl = kubectl.get_program().to_string_lossy();
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &way_on.replace("kubectl", &kubectl)])
-        .env("KUBECONFIG", stage.cluster.kubeconfig());
-    let ran = run(&mut shell, "").unwrap();
+    let words = way_on.strip_prefix("kubectl globalps ").unwrap();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let ran = stage.product.plugin(&words, "").unwrap();
     assert_eq!(ran.code, Some(0), "{way_on}: {ran:?}");
+    let restored = stage.product.get(CONFIG).unwrap();
+    assert_eq!(restored["spec"]["historyLimit"], 5, "{restored}");
     let (_, status) = stage.says_no("status");
     assert!(!status.contains(said), "{status}");
     assert_eq!(stage.failed_check("no-configuration"), None);

@@ -548,6 +548,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
         annotated(&mine, node),
         annotated(&mine, secret("global-pull-secret")),
         annotated(&mine, secret("global-pull-secret-rolled-out")),
+        annotated(&mine, secret("global-pull-secret-state")),
         secret("additional-pull-secret-history-0"),
     ];
     objects.extend(syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values());

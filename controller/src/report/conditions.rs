@@ -3,7 +3,7 @@
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
-use globalps_core::state::SOURCES_REMOVED;
+use globalps_core::state::sources_removed;
 
 use super::counts::{NodeCounts, failures, restoring, rolling_out};
 use super::namespaces::namespaces_synced;
@@ -44,12 +44,8 @@ fn hold(hold: Hold, snapshot: &Snapshot) -> String {
             let Absence::OnlyUnnamed(names) = snapshot.absence() else {
                 return String::new();
             };
-            return format!(
-                "{SOURCES_REMOVED}{}, which gave the credentials in force; nodes keep them. \
-                 `kubectl globalps install --restore-configuration` undoes this change; \
-                 `kubectl globalps remove --all` restores every node",
-                list(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), NAMED)
-            );
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            return sources_removed(&list(&names, NAMED));
         }
         Hold::NoValidContent => {
             "no pull secret is valid; nodes keep their current credentials. To restore the nodes, delete the pull secrets"

@@ -7,6 +7,7 @@ use globalps_core::api::{
     ConflictStatus, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
 use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
+use globalps_core::state::RESTORE_CONFIGURATION;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::api::events::v1::Event;
@@ -17,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::conditions::RECONCILE_FAILED;
-use super::statement::{RESTORE_CONFIGURATION, list};
+use super::statement::list;
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 

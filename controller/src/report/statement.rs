@@ -9,9 +9,6 @@ pub(super) const WAITS_FOR_PODS: &str = "nodes switch to the credential provider
 
 pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
 
-pub(super) const RESTORE_CONFIGURATION: &str =
-    "`kubectl globalps install --restore-configuration` creates it again as it was";
-
 /// Maximum length of a registry's name in the status, in characters; no valid name is longer.
 pub(super) const REGISTRY_LIMIT: usize = 512;
 /// Maximum length of a condition's message, in characters. The API server accepts 32,768 bytes.

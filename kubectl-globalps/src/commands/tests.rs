@@ -5,6 +5,7 @@ mod beside;
 mod bundle;
 mod dry_run;
 mod outages;
+mod restore;
 mod source;
 mod why;
 

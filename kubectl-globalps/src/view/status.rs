@@ -13,7 +13,7 @@ use globalps_core::api::{
 };
 use globalps_core::phase::{NodeView, NotReady, phase};
 use globalps_core::rollout::UNRESPONSIVE_AFTER;
-use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
+use globalps_core::state::{RESTORE_CONFIGURATION, SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
@@ -161,7 +161,7 @@ impl Status {
 /// Message and hint if the `GlobalPullSecret` is missing.
 pub(crate) const NO_CONFIGURATION: (&str, &str) = (
     "there is no GlobalPullSecret, so the controller changes no node",
-    "`kubectl globalps install --restore-configuration` creates it again as it was",
+    RESTORE_CONFIGURATION,
 );
 
 /// Whether the controller's report is about the current objects.
