@@ -27,6 +27,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(cluster, product, nodes);
     a_new_node_does_not_get_a_revision_that_halted(cluster, product, nodes);
     nothing_changes_while_the_configuration_is_deleted(cluster, product, nodes);
+    a_configuration_that_no_longer_names_its_only_source_is_held(cluster, product, nodes);
     a_secret_that_is_recreated_with_the_same_content_changes_nothing(cluster, product, nodes);
     a_secret_that_is_recreated_with_other_content_is_one_change(cluster, product, nodes);
     nodes_whose_objects_were_deleted_are_restored_within_the_limit(cluster, product, nodes);
@@ -174,10 +175,91 @@ fn nothing_changes_while_the_configuration_is_deleted(
     assert_eq!(starts(product, nodes), starts_before);
     assert_eq!(assigned(cluster, begun, before + 1), Vec::<String>::new());
 
-    configure(cluster, &json!({}));
+    // As the event says.
+    let ran = product.plugin(&["install", "--restore-configuration"], "");
+    let ran = ran.unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let rollout = product.get(CONFIG).unwrap()["spec"]["rollout"].clone();
+    assert_eq!(rollout["paused"], true, "as it was: {rollout}");
+    assert_eq!(rollout["maxUnavailable"], 2, "as it was: {rollout}");
+    set_paused(cluster, false);
     product.wait_synced().unwrap();
     assert!(all_have(nodes, "two"));
     assert_eq!(revision(product), before + 1);
+}
+
+/// Also after the object was deleted and created again with an empty spec. The commands are those of the condition.
+fn a_configuration_that_no_longer_names_its_only_source_is_held(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    const SOURCE: &str = "fleet-team";
+    let plugin = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = product.plugin(&words, "").unwrap();
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+    };
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": SOURCE, "namespace": NAMESPACE},
+        "stringData": {".dockerconfigjson": content("one")},
+    });
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "-f", "-"]);
+    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    configure(cluster, &json!({"rollout": {"maxUnavailable": 2}}));
+    plugin(&format!("install --apply --source {SOURCE}"));
+    until("the source on every node", DEADLINE, POLL, || {
+        Ok(all_have(nodes, "one").then_some(()))
+    })
+    .unwrap();
+    product.wait_synced().unwrap();
+    let starts_before = starts(product, nodes);
+    let held = || {
+        let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
+        assert_eq!(reason, "Held", "{message}");
+        assert!(message.contains(SOURCE), "{message}");
+        sleep(Duration::from_secs(5));
+        assert!(all_have(nodes, "one"));
+        assert_eq!(starts(product, nodes), starts_before);
+        let commands = message
+            .split('`')
+            .filter_map(|part| part.strip_prefix("kubectl globalps "));
+        commands.map(str::to_owned).collect::<Vec<_>>()
+    };
+
+    cluster
+        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
+        .unwrap();
+    configure(cluster, &json!({}));
+    let advice = held();
+    plugin(&advice[0]);
+    product.wait_synced().unwrap();
+    let spec = product.get(CONFIG).unwrap()["spec"].clone();
+    assert_eq!(spec["rollout"]["maxUnavailable"], 2, "{spec}");
+    assert_eq!(spec["sources"][0]["name"], SOURCE, "{spec}");
+    assert_eq!(starts(product, nodes), starts_before);
+
+    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
+    assert_eq!(held(), advice);
+    plugin(&format!("{} --yes --wait --timeout 3m", advice[1]));
+    for node in nodes {
+        assert_eq!(config_file::auth(node, REGISTRY).unwrap(), None);
+    }
+    product.wait_clean().unwrap();
+    let left = "secret/global-pull-secret-state";
+    assert_eq!(product.get(left).unwrap(), Value::Null);
+    let source = format!("secret/{SOURCE}");
+    assert_ne!(
+        product.get(&source).unwrap(),
+        Value::Null,
+        "only the nodes lose it"
+    );
+    cluster
+        .kubectl(&["delete", &source, "-n", NAMESPACE])
+        .unwrap();
 }
 
 /// `kubectl replace --force`: a deletion, immediately followed by a creation.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::{LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
+use globalps_core::names::{LAST_ADDITIONAL_KEY, LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
 use globalps_core::state::State;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -92,17 +92,19 @@ impl Cache {
 
     /// Names of the sources that gave the content in force.
     fn sources_in_force(&self) -> BTreeSet<String> {
-        if let Some(global) = self.current_global() {
-            let keys = global.data.iter().flat_map(|data| data.keys());
-            let names = keys.filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
-            return names.map(str::to_owned).collect();
+        let global = self.current_global();
+        let data = global.and_then(|global| global.data.as_ref());
+        let keys = || data.into_iter().flat_map(|data| data.keys());
+        let kept = keys().filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
+        let kept: BTreeSet<String> = kept.map(str::to_owned).collect();
+        if !kept.is_empty() || keys().any(|key| key == LAST_ADDITIONAL_KEY) {
+            return kept;
         }
-        // Nodes have content whose sources only the state names.
+        // The nodes' content is known, but not where it is from.
+        let is_in_force = global.is_some() || !self.node_pull_secrets.live.is_empty();
         let last = self.state.last.configuration.iter();
         let sources = last.flat_map(|configuration| &configuration.spec.sources);
         let names = sources.map(|source| source.name.clone());
-        names
-            .filter(|_| !self.node_pull_secrets.live.is_empty())
-            .collect()
+        names.filter(|_| is_in_force).collect()
     }
 }

@@ -267,7 +267,10 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     assert_eq!(credentials(None, false), []);
     let absent = credentials(None, true);
     assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
-    assert!(absent[0].hint.contains("kubectl apply"), "{absent:?}");
+    assert!(
+        absent[0].hint.contains("--restore-configuration"),
+        "{absent:?}"
+    );
     for (status, reason, expected) in [
         ("True", "AllRunning", None),
         ("False", "RollingOut", None),
