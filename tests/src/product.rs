@@ -158,7 +158,6 @@ impl<'a> Product<'a> {
                     "daemonset/global-pull-secret-syncer",
                     "daemonset/global-pull-secret-restorer",
                     "secret/global-pull-secret",
-                    "secret/global-pull-secret-state",
                 ] {
                     let found = self.get(what)?;
                     if !found.is_null() && found["items"] != json!([]) {
