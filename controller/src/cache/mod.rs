@@ -1,5 +1,6 @@
 //! The watched objects as plain data.
 
+mod configuration;
 mod debounce;
 mod event;
 mod hosted;

@@ -1,13 +1,10 @@
-//! The controller's own state, and the configuration in force.
-
-use std::collections::BTreeSet;
+//! The controller's own state as the API server has it.
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::{LAST_ADDITIONAL_KEY, LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
+use globalps_core::names::STATE_SECRET;
 use globalps_core::state::State;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::Cache;
 use super::list_watch::Update;
 use super::store::Store;
 
@@ -15,9 +12,9 @@ use super::store::Store;
 pub(super) struct KnownState {
     pub(super) secret: Store<Secret>,
     /// The last readable one: a Secret that another client deletes or damages is written again.
-    last: State,
+    pub(super) last: State,
     /// The configuration in force, while a change of it is held.
-    kept: Option<GlobalPullSecretSpec>,
+    pub(super) kept: Option<GlobalPullSecretSpec>,
 }
 
 impl KnownState {
@@ -27,7 +24,13 @@ impl KnownState {
         changed
     }
 
-    fn stored(&self) -> Option<State> {
+    pub(super) fn put(&mut self, secret: Secret) {
+        self.secret.put(secret);
+        self.read();
+    }
+
+    /// `None`: there is no Secret, or it is damaged.
+    pub(super) fn stored(&self) -> Option<State> {
         self.secret.get(STATE_SECRET).and_then(State::of)
     }
 
@@ -35,76 +38,5 @@ impl KnownState {
         if let Some(state) = self.stored() {
             self.last = state;
         }
-    }
-}
-
-impl Cache {
-    pub(crate) fn state(&self) -> &State {
-        &self.state.last
-    }
-
-    /// The Secret has this state. `None`: there is no Secret, and none is needed.
-    pub(crate) fn is_stored(&self, state: Option<&State>) -> bool {
-        match state {
-            Some(state) => self.state.stored().as_ref() == Some(state),
-            None => self.state.secret.get(STATE_SECRET).is_none() && self.state().is_empty(),
-        }
-    }
-
-    pub(crate) fn put_state(&mut self, secret: Secret) {
-        self.state.secret.put(secret);
-        self.state.read();
-    }
-
-    /// The controller deleted it.
-    pub(crate) fn forget_state(&mut self) {
-        self.state.secret.live.clear();
-        self.state.last = State::default();
-    }
-
-    /// Keeps the last configuration in force instead of the current one.
-    pub(crate) fn keep_configuration(&mut self, is_kept: bool) {
-        let last = self.state.last.configuration.as_ref();
-        let last = last.filter(|_| is_kept);
-        self.state.kept = last.map(|configuration| configuration.spec.clone());
-    }
-
-    /// The configuration in force; `None`: there is no `GlobalPullSecret`.
-    pub(crate) fn spec(&self) -> Option<&GlobalPullSecretSpec> {
-        let config = self.config()?;
-        Some(self.state.kept.as_ref().unwrap_or(&config.spec))
-    }
-
-    /// Names of the sources to watch: those of the current configuration in their order, then those in force that it doesn't name.
-    pub(crate) fn wanted_sources(&self) -> Vec<String> {
-        let config = self.config();
-        let named = config.into_iter().flat_map(|config| &config.spec.sources);
-        let mut names: Vec<String> = named.map(|source| source.name.clone()).collect();
-        let unnamed = self.sources_in_force();
-        names.extend(
-            unnamed
-                .into_iter()
-                .filter(|name| !names.contains(name))
-                .collect::<Vec<_>>(),
-        );
-        names
-    }
-
-    /// Names of the sources that gave the content in force.
-    fn sources_in_force(&self) -> BTreeSet<String> {
-        let global = self.current_global();
-        let data = global.and_then(|global| global.data.as_ref());
-        let keys = || data.into_iter().flat_map(|data| data.keys());
-        let kept = keys().filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
-        let kept: BTreeSet<String> = kept.map(str::to_owned).collect();
-        if !kept.is_empty() || keys().any(|key| key == LAST_ADDITIONAL_KEY) {
-            return kept;
-        }
-        // The nodes' content is known, but not where it is from.
-        let is_in_force = global.is_some() || !self.node_pull_secrets.live.is_empty();
-        let last = self.state.last.configuration.iter();
-        let sources = last.flat_map(|configuration| &configuration.spec.sources);
-        let names = sources.map(|source| source.name.clone());
-        names.filter(|_| is_in_force).collect()
     }
 }

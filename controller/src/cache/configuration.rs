@@ -1,0 +1,76 @@
+//! The configuration in force, and what the controller remembers of it.
+
+use std::collections::BTreeSet;
+
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::names::{LAST_ADDITIONAL_KEY, LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
+use globalps_core::state::State;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::Cache;
+
+impl Cache {
+    pub(crate) fn state(&self) -> &State {
+        &self.state.last
+    }
+
+    /// The Secret has this state. `None`: there is no Secret, and none is needed.
+    pub(crate) fn is_stored(&self, state: Option<&State>) -> bool {
+        match state {
+            Some(state) => self.state.stored().as_ref() == Some(state),
+            None => self.state.secret.get(STATE_SECRET).is_none() && self.state().is_empty(),
+        }
+    }
+
+    pub(crate) fn put_state(&mut self, secret: Secret) {
+        self.state.put(secret);
+    }
+
+    /// The controller deleted it.
+    pub(crate) fn forget_state(&mut self) {
+        self.state.secret.live.clear();
+        self.state.last = State::default();
+    }
+
+    /// Keeps the last configuration in force instead of the current one.
+    pub(crate) fn keep_configuration(&mut self, is_kept: bool) {
+        let last = self.state.last.configuration.as_ref();
+        let last = last.filter(|_| is_kept);
+        self.state.kept = last.map(|configuration| configuration.spec.clone());
+    }
+
+    /// The configuration in force; `None`: there is no `GlobalPullSecret`.
+    pub(crate) fn spec(&self) -> Option<&GlobalPullSecretSpec> {
+        let config = self.config()?;
+        Some(self.state.kept.as_ref().unwrap_or(&config.spec))
+    }
+
+    /// Names of the sources to watch: those of the current configuration in their order, then those in force that it doesn't name.
+    pub(crate) fn wanted_sources(&self) -> Vec<String> {
+        let config = self.config();
+        let named = config.into_iter().flat_map(|config| &config.spec.sources);
+        let mut names: Vec<String> = named.map(|source| source.name.clone()).collect();
+        let unnamed = self.sources_in_force().into_iter();
+        let unnamed: Vec<String> = unnamed.filter(|name| !names.contains(name)).collect();
+        names.extend(unnamed);
+        names
+    }
+
+    /// Names of the sources that gave the content in force.
+    fn sources_in_force(&self) -> BTreeSet<String> {
+        let global = self.current_global();
+        let data = global.and_then(|global| global.data.as_ref());
+        let keys = || data.into_iter().flat_map(|data| data.keys());
+        let kept = keys().filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
+        let kept: BTreeSet<String> = kept.map(str::to_owned).collect();
+        if !kept.is_empty() || keys().any(|key| key == LAST_ADDITIONAL_KEY) {
+            return kept;
+        }
+        // The nodes' content is known, but not where it is from.
+        let is_in_force = global.is_some() || !self.node_pull_secrets.live.is_empty();
+        let last = self.state.last.configuration.iter();
+        let sources = last.flat_map(|configuration| &configuration.spec.sources);
+        let names = sources.map(|source| source.name.clone());
+        names.filter(|_| is_in_force).collect()
+    }
+}
