@@ -36,6 +36,7 @@ fn ask(generation: i64, delivery: Delivery) -> Ask {
         credentials: json!({"auths": {REGISTRY: {"auth": "dTpw"}}}).to_string(),
         delivery,
         kubelet_version: "v1.36.3",
+        foreign_owner: "",
     }
 }
 
