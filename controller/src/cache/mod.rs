@@ -272,6 +272,12 @@ impl Cache {
         self.current_global().map(secret::decode)
     }
 
+    /// `creationTimestamp` of the current `global-pull-secret`.
+    fn first_written(&self) -> Option<Timestamp> {
+        let created = self.current_global()?.metadata.creation_timestamp.as_ref();
+        created.map(|created| created.0)
+    }
+
     /// `resourceVersion` of the current `global-pull-secret`.
     pub(crate) fn global_version(&self) -> Option<&str> {
         self.current_global()?.metadata.resource_version.as_deref()

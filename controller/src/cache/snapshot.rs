@@ -46,6 +46,7 @@ impl Cache {
             namespaces: self.namespaces.get().map(Cow::Borrowed),
             global,
             global_deleted_out_of_band: self.deleted_global.is_some(),
+            first_written: self.first_written(),
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,

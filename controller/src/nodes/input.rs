@@ -38,6 +38,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
+    /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
+    pub(crate) first_written: Option<Timestamp>,
     /// Revision in the Secret `global-pull-secret-rolled-out`; `None`: there is no such Secret.
     pub(crate) rolled_out_revision: Option<i64>,
     /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
@@ -76,10 +78,12 @@ impl Snapshot<'_> {
         self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
     }
 
-    /// Some revision was rolled out. Before that a new node lacks nothing that the others have.
-    pub(super) fn fleet_has_content(&self) -> bool {
-        let global = self.global.as_ref();
-        self.rolled_out_revision.is_some() || global.is_some_and(|g| g.rolled_out.is_some())
+    /// The node is new, and not one of those that the first rollout began with: on a new cluster all nodes are new, and would
+    /// change at once.
+    pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
+        let is_rolled_out = self.global.as_ref().is_some_and(|g| g.rolled_out.is_some());
+        let is_later = self.first_written.is_some_and(|time| time < node.created);
+        node.is_new(self.now) && (is_rolled_out || is_later)
     }
 
     /// The credentials file that the nodes have, if the spec has another one.

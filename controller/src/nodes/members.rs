@@ -83,7 +83,7 @@ fn member(
         clock,
         now: *now,
         min_ready,
-        fleet_has_content: snapshot.fleet_has_content(),
+        joins_the_fleet: snapshot.joins_the_fleet(node),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let asked = retry(snapshot, object);
@@ -302,7 +302,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         clock: &snapshot.clock,
         now: snapshot.now,
         min_ready: min_ready(&snapshot.spec, false),
-        fleet_has_content: snapshot.fleet_has_content(),
+        joins_the_fleet: snapshot.joins_the_fleet(node),
     };
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),

@@ -2,6 +2,7 @@
 
 use globalps_core::api::{DeliveryType, MAX_REVISION, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
+use jiff::Timestamp;
 
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
@@ -146,7 +147,8 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
-        let revision = fleet_revision(snapshot, global, false);
+        let is_halted = has_halted(snapshot, &plan.members);
+        let revision = fleet_revision(snapshot, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
     plan
@@ -213,28 +215,20 @@ fn reach(
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
         content_since: since(before, &desired.content, revision),
     };
-    if same.is_none() {
-        plan.history = before
-            .filter(|global| global.last_additional != desired.additional)
-            .filter(|_| snapshot.spec.history_limit > 0)
-            .and_then(kept);
-        plan.rolled_out = before
-            .filter(|global| global.rolled_out.is_some())
-            .and_then(|global| {
-                Some(RolledOutWrite {
-                    revision: global.revision,
-                    content: global.content.clone()?,
-                })
-            });
+    if let Some(global) = before.filter(|_| same.is_none()) {
+        let last = Outcome::of(snapshot, global);
+        let is_kept =
+            snapshot.spec.history_limit > 0 && global.last_additional != desired.additional;
+        plan.history = last.history(global).filter(|_| is_kept);
+        plan.rolled_out = last.content(global);
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
-    let continues = !snapshot.spec.rollout.paused
-        && !rollout::is_halted(
-            failed(members).count(),
-            &snapshot.spec.rollout,
-            members.len(),
-        );
-    let fleet_revision = fleet_revision(snapshot, &next, continues);
+    let fleet_revision = fleet_revision(
+        snapshot,
+        &next,
+        snapshot.spec.rollout.paused,
+        has_halted(snapshot, members),
+    );
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written = !snapshot.global_deleted_out_of_band
         && same.is_some_and(|global| global.has_same_state(&next));
@@ -275,13 +269,12 @@ fn rollback(
     let is_new = plan.aim != Aim::Reach(Goal::Revision(global.revision));
     let next = plan.global.as_ref().map_or(global, |write| &write.global);
     let is_innocent = next.rolled_out.is_some() || next.additional_was_rolled_out;
-    let is_halted = || rollout::is_halted(failed(&plan.members).count(), spec, plan.members.len());
     let is_due = spec.on_failure == OnFailure::Rollback
         && !spec.paused
         && !is_new
         && !is_innocent
         && plan.resolved.rejected.is_none()
-        && is_halted();
+        && has_halted(snapshot, &plan.members);
     match &snapshot.last_rolled_out {
         _ if !is_due => Rollback::No,
         None => Rollback::NeedsHistory,
@@ -306,13 +299,48 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
     }
 }
 
-/// The replaced additional Secret for the history, if it was rolled out to every node.
-fn kept(global: &Global) -> Option<HistoryWrite> {
-    Some(HistoryWrite {
-        revision: global.revision,
-        rolled_out: global.rolled_out?,
-        additional: global.last_additional.clone()?,
-    })
+/// How far a revision got that another one replaces now. Nodes may have reported since its state was written.
+struct Outcome {
+    /// When every reachable node had it.
+    rolled_out: Option<Timestamp>,
+    /// It passed its canary and did not fail: new nodes get it until a later one has.
+    is_for_new_nodes: bool,
+}
+
+impl Outcome {
+    fn of(snapshot: &Snapshot, global: &Global) -> Self {
+        let goal = Goal::Revision(global.revision);
+        let members = members(snapshot, goal, global.canary_passed, global.provider_since);
+        let limits = &snapshot.spec.rollout;
+        let has_passed = global.canary_passed || rollout::has_canary_passed(&members, goal, limits);
+        let is_complete = is_complete(snapshot, &members, global.revision);
+        let rolled_out = global
+            .rolled_out
+            .or(is_complete.then_some(snapshot.now))
+            .filter(|_| !global.restoring);
+        Self {
+            rolled_out,
+            is_for_new_nodes: rolled_out.is_some()
+                || has_passed && !global.restoring && !has_halted(snapshot, &members),
+        }
+    }
+
+    /// The replaced additional Secret for the history, if it was rolled out to every node.
+    fn history(&self, global: &Global) -> Option<HistoryWrite> {
+        Some(HistoryWrite {
+            revision: global.revision,
+            rolled_out: self.rolled_out?,
+            additional: global.last_additional.clone()?,
+        })
+    }
+
+    fn content(&self, global: &Global) -> Option<RolledOutWrite> {
+        let content = global.content.clone().filter(|_| self.is_for_new_nodes)?;
+        Some(RolledOutWrite {
+            revision: global.revision,
+            content,
+        })
+    }
 }
 
 /// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
@@ -327,6 +355,11 @@ fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
 /// Those with a revision as their goal.
 fn selected(members: &[Member]) -> impl Iterator<Item = &Member> {
     members.iter().filter(|member| member.goal != Goal::Restore)
+}
+
+fn has_halted(snapshot: &Snapshot, members: &[Member]) -> bool {
+    let failed = failed(members).count();
+    rollout::is_halted(failed, &snapshot.spec.rollout, members.len())
 }
 
 fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {

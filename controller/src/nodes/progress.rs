@@ -32,8 +32,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     /// How long the node must be Ready to count as done.
     pub(super) min_ready: SignedDuration,
-    /// The fleet has content, which a new node gets outside the limits.
-    pub(super) fleet_has_content: bool,
+    /// It is a new node of a fleet that has content, and gets that outside the limits.
+    pub(super) joins_the_fleet: bool,
 }
 
 /// Last assignment and progress; `None`: the node has no assignment and no content.
@@ -50,7 +50,7 @@ pub(super) fn progress(
     };
     let Some(status) = up_to_date(object) else {
         // A revoked node already has the revision that is assigned now.
-        let progress = match (spec.revoked, is_bootstrapping(object, node, context)) {
+        let progress = match (spec.revoked, is_bootstrapping(object, context)) {
             (true, _) => Progress::Done,
             (false, true) => Progress::Bootstrapping,
             (false, false) => Progress::InFlight,
@@ -66,7 +66,7 @@ pub(super) fn progress(
         (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
         (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
         (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
-        _ if is_bootstrapping(object, node, context) => Progress::Bootstrapping,
+        _ if is_bootstrapping(object, context) => Progress::Bootstrapping,
         _ => Progress::InFlight,
     };
     Some((goal, progress))
@@ -114,12 +114,12 @@ fn unassigned(
 }
 
 /// A new node that never had content: its first assignment disrupts nothing.
-fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, context: Context) -> bool {
+fn is_bootstrapping(object: &NodePullSecret, context: Context) -> bool {
     let has_nothing = object
         .status
         .as_ref()
         .is_some_and(|status| status.revision == 0);
-    context.fleet_has_content && has_nothing && node.is_new(context.now) && !object.spec.restore
+    context.joins_the_fleet && has_nothing && !object.spec.restore
 }
 
 /// The progress of a node that reports that it is done. It is done once the API server has received a heartbeat since the
@@ -254,7 +254,7 @@ mod tests {
             clock: &AssignmentClock::default(),
             now: at(1000),
             min_ready: SignedDuration::from_secs(min_ready),
-            fleet_has_content: true,
+            joins_the_fleet: true,
         };
         progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
     }
@@ -357,7 +357,7 @@ mod tests {
                 clock: &clock,
                 now: at(1000 + seconds),
                 min_ready: SignedDuration::ZERO,
-                fleet_has_content: true,
+                joins_the_fleet: true,
             };
             progress(&object, &node, context).map(|(_, progress)| progress)
         };
@@ -467,7 +467,7 @@ mod tests {
                 clock: &clock,
                 now: at(1000),
                 min_ready: SignedDuration::ZERO,
-                fleet_has_content: true,
+                joins_the_fleet: true,
             };
             assert_eq!(progress(&object, &node, context), expected, "{case}");
         }
@@ -476,12 +476,11 @@ mod tests {
     #[test]
     fn a_new_node_applying_its_first_revision_still_bootstraps() {
         use Progress::{Bootstrapping, InFlight};
-        for (case, generation, revision, created, has_content, expected) in [
-            ("asked", 0, 0, 999, true, Bootstrapping),
-            ("in progress", 1, 0, 999, true, Bootstrapping),
-            ("it has content", 1, 4, 999, true, InFlight),
-            ("it is old", 1, 0, 0, true, InFlight),
-            ("the fleet has nothing", 1, 0, 999, false, InFlight),
+        for (case, generation, revision, joins_the_fleet, expected) in [
+            ("asked", 0, 0, true, Bootstrapping),
+            ("in progress", 1, 0, true, Bootstrapping),
+            ("it has content", 1, 4, true, InFlight),
+            ("it is old", 1, 0, false, InFlight),
         ] {
             let status = NodePullSecretStatus {
                 observed_generation: generation,
@@ -494,9 +493,9 @@ mod tests {
                 clock: &clock,
                 now: at(1000),
                 min_ready: SignedDuration::ZERO,
-                fleet_has_content: has_content,
+                joins_the_fleet,
             };
-            let node = NodeView::of_test("a", at(created));
+            let node = NodeView::of_test("a", at(0));
             let found = progress(&object, &node, context);
             assert_eq!(found, Some((Goal::Revision(5), expected)), "{case}");
         }
@@ -581,12 +580,12 @@ mod tests {
             clock: &clock,
             now: at(1000),
             min_ready: SignedDuration::ZERO,
-            fleet_has_content: true,
+            joins_the_fleet: true,
         };
         let found = progress(&object, &new, context);
         assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
         let first_rollout = Context {
-            fleet_has_content: false,
+            joins_the_fleet: false,
             ..context
         };
         let found = progress(&object, &new, first_rollout);
