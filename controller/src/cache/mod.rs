@@ -42,10 +42,16 @@ pub(crate) use watches::{CacheEvents, events, namespace_events, original_events,
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;
-use crate::nodes::clock::AssignmentClock;
+use crate::nodes::clock::{LeaderClock, Uptime};
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::targets::namespace::NamespaceView;
+use crate::telemetry::clock;
+
+/// By the clock of the leader's machine that nobody sets.
+pub(crate) fn uptime() -> Uptime {
+    Uptime::try_from(clock::now()).unwrap_or_default()
+}
 
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -72,11 +78,11 @@ pub(crate) struct Cache {
     deleted_out_of_band: BTreeSet<String>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
-    clock: AssignmentClock,
+    clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
     pub(crate) namespaces_have: Option<i64>,
     /// Since when syncers are down that should run. There is no event for having been down for a while.
-    pub(crate) down_since: Option<Timestamp>,
+    pub(crate) down_since: Option<Uptime>,
 }
 
 impl Cache {
@@ -140,11 +146,17 @@ impl Cache {
             }
             CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
             CacheEvent::Node(event) => {
-                let is_awaited = match &event {
-                    Update::Event(Event::Apply(node)) => self.is_awaited(node),
-                    _ => false,
+                let (applied, is_awaited) = match &event {
+                    Update::Event(Event::Apply(node)) => {
+                        (Some(node.name.clone()), self.is_awaited(node))
+                    }
+                    _ => (None, false),
                 };
-                self.nodes.handle(event) || is_awaited
+                let changed = self.nodes.handle(event) || is_awaited;
+                if let Some(node) = applied.and_then(|name| self.nodes.get(&name)) {
+                    self.clock.observe_node(node, uptime());
+                }
+                changed
             }
             CacheEvent::NodePullSecret(event) => {
                 // The syncer writes the status, the controller the spec.
@@ -164,7 +176,15 @@ impl Cache {
                     }
                     self.out_of_band_changes.push(change);
                 }
-                self.node_pull_secrets.handle(event)
+                let applied = match &event {
+                    Update::Event(Event::Apply(object)) => Some(object.key()),
+                    _ => None,
+                };
+                let changed = self.node_pull_secrets.handle(event);
+                if let Some(name) = applied {
+                    self.observe_object(&name);
+                }
+                changed
             }
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
@@ -368,19 +388,28 @@ impl Cache {
         }
     }
 
+    /// Its newest state, now.
+    fn observe_object(&mut self, name: &str) {
+        if let Some(object) = self.node_pull_secrets.get(name) {
+            self.clock.observe_object(object, uptime());
+        }
+    }
+
     /// Call it before taking a snapshot.
-    pub(crate) fn observe_clock(&mut self, now: Timestamp) {
+    pub(crate) fn observe_clock(&mut self, now: Uptime) {
         let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
         self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
-        let objects = self.node_pull_secrets.live.iter();
-        self.clock
-            .observe(objects.map(|(name, object)| (name, &**object)), now);
+        let objects = self.node_pull_secrets.live.values();
+        let objects = objects.map(|object| &**object);
+        self.clock.observe(objects, self.nodes.live.values(), now);
     }
 
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
         let object = stripped(object);
-        self.deleted_out_of_band.remove(&object.key());
+        let name = object.key();
+        self.deleted_out_of_band.remove(&name);
         self.node_pull_secrets.put(object);
+        self.observe_object(&name);
     }
 
     /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
@@ -500,7 +529,7 @@ mod tests {
         }
         assert!(
             cache
-                .snapshot(Timestamp::UNIX_EPOCH)
+                .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
                 .global_deleted_out_of_band
         );
         let changes = cache.take_out_of_band_changes();

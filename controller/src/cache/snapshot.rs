@@ -9,11 +9,12 @@ use kube::ResourceExt as _;
 use super::Cache;
 use crate::content::secret::revision;
 use crate::content::source::{Data, Source};
+use crate::nodes::clock::Uptime;
 use crate::nodes::input::Snapshot;
 use crate::nodes::provider_paths::{fit, is_on_nodes};
 
 impl Cache {
-    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
+    pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
         let additional = self.additional().map_or(Source::Absent, |secret| {
             Source::Found(Data::of(secret, DATA_KEY))
         });
@@ -51,8 +52,9 @@ impl Cache {
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
             namespaces_have: self.namespaces_have,
-            syncers: self.syncers(now),
+            syncers: self.syncers(uptime),
             clock: Cow::Borrowed(&self.clock),
+            uptime,
             daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),

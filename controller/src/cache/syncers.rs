@@ -1,9 +1,10 @@
 //! The syncers' pods, as counted in the status of their `DaemonSets`.
 
 use globalps_core::manifests::Agent;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::Cache;
+use crate::nodes::clock::Uptime;
 use crate::nodes::input::{NodeView, Syncers};
 use crate::nodes::provider_paths::ProviderPods;
 use crate::objects::managed::{ManagedKind, ManagedObject};
@@ -46,11 +47,9 @@ impl Cache {
         self.nodes.live.values().filter(is_counted).count()
     }
 
-    pub(super) fn syncers(&self, now: Timestamp) -> Syncers {
+    pub(super) fn syncers(&self, now: Uptime) -> Syncers {
         let not_ready = self.not_ready();
-        let lasts = self
-            .down_since
-            .is_some_and(|since| now.duration_since(since) >= START);
+        let lasts = self.down_since.is_some_and(|since| now - since >= START);
         let down = self.agents().map(|pods| pods.down(not_ready)).sum();
         Syncers {
             down: if lasts { down } else { 0 },

@@ -8,7 +8,7 @@ use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR};
 use globalps_core::phase;
 use jiff::{SignedDuration, Timestamp};
 
-use super::clock::AssignmentClock;
+use super::clock::{LeaderClock, Uptime};
 use super::labels::Labels;
 use super::provider_paths::Deviation;
 use crate::content::scope::Namespaces;
@@ -55,7 +55,10 @@ pub(crate) struct Snapshot<'a> {
     /// Nodes whose `NodePullSecret` another client deleted.
     pub(crate) deleted_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
-    pub(crate) clock: Cow<'a, AssignmentClock>,
+    pub(crate) clock: Cow<'a, LeaderClock>,
+    /// For durations.
+    pub(crate) uptime: Uptime,
+    /// To be shown, and written to objects.
     pub(crate) now: Timestamp,
 }
 
@@ -83,7 +86,11 @@ impl Snapshot<'_> {
     pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
         let is_rolled_out = self.global.as_ref().is_some_and(|g| g.rolled_out.is_some());
         let is_later = self.first_written.is_some_and(|time| time < node.created);
-        node.is_new(self.now) && (is_rolled_out || is_later)
+        self.is_new(node) && (is_rolled_out || is_later)
+    }
+
+    pub(super) fn is_new(&self, node: &NodeView) -> bool {
+        self.clock.is_new(node, self.uptime, self.now)
     }
 
     /// The credentials file that the nodes have, if the spec has another one.
@@ -135,9 +142,6 @@ pub(crate) struct NodeView {
     pub(crate) created: Timestamp,
 }
 
-/// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
-const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
-
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const CONTROL_PLANE_LABELS: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
@@ -154,10 +158,6 @@ impl NodeView {
         self.has("kubernetes.io/os", "linux")
     }
 
-    pub(super) fn is_new(&self, now: Timestamp) -> bool {
-        now.duration_since(self.created) < NEW_FOR
-    }
-
     pub(super) fn is_control_plane(&self) -> bool {
         CONTROL_PLANE_LABELS
             .iter()
@@ -167,11 +167,6 @@ impl NodeView {
     /// Empty if it has none.
     pub(super) fn zone(&self) -> &str {
         self.labels.get(ZONE_LABEL).unwrap_or_default()
-    }
-
-    pub(super) fn not_ready_for(&self, now: Timestamp) -> Option<SignedDuration> {
-        let not_ready = self.ready.err()?;
-        Some(now.duration_since(not_ready.since))
     }
 
     pub(super) fn foreign_owner(&self) -> String {
@@ -188,10 +183,9 @@ impl NodeView {
         &self,
         spec: &GlobalPullSecretSpec,
         unresponsive: bool,
-        now: Timestamp,
+        not_ready_for: Option<SignedDuration>,
     ) -> phase::NodeView {
-        let duration = self.not_ready_for(now);
-        let not_ready = duration.map(|duration| match self.ready {
+        let not_ready = not_ready_for.map(|duration| match self.ready {
             Err(NotReady { unknown: true, .. }) => phase::NotReady::Unknown(duration),
             _ => phase::NotReady::Reported(duration),
         });
@@ -275,9 +269,6 @@ mod tests {
             let found = (node.is_linux(), node.is_control_plane(), node.zone());
             assert_eq!(found, (is_linux, is_control_plane, zone), "{labels:?}");
         }
-        let node = node(&[]);
-        assert!(node.is_new(created + NEW_FOR - SignedDuration::from_secs(1)));
-        assert!(!node.is_new(created + NEW_FOR));
     }
 
     #[test]
@@ -303,7 +294,6 @@ mod tests {
 
     #[test]
     fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
-        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
         assert_eq!(node.foreign_owner(), "");
         node.is_foreign = true;
@@ -316,7 +306,7 @@ mod tests {
         ] {
             let since = Timestamp::UNIX_EPOCH;
             node.ready = Err(NotReady { since, unknown });
-            let view = node.phase_view(&spec, true, now);
+            let view = node.phase_view(&spec, true, Some(for_7_seconds));
             assert_eq!((view.not_ready, view.unresponsive), (Some(expected), true));
             assert!(!view.excluded);
         }

@@ -88,6 +88,7 @@ pub(crate) fn snapshot(
         deleted_out_of_band: Cow::default(),
         node_pull_secrets: Cow::default(),
         clock: Cow::default(),
+        uptime: SignedDuration::ZERO,
         now,
     };
     for word in nodes.split_whitespace() {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::sources::Watched;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
+use crate::cache::uptime;
 use crate::content::history;
 use crate::content::source::Source;
 use crate::nodes::input::Snapshot;
@@ -34,9 +35,14 @@ const ASSIGNING: Duration = Duration::from_secs(1);
 impl Controller {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        self.cache.observe_clock(Timestamp::now());
+        self.cache.observe_clock(uptime());
         let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
-        if is_missing && !self.cache.snapshot(Timestamp::now()).is_in_force() {
+        if is_missing
+            && !self
+                .cache
+                .snapshot(uptime(), Timestamp::now())
+                .is_in_force()
+        {
             // First, since the response also has a user's configuration that the watch has not reported yet.
             let config = self.applier.default_config().await?;
             // The plan is made from it, so a change needs no further reconcile.
@@ -54,7 +60,7 @@ impl Controller {
         }
         let now = Timestamp::now();
         let begun = Instant::now();
-        let mut snapshot = self.cache.snapshot(now);
+        let mut snapshot = self.cache.snapshot(uptime(), now);
         let mut plan = plan(&snapshot);
         if plan.needs_history {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
