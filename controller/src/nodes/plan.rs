@@ -219,7 +219,7 @@ fn reach(
         let last = Outcome::of(snapshot, global);
         let is_kept =
             snapshot.spec.history_limit > 0 && global.last_additional != desired.additional;
-        plan.history = last.history(global).filter(|_| is_kept);
+        plan.history = last.history(global, snapshot.now).filter(|_| is_kept);
         plan.rolled_out = last.content(global);
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
@@ -295,6 +295,8 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
             failed.join(", ")
         )),
         last_additional: Some(good.clone()),
+        // It comes from the history.
+        additional_was_rolled_out: true,
         ..global.clone()
     }
 }
@@ -325,11 +327,12 @@ impl Outcome {
         }
     }
 
-    /// The replaced additional Secret for the history, if it was rolled out to every node.
-    fn history(&self, global: &Global) -> Option<HistoryWrite> {
+    /// The replaced additional Secret for the history, if it was rolled out to every node, with this revision or an earlier one.
+    fn history(&self, global: &Global, now: Timestamp) -> Option<HistoryWrite> {
+        let earlier = global.additional_was_rolled_out.then_some(now);
         Some(HistoryWrite {
             revision: global.revision,
-            rolled_out: self.rolled_out?,
+            rolled_out: self.rolled_out.or(earlier)?,
             additional: global.last_additional.clone()?,
         })
     }

@@ -337,10 +337,11 @@ impl Controller {
         }
     }
 
-    /// The newest additional Secret of the history.
+    /// The additional Secret that the fleet had last.
     async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Result<Source, ApplyError> {
         let slots = self.applier.history(snapshot.spec.history_limit).await?;
-        Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
+        let last = history::last(slots, snapshot.rolled_out_revision);
+        Ok(last.map_or(Source::Absent, Source::Found))
     }
 
     /// Generation of the spec; 0: there is none.
