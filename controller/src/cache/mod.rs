@@ -81,6 +81,8 @@ pub(crate) struct Cache {
     clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
     pub(crate) namespaces_have: Option<i64>,
+    /// While their `DaemonSets` replace syncers: how many are replaced, and since when.
+    rolling: Option<(i32, Uptime)>,
     /// Since when syncers are down that should run. There is no event for having been down for a while.
     pub(crate) down_since: Option<Uptime>,
 }
@@ -399,6 +401,11 @@ impl Cache {
     pub(crate) fn observe_clock(&mut self, now: Uptime) {
         let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
         self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
+        let replaced = self.replaced();
+        self.rolling = replaced.map(|replaced| match self.rolling {
+            Some(known) if known.0 == replaced => known,
+            _ => (replaced, now),
+        });
         let objects = self.node_pull_secrets.live.values();
         let objects = objects.map(|object| &**object);
         self.clock.observe(objects, self.nodes.live.values(), now);

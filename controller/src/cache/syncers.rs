@@ -47,6 +47,16 @@ impl Cache {
         self.nodes.live.values().filter(is_counted).count()
     }
 
+    /// How many pods have the current template while others are replaced; `None`: none is.
+    pub(super) fn replaced(&self) -> Option<i32> {
+        let not_ready = self.not_ready();
+        let is_rolling = self.agents().any(|pods| pods.are_rolling(not_ready));
+        is_rolling.then(|| {
+            let updated = self.agents().map(|pods| pods.updated_number_scheduled);
+            updated.fold(0, i32::saturating_add)
+        })
+    }
+
     pub(super) fn syncers(&self, now: Uptime) -> Syncers {
         let not_ready = self.not_ready();
         let lasts = self.down_since.is_some_and(|since| now - since >= START);
@@ -54,7 +64,8 @@ impl Cache {
         Syncers {
             down: if lasts { down } else { 0 },
             are_missing: lasts && self.agents().any(|pods| pods.are_missing()),
-            are_rolling: self.agents().any(|pods| pods.are_rolling(not_ready)),
+            // Pods that never start, such as those with a wrong image, are their nodes' own problem.
+            are_rolling: self.rolling.is_some_and(|(_, since)| now - since < START),
         }
     }
 }

@@ -203,13 +203,10 @@ pub(crate) fn assignments(
     canary_passed: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
     let Snapshot { spec, syncers, .. } = snapshot;
-    let most = rollout::share(&spec.rollout.max_unavailable, members.len());
     let next = rollout::next(&rollout::Fleet {
         members,
         limits: &spec.rollout,
         canary_passed,
-        // A single syncer that is down is its node's own problem.
-        unavailable: if syncers.down > most { syncers.down } else { 0 },
     });
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
     let revocations = next.revocations.into_iter().map(|name| {

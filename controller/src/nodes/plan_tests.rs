@@ -929,7 +929,7 @@ fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
 }
 
 #[test]
-fn syncers_that_are_down_or_replaced_stop_the_rollout() {
+fn a_rollout_waits_for_syncers_that_are_replaced_but_not_for_those_that_are_down() {
     let with = |down, are_rolling| {
         let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0");
         snapshot.syncers = Syncers {
@@ -939,12 +939,9 @@ fn syncers_that_are_down_or_replaced_stop_the_rollout() {
         };
         line(&snapshot)
     };
-    assert_eq!(
-        with(1, false),
-        "Reach(Revision(1)) b=1",
-        "one syncer that is down is its node's own problem"
-    );
-    assert_eq!(with(2, false), "Reach(Revision(1))");
+    for down in [0, 1, 2, 5] {
+        assert_eq!(with(down, false), "Reach(Revision(1)) b=1", "{down}");
+    }
     assert_eq!(with(0, true), "Reach(Revision(1))");
 }
 
@@ -1068,6 +1065,19 @@ fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
     snapshot.additional = found(B);
     let next = plan(&snapshot).global.unwrap().global;
     assert!(!next.additional_was_rolled_out);
+}
+
+#[test]
+fn an_additional_secret_that_was_rolled_out_is_kept_also_if_a_later_source_was_not() {
+    for (was_rolled_out, expected) in [(true, Some(2)), (false, None)] {
+        let global = Global {
+            additional_was_rolled_out: was_rolled_out,
+            ..without_canary(2, A)
+        };
+        let plan = plan(&snapshot(found(B), Some(global), "a=2 b=1:Synced"));
+        let kept = plan.history.map(|kept| kept.revision);
+        assert_eq!(kept, expected, "{was_rolled_out}");
+    }
 }
 
 #[test]

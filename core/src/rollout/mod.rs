@@ -172,8 +172,6 @@ pub struct Fleet<'a> {
     pub limits: &'a api::Rollout,
     /// Enough canaries have had the revision, now or earlier.
     pub canary_passed: bool,
-    /// Members that are unavailable for reasons outside the members' progress.
-    pub unavailable: usize,
 }
 
 /// Whether this many failures halt the members with the same kind of goal.
