@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::NodeView;
-use super::progress::up_to_date;
+use super::node::NodeView;
 
 /// Time since the leader's machine booted.
 pub(crate) type Uptime = SignedDuration;
@@ -148,11 +147,14 @@ impl LeaderClock {
         }
     }
 
-    fn entry(&mut self, name: &str) -> &mut Entry {
-        if !self.entries.contains_key(name) {
-            self.entries.insert(name.to_owned(), Entry::default());
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            change(entry);
+        } else {
+            let mut entry = Entry::default();
+            change(&mut entry);
+            self.entries.insert(name.to_owned(), entry);
         }
-        self.entries.entry(name.to_owned()).or_default()
     }
 
     fn record_object(&mut self, object: &NodePullSecret, now: Uptime, has_begun: bool) {
@@ -165,8 +167,7 @@ impl LeaderClock {
             (status.observed_generation, &status.phase)
         });
         let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
-        let seen = &mut self.entry(name).object;
-        match seen {
+        self.update(name, |entry| match &mut entry.object {
             Some(seen) if seen.generation == generation => {
                 if (seen.report.0, &seen.report.1) != (observed, phase) {
                     seen.report = (observed, phase.clone());
@@ -174,7 +175,7 @@ impl LeaderClock {
                     seen.saw_report = true;
                 }
             }
-            _ => {
+            seen => {
                 *seen = Some(SeenObject {
                     generation,
                     assigned: now,
@@ -185,13 +186,12 @@ impl LeaderClock {
                     saw_report: has_begun,
                 });
             }
-        }
+        });
     }
 
     fn record_node(&mut self, node: &NodeView, now: Uptime, has_begun: bool) {
         let is_ready = node.ready.is_ok();
-        let seen = &mut self.entry(&node.name).node;
-        match seen {
+        self.update(&node.name, |entry| match &mut entry.node {
             // Another Node of the same name differs in its creation.
             Some(seen) if seen.created == node.created => {
                 if seen.is_ready != is_ready {
@@ -204,7 +204,7 @@ impl LeaderClock {
                     seen.heard = Some(now);
                 }
             }
-            _ => {
+            seen => {
                 *seen = Some(SeenNode {
                     created: node.created,
                     appeared: has_begun.then_some(now),
@@ -215,7 +215,7 @@ impl LeaderClock {
                     heard: None,
                 });
             }
-        }
+        });
     }
 
     fn object(&self, object: &NodePullSecret) -> Option<&SeenObject> {
@@ -288,4 +288,11 @@ impl LeaderClock {
             was_not_ready,
         }
     }
+}
+
+/// The status, if it describes the current spec.
+pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
+    let generation = object.metadata.generation.unwrap_or_default();
+    let status = object.status.as_ref();
+    status.filter(|status| status.observed_generation == generation && generation > 0)
 }

@@ -10,8 +10,9 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
+use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Context, is_retry_due, lost, progress, up_to_date};
+use super::progress::{Context, is_retry_due, lost, progress};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.

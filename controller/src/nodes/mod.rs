@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;
+mod node;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_properties;

@@ -6,7 +6,7 @@ use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::rollout::{Goal, Progress, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
-use super::clock::{Heard, LeaderClock, Received, Uptime};
+use super::clock::{Heard, LeaderClock, Received, Uptime, up_to_date};
 use super::input::NodeView;
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
@@ -74,13 +74,6 @@ pub(super) fn progress(
         _ => Progress::InFlight,
     };
     Some((goal, progress))
-}
-
-/// The status, if it describes the current spec.
-pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
-    let generation = object.metadata.generation.unwrap_or_default();
-    let status = object.status.as_ref();
-    status.filter(|status| status.observed_generation == generation && generation > 0)
 }
 
 /// Whether a blocked node may retry. One with a conflict over its file may not: each attempt restarts its kubelet.
