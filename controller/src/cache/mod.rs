@@ -1,5 +1,6 @@
 //! The watched objects as plain data.
 
+mod clock;
 mod debounce;
 mod event;
 mod hosted;
@@ -20,13 +21,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names::{GLOBAL_SECRET, NODE_POOL_LABEL};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
+pub(crate) use clock::uptime;
 use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
@@ -46,12 +47,6 @@ use crate::nodes::clock::{LeaderClock, Uptime};
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::targets::namespace::NamespaceView;
-use crate::telemetry::clock;
-
-/// By the clock of the leader's machine that nobody sets.
-pub(crate) fn uptime() -> Uptime {
-    Uptime::try_from(clock::now()).unwrap_or_default()
-}
 
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -294,12 +289,6 @@ impl Cache {
         self.current_global().map(secret::decode)
     }
 
-    /// `creationTimestamp` of the current `global-pull-secret`.
-    fn first_written(&self) -> Option<Timestamp> {
-        let created = self.current_global()?.metadata.creation_timestamp.as_ref();
-        created.map(|created| created.0)
-    }
-
     /// `resourceVersion` of the current `global-pull-secret`.
     pub(crate) fn global_version(&self) -> Option<&str> {
         self.current_global()?.metadata.resource_version.as_deref()
@@ -390,27 +379,6 @@ impl Cache {
         }
     }
 
-    /// Its newest state, now.
-    fn observe_object(&mut self, name: &str) {
-        if let Some(object) = self.node_pull_secrets.get(name) {
-            self.clock.observe_object(object, uptime());
-        }
-    }
-
-    /// Call it before taking a snapshot.
-    pub(crate) fn observe_clock(&mut self, now: Uptime) {
-        let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
-        self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
-        let replaced = self.replaced();
-        self.rolling = replaced.map(|replaced| match self.rolling {
-            Some(known) if known.0 == replaced => known,
-            _ => (replaced, now),
-        });
-        let objects = self.node_pull_secrets.live.values();
-        let objects = objects.map(|object| &**object);
-        self.clock.observe(objects, self.nodes.live.values(), now);
-    }
-
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
         let object = stripped(object);
         let name = object.key();
@@ -433,6 +401,7 @@ impl Cache {
 mod tests {
     use globalps_core::api::GlobalPullSecretSpec;
     use globalps_core::names::ADDITIONAL_SECRET;
+    use jiff::Timestamp;
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
