@@ -68,8 +68,7 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
-/// Annotation of [`GLOBAL_SECRET`]: the newest revision that some node has run with. If it is the current one, a new node gets it
-/// without an assignment.
+/// Annotation of [`GLOBAL_SECRET`]: the newest revision that has passed its canary.
 pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; absent: not yet. Also on the history's Secrets.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";

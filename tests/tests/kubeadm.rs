@@ -29,6 +29,7 @@ fn ask(generation: i64, delivery: Delivery) -> Ask {
         credentials: json!({"auths": {"r.example.com": {"auth": "dTox"}}}).to_string(),
         delivery,
         kubelet_version: "v1.35.4",
+        foreign_owner: "",
     }
 }
 

@@ -29,6 +29,7 @@ fn ask(revision: i64, delivery: Delivery) -> Ask {
         credentials: json!({"auths": {"r.example.com": {"auth": auth}}}).to_string(),
         delivery,
         kubelet_version: "v1.36.3",
+        foreign_owner: "",
     }
 }
 

@@ -9,8 +9,6 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use globalps_core::names::{self, GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program, Secret};
 use globalps_tests::until;

@@ -1,5 +1,6 @@
 //! The watched objects as plain data.
 
+mod clock;
 mod configuration;
 mod debounce;
 mod event;
@@ -22,13 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names::{GLOBAL_SECRET, NODE_POOL_LABEL};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
+pub(crate) use clock::uptime;
 use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
@@ -45,7 +46,7 @@ pub(crate) use watches::{CacheEvents, events, namespace_events, original_events,
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;
-use crate::nodes::clock::AssignmentClock;
+use crate::nodes::clock::{LeaderClock, Uptime};
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::targets::namespace::NamespaceView;
@@ -76,11 +77,13 @@ pub(crate) struct Cache {
     deleted_out_of_band: BTreeSet<String>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
-    clock: AssignmentClock,
+    clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
     pub(crate) namespaces_have: Option<i64>,
+    /// While their `DaemonSets` replace syncers: how many are replaced, and since when.
+    rolling: Option<(i32, Uptime)>,
     /// Since when syncers are down that should run. There is no event for having been down for a while.
-    pub(crate) down_since: Option<Timestamp>,
+    pub(crate) down_since: Option<Uptime>,
 }
 
 impl Cache {
@@ -145,11 +148,17 @@ impl Cache {
             }
             CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
             CacheEvent::Node(event) => {
-                let is_awaited = match &event {
-                    Update::Event(Event::Apply(node)) => self.is_awaited(node),
-                    _ => false,
+                let (applied, is_awaited) = match &event {
+                    Update::Event(Event::Apply(node)) => {
+                        (Some(node.name.clone()), self.is_awaited(node))
+                    }
+                    _ => (None, false),
                 };
-                self.nodes.handle(event) || is_awaited
+                let changed = self.nodes.handle(event) || is_awaited;
+                if let Some(node) = applied.and_then(|name| self.nodes.get(&name)) {
+                    self.clock.observe_node(node, uptime());
+                }
+                changed
             }
             CacheEvent::NodePullSecret(event) => {
                 // The syncer writes the status, the controller the spec.
@@ -169,7 +178,15 @@ impl Cache {
                     }
                     self.out_of_band_changes.push(change);
                 }
-                self.node_pull_secrets.handle(event)
+                let applied = match &event {
+                    Update::Event(Event::Apply(object)) => Some(object.key()),
+                    _ => None,
+                };
+                let changed = self.node_pull_secrets.handle(event);
+                if let Some(name) = applied {
+                    self.observe_object(&name);
+                }
+                changed
             }
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
@@ -369,19 +386,12 @@ impl Cache {
         }
     }
 
-    /// Call it before taking a snapshot.
-    pub(crate) fn observe_clock(&mut self, now: Timestamp) {
-        let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
-        self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
-        let objects = self.node_pull_secrets.live.iter();
-        self.clock
-            .observe(objects.map(|(name, object)| (name, &**object)), now);
-    }
-
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
         let object = stripped(object);
-        self.deleted_out_of_band.remove(&object.key());
+        let name = object.key();
+        self.deleted_out_of_band.remove(&name);
         self.node_pull_secrets.put(object);
+        self.observe_object(&name);
     }
 
     /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
@@ -398,6 +408,7 @@ impl Cache {
 mod tests {
     use globalps_core::api::GlobalPullSecretSpec;
     use globalps_core::names::ADDITIONAL_SECRET;
+    use jiff::Timestamp;
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
@@ -502,7 +513,7 @@ mod tests {
         }
         assert!(
             cache
-                .snapshot(Timestamp::UNIX_EPOCH)
+                .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
                 .global_deleted_out_of_band
         );
         let changes = cache.take_out_of_band_changes();

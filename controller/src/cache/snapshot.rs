@@ -12,6 +12,7 @@ use super::debounce::Debounced;
 use crate::content::secret::revision;
 use crate::content::source::{Data, Source};
 use crate::nodes::absence::{Absence, absence};
+use crate::nodes::clock::Uptime;
 use crate::nodes::input::Snapshot;
 use crate::nodes::provider_paths::{fit, is_on_nodes};
 
@@ -19,7 +20,7 @@ use crate::nodes::provider_paths::{fit, is_on_nodes};
 type Sources = Vec<(String, Source)>;
 
 impl Cache {
-    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
+    pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
         let additional = self.additional().map_or(Source::Absent, |secret| {
             Source::Found(Data::of(secret, DATA_KEY))
         });
@@ -63,13 +64,15 @@ impl Cache {
             namespaces: self.namespaces.get().map(Cow::Borrowed),
             global,
             global_deleted_out_of_band: self.deleted_global.is_some(),
+            first_written: self.first_written(),
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
             namespaces_have: self.namespaces_have,
             has_copies: self.state().has_copies(),
-            syncers: self.syncers(now),
+            syncers: self.syncers(uptime),
             clock: Cow::Borrowed(&self.clock),
+            uptime,
             daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),

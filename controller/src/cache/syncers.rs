@@ -1,9 +1,10 @@
 //! The syncers' pods, as counted in the status of their `DaemonSets`.
 
 use globalps_core::manifests::Agent;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::Cache;
+use crate::nodes::clock::Uptime;
 use crate::nodes::input::{NodeView, Syncers};
 use crate::nodes::provider_paths::ProviderPods;
 use crate::objects::managed::{ManagedKind, ManagedObject};
@@ -46,16 +47,25 @@ impl Cache {
         self.nodes.live.values().filter(is_counted).count()
     }
 
-    pub(super) fn syncers(&self, now: Timestamp) -> Syncers {
+    /// How many pods have the current template while others are replaced; `None`: none is.
+    pub(super) fn replaced(&self) -> Option<i32> {
         let not_ready = self.not_ready();
-        let lasts = self
-            .down_since
-            .is_some_and(|since| now.duration_since(since) >= START);
+        let is_rolling = self.agents().any(|pods| pods.are_rolling(not_ready));
+        is_rolling.then(|| {
+            let updated = self.agents().map(|pods| pods.updated_number_scheduled);
+            updated.fold(0, i32::saturating_add)
+        })
+    }
+
+    pub(super) fn syncers(&self, now: Uptime) -> Syncers {
+        let not_ready = self.not_ready();
+        let lasts = self.down_since.is_some_and(|since| now - since >= START);
         let down = self.agents().map(|pods| pods.down(not_ready)).sum();
         Syncers {
             down: if lasts { down } else { 0 },
             are_missing: lasts && self.agents().any(|pods| pods.are_missing()),
-            are_rolling: self.agents().any(|pods| pods.are_rolling(not_ready)),
+            // Pods that never start, such as those with a wrong image, are their nodes' own problem.
+            are_rolling: self.rolling.is_some_and(|(_, since)| now - since < START),
         }
     }
 }

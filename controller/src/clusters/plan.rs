@@ -319,7 +319,6 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
         members: &members,
         limits: &limits,
         canary_passed,
-        unavailable: 0,
     });
     let members = plan.members.iter();
     let keys: BTreeMap<&str, (&ClusterKey, Goal)> = members

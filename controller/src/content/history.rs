@@ -76,10 +76,12 @@ pub(crate) fn decode(secret: &Secret) -> Kept {
     }
 }
 
-/// `None`: all slots are empty.
-pub(crate) fn newest(slots: Vec<Option<Kept>>) -> Option<Data> {
+/// What a rollback goes to: what the fleet had last. `passed`: the last revision before the newest one that passed its canary.
+/// `None`: nothing is kept, or some nodes have had a later one than that, and what it replaced may be revoked.
+pub(crate) fn last(slots: Vec<Option<Kept>>, passed: Option<i64>) -> Option<Data> {
     let newest = slots.into_iter().flatten().max_by_key(|kept| kept.revision);
-    newest.map(|kept| kept.additional)
+    let last = newest.filter(|kept| passed.is_none_or(|passed| kept.revision >= passed));
+    last.map(|kept| kept.additional)
 }
 
 #[cfg(test)]
@@ -140,8 +142,21 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_the_one_of_the_highest_revision() {
-        assert_eq!(newest(slots("- -")), None);
-        assert_eq!(newest(slots("3c 2b -")), Some(Data(Some(b"c".to_vec()))));
+    fn a_rollback_goes_to_what_the_fleet_had_last_or_nowhere() {
+        for (case, held, passed, expected) in [
+            ("nothing is kept", "- -", None, None),
+            ("the highest revision", "3c 2b -", Some(3), Some("c")),
+            (
+                "it is newer than what passed",
+                "3c 2b -",
+                Some(2),
+                Some("c"),
+            ),
+            ("nothing else has passed", "3c 2b -", None, Some("c")),
+            ("some nodes have had a later one", "3c 2b -", Some(4), None),
+        ] {
+            let expected = expected.map(|text| Data(Some(text.as_bytes().to_vec())));
+            assert_eq!(last(slots(held), passed), expected, "{case}");
+        }
     }
 }

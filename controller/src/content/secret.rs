@@ -207,7 +207,7 @@ fn decode_content(secret: &Secret) -> Option<Content> {
     })
 }
 
-/// The last revision that was rolled out to all nodes.
+/// The last revision before the newest one that passed its canary.
 #[derive(Clone, Debug)]
 pub(crate) struct RolledOutWrite {
     pub(crate) revision: i64,

@@ -3,25 +3,35 @@
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
 use globalps_core::rollout::Goal;
 
+use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::members::assigned;
-use super::progress::up_to_date;
 use crate::content::secret::Global;
 
-/// The revision for new nodes: the newest one if its rollout is past the canary and continues, otherwise the last one that was
-/// rolled out to all nodes. `None`: there is neither. Before the first rollout, new nodes lack nothing that others have; in a new
-/// cluster all nodes would otherwise change at once.
-pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, continues: bool) -> Option<i64> {
+/// The revision for new nodes: the newest one if it has passed its canary and its rollout continues, otherwise the last one before
+/// it that passed its canary. A paused rollout without an earlier one keeps its revision. `None`: no revision has passed, or only
+/// one that failed.
+pub(super) fn fleet_revision(
+    snapshot: &Snapshot,
+    global: &Global,
+    is_paused: bool,
+    is_halted: bool,
+) -> Option<i64> {
     if global.restoring {
         return None;
     }
+    let newest = Some(global.revision);
     if global.rolled_out.is_some() {
-        return Some(global.revision);
+        return newest;
     }
     let older = snapshot.rolled_out_revision;
-    let older = older.filter(|revision| (1..global.revision).contains(revision))?;
-    let is_newest = continues && global.canary_passed;
-    Some(if is_newest { global.revision } else { older })
+    let older = older.filter(|revision| (1..global.revision).contains(revision));
+    let passed = newest.filter(|_| global.canary_passed && !is_halted);
+    if is_paused {
+        older.or(passed)
+    } else {
+        passed.or(older)
+    }
 }
 
 /// New nodes that have reported that they have nothing.
@@ -49,7 +59,7 @@ fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> 
     let was_asked = spec.revision > 0 || spec.restore || spec.revoked;
     let has_nothing = up_to_date(object)
         .is_some_and(|status| status.revision == 0 && status.phase == Phase::Pending);
-    node.is_new(snapshot.now)
+    snapshot.joins_the_fleet(node)
         && !was_asked
         && has_nothing
         && node.file_owner.is_empty()

@@ -1,139 +1,298 @@
-//! How long the leader has seen each assignment and each phase, by its own clock only: times in objects come from other machines
-//! and from previous leaders.
+//! What the leader saw when, by its own monotonic clock. Times in objects come from other machines and from previous leaders: they
+//! decide only where this leader has not seen the change itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
+
+use super::node::NodeView;
+
+/// Time since the leader's machine booted.
+pub(crate) type Uptime = SignedDuration;
+
+/// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
+const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
+/// How far the API server's clock may be ahead of the leader's.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Empty at the start of each term.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AssignmentClock(BTreeMap<String, Entry>);
+pub(crate) struct LeaderClock {
+    /// What appears from now on, this leader has seen appear.
+    has_begun: bool,
+    entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    object: Option<SeenObject>,
+    node: Option<SeenNode>,
+}
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct SeenObject {
     generation: i64,
-    assigned: Timestamp,
-    phase: Phase,
-    phase_since: Timestamp,
+    assigned: Uptime,
+    /// The leader saw it being assigned.
+    saw_assignment: bool,
+    /// Reported restart of the kubelet when it was assigned.
+    restarted_before: Option<Timestamp>,
+    /// Reported generation and phase.
+    report: (i64, Phase),
+    reported: Uptime,
+    /// The leader saw the report arrive.
+    saw_report: bool,
 }
 
-impl AssignmentClock {
-    /// Records new assignments and phases. Call it before each plan.
+#[derive(Clone, Debug)]
+struct SeenNode {
+    created: Timestamp,
+    /// `None`: it was there before.
+    appeared: Option<Uptime>,
+    is_ready: bool,
+    /// Since when it is ready, or not.
+    since: Uptime,
+    /// The leader saw it change from or to ready.
+    saw_change: bool,
+    heartbeat: Timestamp,
+    /// When `heartbeat` last changed; `None`: never yet.
+    heard: Option<Uptime>,
+}
+
+/// The newest heartbeat of a node's kubelet that the leader saw arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Heard {
+    Nothing,
+    SinceAssignment,
+    SinceReport,
+}
+
+/// The report for the current assignment, as the leader received it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// How long ago.
+    pub(super) ago: SignedDuration,
+    /// The leader saw the report arrive.
+    pub(super) saw_report: bool,
+    /// It saw the assignment, so it knows whether the kubelet was restarted since; `None`: it does not know.
+    pub(super) has_restarted: Option<bool>,
+    pub(super) heard: Heard,
+    /// How long the node has been ready, or not.
+    pub(super) unchanged_for: SignedDuration,
+    /// The node became `NotReady` this long after the report, negative: before it, but after the assignment. `None`: the leader
+    /// did not see both, or the node is ready.
+    pub(super) lost_after: Option<SignedDuration>,
+    /// It has been `NotReady` since before the assignment.
+    pub(super) was_not_ready: bool,
+}
+
+impl Default for Received {
+    /// Nothing was observed.
+    fn default() -> Self {
+        Self {
+            ago: SignedDuration::ZERO,
+            saw_report: false,
+            has_restarted: None,
+            heard: Heard::Nothing,
+            unchanged_for: SignedDuration::ZERO,
+            lost_after: None,
+            was_not_ready: false,
+        }
+    }
+}
+
+impl LeaderClock {
+    /// Records all objects and Nodes, and forgets those that are gone. Call it before each plan.
     pub(crate) fn observe<'a>(
         &mut self,
-        objects: impl IntoIterator<Item = (&'a String, &'a NodePullSecret)>,
-        now: Timestamp,
+        objects: impl Iterator<Item = &'a NodePullSecret>,
+        nodes: impl Iterator<Item = &'a NodeView>,
+        now: Uptime,
     ) {
-        let mut entries = std::mem::take(&mut self.0);
-        for (name, object) in objects {
-            let generation = object.metadata.generation.unwrap_or_default();
-            let phase = reported(object);
-            let known = entries.remove_entry(name);
-            let (name, mut entry) = known.unwrap_or_else(|| {
-                let entry = Entry {
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        let (mut live_objects, mut live_nodes) = (BTreeSet::new(), BTreeSet::new());
+        for object in objects {
+            live_objects.extend(object.metadata.name.as_deref());
+            self.record_object(object, now, has_begun);
+        }
+        for node in nodes {
+            live_nodes.insert(node.name.as_str());
+            self.record_node(node, now, has_begun);
+        }
+        self.entries.retain(|name, entry| {
+            entry.object = entry
+                .object
+                .take()
+                .filter(|_| live_objects.contains(name.as_str()));
+            entry.node = entry
+                .node
+                .take()
+                .filter(|_| live_nodes.contains(name.as_str()));
+            entry.object.is_some() || entry.node.is_some()
+        });
+    }
+
+    /// Records an object as soon as it arrives: a busy leader plans later.
+    pub(crate) fn observe_object(&mut self, object: &NodePullSecret, now: Uptime) {
+        if self.has_begun {
+            self.record_object(object, now, true);
+        }
+    }
+
+    /// The same of a Node.
+    pub(crate) fn observe_node(&mut self, node: &NodeView, now: Uptime) {
+        if self.has_begun {
+            self.record_node(node, now, true);
+        }
+    }
+
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            change(entry);
+        } else {
+            let mut entry = Entry::default();
+            change(&mut entry);
+            self.entries.insert(name.to_owned(), entry);
+        }
+    }
+
+    fn record_object(&mut self, object: &NodePullSecret, now: Uptime, has_begun: bool) {
+        let Some(name) = &object.metadata.name else {
+            return;
+        };
+        let generation = object.metadata.generation.unwrap_or_default();
+        let status = object.status.as_ref();
+        let (observed, phase) = status.map_or((0, &Phase::Pending), |status| {
+            (status.observed_generation, &status.phase)
+        });
+        let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
+        self.update(name, |entry| match &mut entry.object {
+            Some(seen) if seen.generation == generation => {
+                if (seen.report.0, &seen.report.1) != (observed, phase) {
+                    seen.report = (observed, phase.clone());
+                    seen.reported = now;
+                    seen.saw_report = true;
+                }
+            }
+            seen => {
+                *seen = Some(SeenObject {
                     generation,
                     assigned: now,
-                    phase: phase.clone(),
-                    phase_since: now,
-                };
-                (name.clone(), entry)
-            });
-            if entry.generation != generation {
-                entry.generation = generation;
-                entry.assigned = now;
-                entry.phase_since = now;
+                    saw_assignment: has_begun && up_to_date(object).is_none(),
+                    restarted_before: restarted.map(|time| time.0),
+                    report: (observed, phase.clone()),
+                    reported: now,
+                    saw_report: has_begun,
+                });
             }
-            if entry.phase != *phase {
-                entry.phase = phase.clone();
-                entry.phase_since = now;
+        });
+    }
+
+    fn record_node(&mut self, node: &NodeView, now: Uptime, has_begun: bool) {
+        let is_ready = node.ready.is_ok();
+        self.update(&node.name, |entry| match &mut entry.node {
+            // Another Node of the same name differs in its creation.
+            Some(seen) if seen.created == node.created => {
+                if seen.is_ready != is_ready {
+                    seen.is_ready = is_ready;
+                    seen.since = now;
+                    seen.saw_change = true;
+                }
+                if seen.heartbeat != node.heartbeat {
+                    seen.heartbeat = node.heartbeat;
+                    seen.heard = Some(now);
+                }
             }
-            self.0.insert(name, entry);
+            seen => {
+                *seen = Some(SeenNode {
+                    created: node.created,
+                    appeared: has_begun.then_some(now),
+                    is_ready,
+                    since: now,
+                    saw_change: false,
+                    heartbeat: node.heartbeat,
+                    heard: None,
+                });
+            }
+        });
+    }
+
+    fn object(&self, object: &NodePullSecret) -> Option<&SeenObject> {
+        let seen = self
+            .entries
+            .get(object.metadata.name.as_ref()?)?
+            .object
+            .as_ref()?;
+        (Some(seen.generation) == object.metadata.generation).then_some(seen)
+    }
+
+    fn node(&self, name: &str) -> Option<&SeenNode> {
+        self.entries.get(name)?.node.as_ref()
+    }
+
+    /// How long the object has had its generation; zero if it is newer than the last observation.
+    pub(crate) fn assigned_for(&self, object: &NodePullSecret, now: Uptime) -> SignedDuration {
+        let seen = self.object(object);
+        seen.map_or(SignedDuration::ZERO, |seen| now - seen.assigned)
+    }
+
+    /// How long the node has been `NotReady`; `None`: it is ready.
+    pub(crate) fn not_ready_for(&self, node: &NodeView, now: Uptime) -> Option<SignedDuration> {
+        node.ready.err()?;
+        let seen = self.node(&node.name).filter(|seen| !seen.is_ready);
+        Some(seen.map_or(SignedDuration::ZERO, |seen| now - seen.since))
+    }
+
+    /// Whether the node has just been created: the leader saw it appear, or the API server's clock says so and is plausible.
+    pub(crate) fn is_new(&self, node: &NodeView, now: Uptime, wall: Timestamp) -> bool {
+        match self.node(&node.name).and_then(|seen| seen.appeared) {
+            Some(appeared) => now - appeared < NEW_FOR,
+            None => (-SKEW..NEW_FOR).contains(&wall.duration_since(node.created)),
         }
     }
 
-    /// How long the object has had its generation.
-    pub(crate) fn assigned_for(&self, object: &NodePullSecret, now: Timestamp) -> SignedDuration {
-        self.since(object, now, |entry| entry.assigned)
-    }
-
-    /// How long the node has reported its phase for this generation.
-    pub(crate) fn in_phase_for(&self, object: &NodePullSecret, now: Timestamp) -> SignedDuration {
-        self.since(object, now, |entry| entry.phase_since)
-    }
-
-    /// Zero if the object is newer than the last observation.
-    fn since(
+    /// How the leader received the node's report for its current assignment.
+    pub(super) fn received(
         &self,
         object: &NodePullSecret,
-        now: Timestamp,
-        time: fn(&Entry) -> Timestamp,
-    ) -> SignedDuration {
-        let entry = object
-            .metadata
-            .name
-            .as_ref()
-            .and_then(|name| self.0.get(name));
-        let entry = entry.filter(|entry| Some(entry.generation) == object.metadata.generation);
-        entry.map_or(SignedDuration::ZERO, |entry| {
-            now.duration_since(time(entry))
-        })
-    }
-}
-
-fn reported(object: &NodePullSecret) -> &Phase {
-    let status = object.status.as_ref();
-    status.map_or(&Phase::Pending, |status| &status.phase)
-}
-
-#[cfg(test)]
-mod tests {
-    use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
-
-    use super::*;
-
-    #[test]
-    fn times_start_with_a_change_and_end_with_the_object() {
-        let at = |seconds| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
-        let object = |generation, phase| {
-            let mut object = NodePullSecret::new("a", NodePullSecretSpec::default());
-            object.metadata.generation = Some(generation);
-            object.status = Some(NodePullSecretStatus {
-                phase,
-                ..NodePullSecretStatus::default()
-            });
-            object
+        node: &NodeView,
+        now: Uptime,
+    ) -> Received {
+        let Some(seen) = self.object(object) else {
+            return Received::default();
         };
-        let mut clock = AssignmentClock::default();
-        let name = "a".to_owned();
-        for (now, object, assigned, phase) in [
-            (10, Some(object(1, Phase::Pending)), 0, 0),
-            (15, Some(object(1, Phase::Pending)), 5, 5),
-            (20, Some(object(2, Phase::Pending)), 0, 0),
-            (25, Some(object(2, Phase::Syncing)), 5, 0),
-            (30, Some(object(2, Phase::Syncing)), 10, 5),
-            (40, None, 0, 0),
-            (50, Some(object(2, Phase::Syncing)), 0, 0),
-        ] {
-            clock.observe(object.iter().map(|object| (&name, object)), at(now));
-            let Some(object) = object else { continue };
-            let seconds = SignedDuration::from_secs;
-            assert_eq!(
-                clock.assigned_for(&object, at(now)),
-                seconds(assigned),
-                "at {now}"
-            );
-            assert_eq!(
-                clock.in_phase_for(&object, at(now)),
-                seconds(phase),
-                "at {now}"
-            );
+        let on_node = self.node(&node.name);
+        let status = object.status.as_ref();
+        let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
+        let restarted = restarted.map(|time| time.0);
+        let not_ready = on_node.filter(|node| !node.is_ready);
+        let since = not_ready.map(|node| node.since);
+        let saw_both = seen.saw_report && not_ready.is_some_and(|node| node.saw_change);
+        let was_not_ready = saw_both && since < Some(seen.assigned);
+        Received {
+            ago: now - seen.reported,
+            saw_report: seen.saw_report,
+            has_restarted: seen
+                .saw_assignment
+                .then_some(restarted != seen.restarted_before),
+            heard: match on_node.and_then(|node| node.heard) {
+                Some(heard) if heard >= seen.reported => Heard::SinceReport,
+                Some(heard) if heard >= seen.assigned => Heard::SinceAssignment,
+                _ => Heard::Nothing,
+            },
+            unchanged_for: on_node.map_or(SignedDuration::ZERO, |node| now - node.since),
+            lost_after: since
+                .filter(|_| saw_both && !was_not_ready)
+                .map(|since| since - seen.reported),
+            was_not_ready,
         }
-        let newer = object(3, Phase::Pending);
-        assert_eq!(
-            clock.assigned_for(&newer, at(99)),
-            SignedDuration::ZERO,
-            "not observed yet"
-        );
     }
+}
+
+/// The status, if it describes the current spec.
+pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
+    let generation = object.metadata.generation.unwrap_or_default();
+    let status = object.status.as_ref();
+    status.filter(|status| status.observed_generation == generation && generation > 0)
 }

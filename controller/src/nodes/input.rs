@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec, NodePullSecret};
-use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
-use globalps_core::phase;
-use jiff::{SignedDuration, Timestamp};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use jiff::Timestamp;
 
 use super::absence::{Absence, absence};
-use super::clock::AssignmentClock;
-use super::labels::Labels;
+use super::clock::{LeaderClock, Uptime};
+pub(super) use super::node::is_skipped;
+pub(crate) use super::node::{NodeView, NotReady, is_selected};
 use super::provider_paths::Deviation;
 use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
@@ -44,6 +43,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
+    /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
+    pub(crate) first_written: Option<Timestamp>,
     /// Revision in the Secret `global-pull-secret-rolled-out`; `None`: there is no such Secret.
     pub(crate) rolled_out_revision: Option<i64>,
     /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
@@ -61,7 +62,10 @@ pub(crate) struct Snapshot<'a> {
     /// Nodes whose `NodePullSecret` another client deleted.
     pub(crate) deleted_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
-    pub(crate) clock: Cow<'a, AssignmentClock>,
+    pub(crate) clock: Cow<'a, LeaderClock>,
+    /// For durations.
+    pub(crate) uptime: Uptime,
+    /// To be shown, and written to objects.
     pub(crate) now: Timestamp,
 }
 
@@ -104,10 +108,16 @@ impl Snapshot<'_> {
         self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
     }
 
-    /// Some revision was rolled out. Before that a new node lacks nothing that the others have.
-    pub(super) fn fleet_has_content(&self) -> bool {
-        let global = self.global.as_ref();
-        self.rolled_out_revision.is_some() || global.is_some_and(|g| g.rolled_out.is_some())
+    /// The node is new, and not one of those that the first rollout began with: on a new cluster all nodes are new, and would
+    /// change at once.
+    pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
+        let is_rolled_out = self.global.as_ref().is_some_and(|g| g.rolled_out.is_some());
+        let is_later = self.first_written.is_some_and(|time| time < node.created);
+        self.is_new(node) && (is_rolled_out || is_later)
+    }
+
+    pub(super) fn is_new(&self, node: &NodeView) -> bool {
+        self.clock.is_new(node, self.uptime, self.now)
     }
 
     /// The credentials file that the nodes have, if the spec has another one.
@@ -128,142 +138,12 @@ pub(crate) struct Syncers {
     pub(crate) are_rolling: bool,
 }
 
-/// A `Ready` condition that is not True.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotReady {
-    pub(crate) since: Timestamp,
-    /// The kubelet is unresponsive; otherwise it reports `NotReady` itself.
-    pub(crate) unknown: bool,
-}
-
-/// The fields of a Node that the plan needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeView {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    /// Its `resourceVersion`.
-    pub(crate) version: u64,
-    pub(crate) labels: Labels,
-    /// Since when it is ready, or not.
-    pub(crate) ready: Result<Timestamp, NotReady>,
-    /// `lastHeartbeatTime` of its `Ready` condition.
-    pub(crate) heartbeat: Timestamp,
-    /// Who manages its credentials file, as in `spec.foreignOwner`; empty: globalps.
-    pub(crate) file_owner: &'static str,
-    /// Such as `v1.36.3`; empty: unknown.
-    pub(crate) kubelet_version: Box<str>,
-    /// An admin or a program cordoned it.
-    pub(crate) unschedulable: bool,
-    /// An autoscaler, Cluster API or another client is removing it.
-    pub(crate) is_being_deleted: bool,
-    pub(crate) created: Timestamp,
-}
-
-/// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
-const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
-
-const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-const CONTROL_PLANE_LABELS: [&str; 2] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-];
-
-impl NodeView {
-    pub(super) fn has(&self, label: &str, value: &str) -> bool {
-        self.labels.get(label) == Some(value)
-    }
-
-    /// Whether a syncer runs there.
-    pub(crate) fn is_linux(&self) -> bool {
-        self.has("kubernetes.io/os", "linux")
-    }
-
-    pub(super) fn is_new(&self, now: Timestamp) -> bool {
-        now.duration_since(self.created) < NEW_FOR
-    }
-
-    pub(super) fn is_control_plane(&self) -> bool {
-        CONTROL_PLANE_LABELS
-            .iter()
-            .any(|label| self.labels.get(label).is_some())
-    }
-
-    /// Empty if it has none.
-    pub(super) fn zone(&self) -> &str {
-        self.labels.get(ZONE_LABEL).unwrap_or_default()
-    }
-
-    pub(super) fn not_ready_for(&self, now: Timestamp) -> Option<SignedDuration> {
-        let not_ready = self.ready.err()?;
-        Some(now.duration_since(not_ready.since))
-    }
-
-    /// The Machine Config Operator manages its credentials file.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.file_owner == MACHINE_CONFIG_OPERATOR
-    }
-
-    /// The Machine Config Daemon updates it.
-    pub(super) fn is_updating(&self) -> bool {
-        !self.file_owner.is_empty() && !self.is_foreign()
-    }
-
-    /// The input of [`phase::phase`].
-    pub(crate) fn phase_view(
-        &self,
-        spec: &GlobalPullSecretSpec,
-        unresponsive: bool,
-        now: Timestamp,
-    ) -> phase::NodeView {
-        let duration = self.not_ready_for(now);
-        let not_ready = duration.map(|duration| match self.ready {
-            Err(NotReady { unknown: true, .. }) => phase::NotReady::Unknown(duration),
-            _ => phase::NotReady::Reported(duration),
-        });
-        phase::NodeView {
-            excluded: self.is_linux() && !is_selected(spec, self),
-            not_ready,
-            unresponsive,
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of_test(name: &str, created: Timestamp) -> Self {
-        let labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
-        Self {
-            name: name.to_owned(),
-            uid: String::new(),
-            version: 0,
-            labels: (&labels).into(),
-            ready: Ok(created),
-            heartbeat: created,
-            file_owner: "",
-            kubelet_version: "v1.36.3".into(),
-            unschedulable: false,
-            is_being_deleted: false,
-            created,
-        }
-    }
-}
-
-/// Whether globalps manages the node.
-pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
-    node.is_linux()
-        && spec.kubelet.delivery != DeliveryType::None
-        && !is_node_excluded(|label| node.labels.get(label))
-        && spec
-            .node_selector
-            .iter()
-            .all(|(key, value)| node.has(key, value))
-}
-
-/// Whether the node gets no new content: it is being removed, or it is cordoned and the spec says `Skip`.
-pub(super) fn is_skipped(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
-    node.is_being_deleted || node.unschedulable && spec.rollout.cordoned == Cordoned::Skip
-}
-
 #[cfg(test)]
 mod tests {
+    use globalps_core::api::Cordoned;
+    use globalps_core::phase;
+    use jiff::SignedDuration;
+
     use super::*;
 
     #[test]
@@ -300,9 +180,6 @@ mod tests {
             let found = (node.is_linux(), node.is_control_plane(), node.zone());
             assert_eq!(found, (is_linux, is_control_plane, zone), "{labels:?}");
         }
-        let node = node(&[]);
-        assert!(node.is_new(created + NEW_FOR - SignedDuration::from_secs(1)));
-        assert!(!node.is_new(created + NEW_FOR));
     }
 
     #[test]
@@ -356,7 +233,6 @@ mod tests {
 
     #[test]
     fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
-        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
         let spec = GlobalPullSecretSpec::default();
         let for_7_seconds = SignedDuration::from_secs(7);
@@ -366,7 +242,7 @@ mod tests {
         ] {
             let since = Timestamp::UNIX_EPOCH;
             node.ready = Err(NotReady { since, unknown });
-            let view = node.phase_view(&spec, true, now);
+            let view = node.phase_view(&spec, true, Some(for_7_seconds));
             assert_eq!((view.not_ready, view.unresponsive), (Some(expected), true));
             assert!(!view.excluded);
         }

@@ -10,8 +10,9 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
+use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Context, is_retry_due, lost, progress, up_to_date};
+use super::progress::{Context, is_retry_due, lost, progress};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -69,6 +70,17 @@ fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
     SignedDuration::from_secs(seconds.into())
 }
 
+fn context<'a>(snapshot: &'a Snapshot, node: &NodeView, min_ready: SignedDuration) -> Context<'a> {
+    let global = snapshot.global.as_ref();
+    Context {
+        clock: &snapshot.clock,
+        now: snapshot.uptime,
+        min_ready,
+        joins_the_fleet: snapshot.joins_the_fleet(node),
+        is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
+    }
+}
+
 fn member(
     snapshot: &Snapshot,
     node: &NodeView,
@@ -77,14 +89,12 @@ fn member(
     min_ready: SignedDuration,
 ) -> Member {
     let Snapshot {
-        spec, clock, now, ..
-    } = snapshot;
-    let context = Context {
+        spec,
         clock,
-        now: *now,
-        min_ready,
-        fleet_has_content: snapshot.fleet_has_content(),
-    };
+        uptime,
+        ..
+    } = snapshot;
+    let context = context(snapshot, node, min_ready);
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
@@ -93,7 +103,7 @@ fn member(
     let mut member = Member {
         name: node.name.clone(),
         goal,
-        not_ready: node.not_ready_for(*now),
+        not_ready: clock.not_ready_for(node, *uptime),
         assigned: match object {
             _ if node.is_foreign() && goal != Goal::Restore => Some((goal, Progress::Foreign)),
             // It is left alone until the end of the update, or this plan writes its object.
@@ -110,7 +120,7 @@ fn member(
             None => None,
         },
         assigned_for: object.map_or(SignedDuration::ZERO, |object| {
-            clock.assigned_for(object, *now)
+            clock.assigned_for(object, *uptime)
         }),
         is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
@@ -126,7 +136,7 @@ fn member(
         member.assigned = None;
     }
     if member.is_blocked() {
-        member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *now));
+        member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *uptime));
     }
     member.retry &= !has_new_owner && !node.is_updating();
     member
@@ -166,7 +176,7 @@ impl<'a> Canaries<'a> {
         let can_go = |node: &NodeView| {
             let object = snapshot.node_pull_secrets.get(&node.name);
             let is_unresponsive = object.is_some_and(|object| {
-                let assigned_for = snapshot.clock.assigned_for(object, snapshot.now);
+                let assigned_for = snapshot.clock.assigned_for(object, snapshot.uptime);
                 up_to_date(object).is_none() && assigned_for >= rollout::UNRESPONSIVE_AFTER
             });
             is_selected(spec, node)
@@ -201,13 +211,10 @@ pub(crate) fn assignments(
     canary_passed: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
     let Snapshot { spec, syncers, .. } = snapshot;
-    let most = rollout::share(&spec.rollout.max_unavailable, members.len());
     let mut next = rollout::next(&rollout::Fleet {
         members,
         limits: &spec.rollout,
         canary_passed,
-        // A single syncer that is down is its node's own problem.
-        unavailable: if syncers.down > most { syncers.down } else { 0 },
     });
     if syncers.are_rolling {
         next.assignments.clear();
@@ -289,8 +296,7 @@ pub(super) fn with_new_owner(
 /// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
 /// the deletion was observed; a restore waits for its report, but not forever.
 fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
-    let had_object =
-        !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
+    let had_object = !snapshot.is_new(node) || snapshot.deleted_out_of_band.contains(&node.name);
     had_object && snapshot.is_in_force()
 }
 
@@ -337,12 +343,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let context = Context {
-        clock: &snapshot.clock,
-        now: snapshot.now,
-        min_ready: min_ready(&snapshot.spec, false),
-        fleet_has_content: snapshot.fleet_has_content(),
-    };
+    let context = context(snapshot, node, min_ready(&snapshot.spec, false));
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),
         None => format!("{name}: {}: {}", status.phase, status.message),
@@ -525,10 +526,11 @@ mod tests {
 
     /// Its clock has seen all objects unchanged for this long.
     fn observe(snapshot: &mut Snapshot, seconds: i64) {
-        let since = snapshot.now - SignedDuration::from_secs(seconds);
-        let objects = snapshot.node_pull_secrets.iter();
-        let objects = objects.map(|(name, object)| (name, &**object));
-        snapshot.clock.to_mut().observe(objects, since);
+        let since = snapshot.uptime - SignedDuration::from_secs(seconds);
+        let objects = snapshot.node_pull_secrets.values();
+        let objects = objects.map(|object| &**object);
+        let nodes = snapshot.nodes.values();
+        snapshot.clock.to_mut().observe(objects, nodes, since);
     }
 
     #[test]
@@ -599,7 +601,7 @@ mod tests {
         node.labels = (&BTreeMap::from(labels)).into();
         let goal = Goal::Revision(5);
         for (name, has_passed, expected) in [
-            ("a", false, Progress::InFlight),
+            ("a", false, Progress::Soaking),
             ("a", true, Progress::Done),
             ("b", false, Progress::Done),
             ("b", true, Progress::Done),

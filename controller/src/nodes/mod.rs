@@ -6,6 +6,8 @@ pub(crate) mod clock;
 pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;
+mod node;
+mod outcome;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_properties;

@@ -7,6 +7,7 @@ use super::absence::Absence;
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
 use super::members::{assignments, members, missing, with_new_owner};
+use super::outcome::{Outcome, failed, has_halted, is_complete};
 use super::revision::{config_file, content, last_revision, provider_since};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
@@ -148,7 +149,8 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
-        let revision = fleet_revision(snapshot, global, false);
+        let is_halted = has_halted(snapshot, &plan.members);
+        let revision = fleet_revision(snapshot, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
     plan
@@ -215,28 +217,20 @@ fn reach(
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
         content_since: since(before, &desired.content, revision),
     };
-    if same.is_none() {
-        plan.history = before
-            .filter(|global| global.last_additional != desired.additional)
-            .filter(|_| snapshot.spec.history_limit > 0)
-            .and_then(kept);
-        plan.rolled_out = before
-            .filter(|global| global.rolled_out.is_some())
-            .and_then(|global| {
-                Some(RolledOutWrite {
-                    revision: global.revision,
-                    content: global.content.clone()?,
-                })
-            });
+    if let Some(global) = before.filter(|_| same.is_none()) {
+        let last = Outcome::of(snapshot, global);
+        let is_kept =
+            snapshot.spec.history_limit > 0 && global.last_additional != desired.additional;
+        plan.history = last.history(global, snapshot.now).filter(|_| is_kept);
+        plan.rolled_out = last.content(global);
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
-    let continues = !snapshot.spec.rollout.paused
-        && !rollout::is_halted(
-            failed(members).count(),
-            &snapshot.spec.rollout,
-            members.len(),
-        );
-    let fleet_revision = fleet_revision(snapshot, &next, continues);
+    let fleet_revision = fleet_revision(
+        snapshot,
+        &next,
+        snapshot.spec.rollout.paused,
+        has_halted(snapshot, members),
+    );
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written = !snapshot.global_deleted_out_of_band
         && same.is_some_and(|global| global.has_same_state(&next));
@@ -277,13 +271,12 @@ fn rollback(
     let is_new = plan.aim != Aim::Reach(Goal::Revision(global.revision));
     let next = plan.global.as_ref().map_or(global, |write| &write.global);
     let is_innocent = next.rolled_out.is_some() || next.additional_was_rolled_out;
-    let is_halted = || rollout::is_halted(failed(&plan.members).count(), spec, plan.members.len());
     let is_due = spec.on_failure == OnFailure::Rollback
         && !spec.paused
         && !is_new
         && !is_innocent
         && plan.resolved.rejected.is_none()
-        && is_halted();
+        && has_halted(snapshot, &plan.members);
     match &snapshot.last_rolled_out {
         _ if !is_due => Rollback::No,
         None => Rollback::NeedsHistory,
@@ -304,35 +297,10 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
             failed.join(", ")
         )),
         last_additional: Some(good.clone()),
+        // It comes from the history.
+        additional_was_rolled_out: true,
         ..global.clone()
     }
-}
-
-/// The replaced additional Secret for the history, if it was rolled out to every node.
-fn kept(global: &Global) -> Option<HistoryWrite> {
-    Some(HistoryWrite {
-        revision: global.revision,
-        rolled_out: global.rolled_out?,
-        additional: global.last_additional.clone()?,
-    })
-}
-
-/// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
-fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
-    if snapshot.spec.kubelet.delivery == DeliveryType::None {
-        return snapshot.namespaces_have == Some(revision);
-    }
-    selected(members).any(Member::is_done)
-        && selected(members).all(|m| m.is_done() || m.is_passed_over() && !m.has_failed())
-}
-
-/// Those with a revision as their goal.
-fn selected(members: &[Member]) -> impl Iterator<Item = &Member> {
-    members.iter().filter(|member| member.goal != Goal::Restore)
-}
-
-fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
-    selected(members).filter(|member| member.has_failed())
 }
 
 /// No additional Secret and no source: every node restores, then everything is deleted.

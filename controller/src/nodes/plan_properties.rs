@@ -1,9 +1,11 @@
 //! Properties of every sequence of events: the limit on disrupted nodes is never exceeded, nothing is assigned when it must not
-//! be, there is no revision that the controller did not write, and in the end every node reaches its goal. The simulated nodes
-//! are as simple as possible, and one of them may lie; the plan is the real one.
+//! be, there is no revision that the controller did not write, no healthy node fails, and in the end every node reaches its goal.
+//! The simulated nodes are as simple as possible, and one of them may lie; each has a clock of its own, as has each leader. The
+//! plan is the real one.
 
 #![allow(clippy::unwrap_used)]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
@@ -13,11 +15,13 @@ use globalps_core::names::{EXCLUDE_LABEL, RETRY_ANNOTATION};
 use globalps_core::provider::Delivery;
 use globalps_core::rollout::{DEADLINE, Goal, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use super::clock::Uptime;
 use super::input::{NodeView, NotReady, Snapshot, is_selected};
 use super::labels::Labels;
 use super::plan::{Aim, Hold, Plan, plan};
@@ -27,6 +31,9 @@ use crate::content::source::{Data, Source};
 const LIMIT: usize = 2;
 /// One more than the number of liars.
 const MAX_FAILURES: usize = 2;
+/// Seconds by which a clock is ahead.
+const OFFSETS: [i64; 8] = [0, 1, -1, 20, -3600, 3600, -86400, 86400];
+const CANARY_MIN_READY: SignedDuration = SignedDuration::from_secs(90);
 const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
 
 #[derive(Clone, Debug)]
@@ -58,6 +65,10 @@ enum Event {
     /// The delivery changes to the other one.
     DeliversOtherwise,
     Minutes(u8),
+    /// The clock of a node is set to this one of [`OFFSETS`].
+    ClockSet(u8, u8),
+    /// Another leader, whose clock has this offset.
+    LeaderChanges(u8),
     /// Another client deletes the object of a node.
     ObjectDeleted(u8),
     AllObjectsDeleted,
@@ -95,6 +106,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::DeliversOtherwise),
         2 => Just(Event::Resumed),
         2 => (1..12_u8).prop_map(Event::Minutes),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(at, offset)| Event::ClockSet(at, offset)),
+        1 => any::<u8>().prop_map(Event::LeaderChanges),
         3 => (any::<u8>(), any::<u8>(), revision).prop_map(|(p, g, r)| Event::Lies(p, g, r)),
         20 => any::<u8>().prop_map(Event::Steps),
         12 => prop_oneof![Just(u8::MAX), 0..6_u8].prop_map(Event::Reconciles),
@@ -107,8 +120,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct SimulatedNode {
     /// The revision on its disk.
     in_force: i64,
+    /// How far its clock is ahead, in seconds.
+    offset: i64,
+    joined: Uptime,
+    /// Its last assignment, and whether its Node was `NotReady` since.
+    assigned: Uptime,
+    was_not_ready: bool,
+    not_ready_since: Option<Uptime>,
+    /// When it last reported a phase for a generation.
+    reported: (Uptime, (i64, Phase)),
     /// It is in the middle of a change: when that was assigned, which starts the deadline, and for which generation.
-    changing: Option<(Timestamp, i64)>,
+    changing: Option<(Uptime, i64)>,
     /// It was new and empty when the change began: nothing ran there.
     bootstraps: bool,
     /// Delivery of the revision in force; or, during a change, whether that needs no restart.
@@ -150,6 +172,8 @@ struct Cluster {
     contents: u32,
     joined: u32,
     retries: u32,
+    /// How far the leader's clock is ahead.
+    leader_offset: i64,
 }
 
 impl Cluster {
@@ -157,6 +181,7 @@ impl Cluster {
         let mut spec = globalps_core::api::GlobalPullSecretSpec::default();
         spec.rollout.max_unavailable = IntOrString::Int(i32::try_from(LIMIT).unwrap());
         spec.rollout.max_failures = IntOrString::Int(i32::try_from(MAX_FAILURES).unwrap());
+        spec.rollout.canary.min_ready_seconds = u32::try_from(CANARY_MIN_READY.as_secs()).unwrap();
         let mut cluster = Self {
             snapshot: Snapshot {
                 spec,
@@ -167,6 +192,7 @@ impl Cluster {
             contents: 0,
             joined: 0,
             retries: 0,
+            leader_offset: 0,
         };
         cluster.snapshot.sources = vec![("one".to_owned(), Source::Absent)];
         for _ in 0..5 {
@@ -186,8 +212,35 @@ impl Cluster {
         self.snapshot.node_pull_secrets.to_mut()
     }
 
+    /// The true time.
+    fn time(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + self.snapshot.uptime
+    }
+
+    fn by_node(&self, name: &str) -> Timestamp {
+        self.time() + SignedDuration::from_secs(self.nodes[name].offset)
+    }
+
+    fn passes(&mut self, time: SignedDuration) {
+        self.snapshot.uptime += time;
+        self.snapshot.now = self.time() + SignedDuration::from_secs(self.leader_offset);
+    }
+
+    /// Its kubelet posts its status.
+    fn post(&mut self, name: &str) {
+        let heartbeat = self.by_node(name);
+        let view = self.snapshot.nodes.to_mut().get_mut(name).unwrap();
+        if view.ready.is_ok() {
+            view.heartbeat = heartbeat;
+        }
+    }
+
+    fn is_young(&self, name: &str) -> bool {
+        self.snapshot.uptime - self.nodes[name].joined < SignedDuration::from_mins(10)
+    }
+
     fn handle(&mut self, event: &Event) {
-        let now = self.snapshot.now;
+        let now = self.time();
         match *event {
             Event::Joins => self.join(),
             Event::Rotated => {
@@ -226,7 +279,22 @@ impl Cluster {
                     node.is_unknowable |= node.in_force > 0
                         && object.is_some_and(|o| o.status.is_none() && !o.spec.revoked);
                 }
-                self.snapshot.now = now + SignedDuration::from_mins(minutes.into());
+                for _ in 0..minutes {
+                    self.passes(SignedDuration::from_mins(1));
+                    if self.snapshot.uptime.as_secs() % 300 < 60 {
+                        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+                            self.post(&name);
+                        }
+                    }
+                }
+            }
+            Event::ClockSet(at, offset) => self.node(at, |node| {
+                node.offset = OFFSETS[usize::from(offset) % OFFSETS.len()];
+            }),
+            Event::LeaderChanges(offset) => {
+                self.leader_offset = OFFSETS[usize::from(offset) % OFFSETS.len()];
+                self.passes(SignedDuration::ZERO);
+                self.snapshot.clock = Cow::default();
             }
             Event::Reconciles(writes) => self.reconcile(writes),
             Event::Leaves(at) => {
@@ -262,13 +330,27 @@ impl Cluster {
                         .insert(RETRY_ANNOTATION.to_owned(), asked);
                 }
             }
-            Event::NotReady(at) => self.view(at, |view| {
-                view.ready = Err(NotReady {
-                    since: now,
-                    unknown: true,
+            Event::NotReady(at) => {
+                self.view(at, |view| {
+                    view.ready = Err(NotReady {
+                        since: now,
+                        unknown: true,
+                    });
                 });
-            }),
-            Event::Ready(at) => self.view(at, |view| view.ready = Ok(now)),
+                let now = self.snapshot.uptime;
+                self.node(at, |node| {
+                    node.was_not_ready = true;
+                    node.not_ready_since.get_or_insert(now);
+                });
+            }
+            Event::Ready(at) => {
+                if let Some(name) = self.name(at) {
+                    let now = self.by_node(&name);
+                    self.view(at, |view| view.ready = Ok(now));
+                    self.node(at, |node| node.not_ready_since = None);
+                    self.post(&name);
+                }
+            }
             Event::Excluded(at) => self.view(at, |view| {
                 view.labels = labels(&[LINUX, (EXCLUDE_LABEL, "true")]);
             }),
@@ -282,13 +364,28 @@ impl Cluster {
             Event::Unresponsive(at) => self.node(at, |node| node.is_unresponsive = true),
             Event::Responds(at) => self.node(at, |node| node.is_unresponsive = false),
         }
+        self.observe_reports();
         self.assert_limit(event);
+    }
+
+    /// When each node began to report what it reports now.
+    fn observe_reports(&mut self) {
+        let now = self.snapshot.uptime;
+        for (name, node) in &mut self.nodes {
+            let object = self.snapshot.node_pull_secrets.get(name);
+            let status = object.and_then(|object| object.status.as_ref());
+            let report = status.map_or((0, Phase::Pending), |status| {
+                (status.observed_generation, status.phase.clone())
+            });
+            if node.reported.1 != report {
+                node.reported = (now, report);
+            }
+        }
     }
 
     /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything.
     fn delete_object(&mut self, name: &str) {
-        if !self.nodes[name].is_unresponsive || !self.snapshot.nodes[name].is_new(self.snapshot.now)
-        {
+        if !self.nodes[name].is_unresponsive || !self.is_young(name) {
             self.objects().remove(name);
         }
     }
@@ -310,9 +407,13 @@ impl Cluster {
     fn join(&mut self) {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
-        let view = NodeView::of_test(&name, self.snapshot.now);
+        let view = NodeView::of_test(&name, self.time());
         self.snapshot.nodes.to_mut().insert(name.clone(), view);
-        self.nodes.insert(name, SimulatedNode::default());
+        let node = SimulatedNode {
+            joined: self.snapshot.uptime,
+            ..SimulatedNode::default()
+        };
+        self.nodes.insert(name, node);
     }
 
     /// Whatever a compromised node may write into its status, valid by the schema or not.
@@ -345,10 +446,12 @@ impl Cluster {
 
     /// The next step of a syncer.
     fn step(&mut self, name: &str) {
-        let now = self.snapshot.now;
-        let Some(node) = self.nodes.get_mut(name) else {
+        if !self.nodes.contains_key(name) {
             return;
-        };
+        }
+        let by_node = self.by_node(name);
+        let is_young = self.is_young(name);
+        let node = self.nodes.get_mut(name).unwrap();
         if !self.snapshot.daemon_set || node.is_unresponsive || node.lies {
             return;
         }
@@ -361,7 +464,7 @@ impl Cluster {
         let generation = object.metadata.generation.unwrap();
         let status = object.status.clone().unwrap_or_default();
         let spec = &object.spec;
-        let assigned = spec.assigned_at.as_ref().map_or(now, |time| time.0);
+        let assigned = node.assigned;
         let phase;
         let mut reason = String::new();
         match node.changing.take() {
@@ -400,8 +503,7 @@ impl Cluster {
             }
         }
         if node.changing.is_some() {
-            let view = &self.snapshot.nodes[name];
-            node.bootstraps = node.in_force == 0 && view.is_new(now);
+            node.bootstraps = node.in_force == 0 && is_young;
             let delivery = if spec.restore {
                 Delivery::ConfigFile
             } else {
@@ -432,16 +534,23 @@ impl Cluster {
             phase,
             reason,
             delivery: delivery.as_str().to_owned(),
+            kubelet_restarted_at: if has_finished && !node.in_place {
+                Some(Time(by_node))
+            } else {
+                status.kubelet_restarted_at
+            },
+            last_transition_time: Some(Time(by_node)),
             ..NodePullSecretStatus::default()
         });
+        if has_finished {
+            self.post(name);
+        }
     }
 
     fn reconcile(&mut self, writes: u8) {
-        let now = self.snapshot.now;
-        let objects = self.snapshot.node_pull_secrets.iter();
-        let objects = objects.map(|(name, object)| (name, &**object));
-        self.snapshot.clock.to_mut().observe(objects, now);
+        self.observe();
         let plan = plan(&self.snapshot);
+        self.assert_no_healthy_node_failed(&plan);
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
             let writes = plan.global.is_some() || !plan.assignments.is_empty();
             assert!(!writes, "without a GlobalPullSecret nothing changes");
@@ -475,6 +584,10 @@ impl Cluster {
                 "{revision} of {} contents",
                 self.contents
             );
+            self.assert_soaked(&write.global);
+            self.snapshot
+                .first_written
+                .get_or_insert(Timestamp::UNIX_EPOCH + self.snapshot.uptime);
             let delivery = write.content.delivery.clone();
             self.deliveries.insert(revision, delivery);
             self.snapshot.global = Some(Global {
@@ -492,18 +605,64 @@ impl Cluster {
                 self.snapshot.daemon_set = false;
                 self.objects().clear();
                 self.snapshot.global = None;
+                self.snapshot.first_written = None;
                 self.snapshot.rolled_out_revision = None;
             }
             _ => {}
         }
     }
 
+    /// Only a node that was `NotReady` since its assignment may count as broken by a change that it reports as done.
+    fn assert_no_healthy_node_failed(&self, plan: &Plan) {
+        for member in plan.members.iter().filter(|member| member.has_failed()) {
+            let node = &self.nodes[&member.name];
+            let object = &self.snapshot.node_pull_secrets[&member.name];
+            let phase = object.status.as_ref().map(|status| &status.phase);
+            let is_done = matches!(phase, Some(Phase::Synced | Phase::Restored));
+            assert!(
+                !is_done || node.lies || node.was_not_ready,
+                "{}: failed though healthy: {object:?}",
+                member.name
+            );
+        }
+    }
+
+    /// A canary has passed only if some node has reported the revision for long enough, by the true time.
+    fn assert_soaked(&self, global: &Global) {
+        let before = self.snapshot.global.as_ref();
+        let had_passed =
+            before.is_some_and(|before| before.canary_passed && before.revision == global.revision);
+        if !global.canary_passed || had_passed {
+            return;
+        }
+        let has_soaked = self.nodes.iter().any(|(name, node)| {
+            let object = self.snapshot.node_pull_secrets.get(name);
+            let is_synced = object.is_some_and(|object| {
+                let status = object.status.as_ref();
+                status.is_some_and(|status| {
+                    status.phase == Phase::Synced
+                        && status.revision == global.revision
+                        && Some(status.observed_generation) == object.metadata.generation
+                })
+            });
+            is_synced && self.snapshot.uptime - node.reported.0 >= CANARY_MIN_READY
+        });
+        assert!(has_soaked, "revision {} passed too early", global.revision);
+    }
+
+    fn observe(&mut self) {
+        let objects = self.snapshot.node_pull_secrets.values();
+        let objects = objects.map(|object| &**object);
+        let nodes = self.snapshot.nodes.values();
+        let now = self.snapshot.uptime;
+        self.snapshot.clock.to_mut().observe(objects, nodes, now);
+    }
+
     /// Asserts that an assignment disrupts no node when it must not.
     fn assert_allowed(&self, name: &str, spec: &NodePullSecretSpec, was_halted: bool) {
         let node = &self.nodes[name];
-        let view = &self.snapshot.nodes[name];
         let wants = if spec.restore { 0 } else { spec.revision };
-        let is_empty_and_new = node.in_force == 0 && view.is_new(self.snapshot.now);
+        let is_empty_and_new = node.in_force == 0 && self.is_young(name);
         let disturbs = wants != node.in_force && (wants > 0 || spec.restore) && !spec.revoked;
         if node.lies || !disturbs || is_empty_and_new {
             return;
@@ -525,6 +684,11 @@ impl Cluster {
     }
 
     fn write(&mut self, name: &str, spec: NodePullSecretSpec) {
+        let now = self.snapshot.uptime;
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.assigned = now;
+            node.was_not_ready = node.not_ready_since.is_some();
+        }
         let object = self.objects().entry(name.to_owned()).or_insert_with(|| {
             let mut object = NodePullSecret::new(name, NodePullSecretSpec::default());
             object.metadata.generation = Some(0);
@@ -537,18 +701,18 @@ impl Cluster {
     /// The limit applies to nodes that really are in the middle of a change, whatever their objects say. Only a node that was
     /// given up, dead or past its deadline, may exceed it.
     fn assert_limit(&self, event: &Event) {
-        let now = self.snapshot.now;
+        let now = self.snapshot.uptime;
         let disturbed: Vec<&String> = self
             .nodes
             .iter()
-            .filter(|(name, node)| {
+            .filter(|(_, node)| {
                 let Some((since, _)) = node.changing else {
                     return false;
                 };
-                let not_ready = self.snapshot.nodes[*name].not_ready_for(now);
+                let not_ready = node.not_ready_since.map(|since| now - since);
                 !node.bootstraps
                     && !node.in_place
-                    && now.duration_since(since) < DEADLINE
+                    && now - since < DEADLINE
                     && not_ready.is_none_or(|time| time < UNREACHABLE_AFTER)
             })
             .map(|(name, _)| name)
@@ -594,7 +758,7 @@ impl Cluster {
                 self.handle(&event);
             }
         }
-        for round in 0..60 {
+        for round in 0..120 {
             self.handle(&Event::Reconciles(u8::MAX));
             for at in &all {
                 self.handle(&Event::Steps(*at));

@@ -62,6 +62,9 @@ pub(crate) fn snapshot(
     nodes: &str,
 ) -> Snapshot<'static> {
     let now = NOW;
+    let first_written = global
+        .is_some()
+        .then(|| now - SignedDuration::from_mins(30));
     let mut snapshot = Snapshot {
         deviation: Deviation::None,
         spec: GlobalPullSecretSpec::default(),
@@ -81,12 +84,14 @@ pub(crate) fn snapshot(
         syncers: Syncers::default(),
         global,
         global_deleted_out_of_band: false,
+        first_written,
         rolled_out_revision: None,
         reported_revision: 0,
         nodes: Cow::default(),
         deleted_out_of_band: Cow::default(),
         node_pull_secrets: Cow::default(),
         clock: Cow::default(),
+        uptime: SignedDuration::ZERO,
         now,
     };
     for word in nodes.split_whitespace() {
@@ -376,6 +381,15 @@ fn a_new_node_bootstraps_once_and_only_without_an_assignment() {
 
 #[test]
 fn new_nodes_get_the_fleets_revision() {
+    let on_a_new_cluster = |nodes| {
+        let canary_passed = Global {
+            canary_passed: true,
+            ..without_canary(1, A)
+        };
+        let mut snapshot = snapshot(found(A), Some(canary_passed), nodes);
+        snapshot.first_written = Some(NOW);
+        snapshot
+    };
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
     for (case, mut snapshot, slot, expected) in vec![
         (
@@ -422,27 +436,13 @@ fn new_nodes_get_the_fleets_revision() {
         ),
         (
             "the first rollout obeys the limits even if every node is new",
-            snapshot(
-                found(A),
-                Some(Global {
-                    canary_passed: true,
-                    ..without_canary(1, A)
-                }),
-                "+a=1:Synced +b=0 +c=0 +d=0",
-            ),
+            on_a_new_cluster("+a=1:Synced +b=0 +c=0 +d=0"),
             None,
             "Reach(Revision(1)) b=1",
         ),
         (
             "and each node counts while it changes",
-            snapshot(
-                found(A),
-                Some(Global {
-                    canary_passed: true,
-                    ..without_canary(1, A)
-                }),
-                "+a=1:Synced +b=1 +c=0 +d=0",
-            ),
+            on_a_new_cluster("+a=1:Synced +b=1 +c=0 +d=0"),
             None,
             "Reach(Revision(1))",
         ),
@@ -487,6 +487,93 @@ fn new_nodes_get_the_fleets_revision() {
     let mut held = snapshot(found(BAD), Some(global(2, A)), "a=2:Synced +b=0");
     held.global.as_mut().unwrap().last_additional = Some(Data(Some(BAD.into())));
     assert_eq!(line(&held), "Hold(NoValidContent) b=2");
+}
+
+/// The plan in one line after the revision that it writes is written, for a node that has joined since.
+fn then_a_node_joins(mut snapshot: Snapshot<'static>) -> String {
+    let plan = plan(&snapshot);
+    let slot = plan.rolled_out.map(|write| write.revision);
+    snapshot.rolled_out_revision = slot.or(snapshot.rolled_out_revision);
+    if let Some(write) = plan.global {
+        snapshot.global = Some(Global {
+            content: Some(write.content),
+            ..write.global
+        });
+    }
+    let name = "joined".to_owned();
+    let node = NodeView::of_test(&name, NOW);
+    snapshot.nodes.to_mut().insert(name.clone(), node);
+    let object = Box::new(object(&name, "0"));
+    snapshot.node_pull_secrets.to_mut().insert(name, object);
+    line(&snapshot)
+}
+
+#[test]
+fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
+    let failed_twice = "a=2:Synced b=2:RolledBack c=1:Synced";
+    for (case, global, slot, nodes, expected) in [
+        (
+            "all nodes have just reported it, and the content changes at once",
+            without_canary(1, A),
+            None,
+            "a=1:Synced b=1:Synced",
+            "Reach(Revision(2)) joined=1",
+        ),
+        (
+            "only the canary has it",
+            without_canary(1, A),
+            None,
+            "a=1:Synced b=0",
+            "Reach(Revision(2)) joined=1",
+        ),
+        (
+            "no canary has it: the fleet has nothing",
+            without_canary(1, A),
+            None,
+            "a=1 b=0",
+            "Reach(Revision(2))",
+        ),
+        (
+            "a later revision without a canary leaves the earlier one",
+            without_canary(2, A),
+            Some(1),
+            "a=2 b=1:Synced",
+            "Reach(Revision(3)) joined=1",
+        ),
+        (
+            "a later one with a canary replaces it",
+            without_canary(2, A),
+            Some(1),
+            "a=2:Synced b=1:Synced",
+            "Reach(Revision(3)) joined=2",
+        ),
+        (
+            "but not if it failed",
+            without_canary(2, A),
+            Some(1),
+            failed_twice,
+            "Reach(Revision(3)) joined=1",
+        ),
+    ] {
+        let mut snapshot = snapshot(found(B), Some(global), nodes);
+        snapshot.rolled_out_revision = slot;
+        snapshot.spec.rollout.paused = true;
+        assert_eq!(then_a_node_joins(snapshot), expected, "{case}");
+    }
+    let first = |nodes| {
+        let mut snapshot = snapshot(found(A), Some(without_canary(1, A)), nodes);
+        snapshot.spec.rollout.paused = true;
+        then_a_node_joins(snapshot)
+    };
+    assert_eq!(
+        first("a=1:Synced b=0"),
+        "Reach(Revision(1)) joined=1",
+        "the first revision, paused after its canary"
+    );
+    assert_eq!(first("a=1:RolledBack b=0"), "Reach(Revision(1))");
+    let rolled_out = snapshot(found(B), Some(without_canary(1, A)), "a=1:Synced");
+    let history = plan(&rolled_out).history;
+    assert_eq!(history.map(|kept| kept.revision), Some(1), "for a rollback");
 }
 
 #[test]
@@ -901,7 +988,7 @@ fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
 }
 
 #[test]
-fn syncers_that_are_down_or_replaced_stop_the_rollout() {
+fn a_rollout_waits_for_syncers_that_are_replaced_but_not_for_those_that_are_down() {
     let with = |down, are_rolling| {
         let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0");
         snapshot.syncers = Syncers {
@@ -911,12 +998,9 @@ fn syncers_that_are_down_or_replaced_stop_the_rollout() {
         };
         line(&snapshot)
     };
-    assert_eq!(
-        with(1, false),
-        "Reach(Revision(1)) b=1",
-        "one syncer that is down is its node's own problem"
-    );
-    assert_eq!(with(2, false), "Reach(Revision(1))");
+    for down in [0, 1, 2, 5] {
+        assert_eq!(with(down, false), "Reach(Revision(1)) b=1", "{down}");
+    }
     assert_eq!(with(0, true), "Reach(Revision(1))");
 }
 
@@ -1040,6 +1124,19 @@ fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
     snapshot.additional = found(B);
     let next = plan(&snapshot).global.unwrap().global;
     assert!(!next.additional_was_rolled_out);
+}
+
+#[test]
+fn an_additional_secret_that_was_rolled_out_is_kept_also_if_a_later_source_was_not() {
+    for (was_rolled_out, expected) in [(true, Some(2)), (false, None)] {
+        let global = Global {
+            additional_was_rolled_out: was_rolled_out,
+            ..without_canary(2, A)
+        };
+        let plan = plan(&snapshot(found(B), Some(global), "a=2 b=1:Synced"));
+        let kept = plan.history.map(|kept| kept.revision);
+        assert_eq!(kept, expected, "{was_rolled_out}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::rollout::{Goal, Progress, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
-use super::clock::AssignmentClock;
+use super::clock::{Heard, LeaderClock, Received, Uptime, up_to_date};
 use super::input::NodeView;
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
@@ -17,6 +17,8 @@ const NODE_MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
 const BLIP: SignedDuration = SignedDuration::from_secs(15);
 /// A restarted kubelet posts a heartbeat immediately; without one for this long it failed.
 const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+/// The same if the leader may have missed the first one: a kubelet posts one every 5 minutes.
+const NEXT_HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 /// Interval between attempts on a blocked node.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
@@ -28,12 +30,14 @@ const SUPERSEDED: &str = "Superseded";
 /// Input of [`progress`] besides the object and the node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
-    pub(super) clock: &'a AssignmentClock,
-    pub(super) now: Timestamp,
+    pub(super) clock: &'a LeaderClock,
+    pub(super) now: Uptime,
     /// How long the node must be Ready to count as done.
     pub(super) min_ready: SignedDuration,
-    /// The fleet has content, which a new node gets outside the limits.
-    pub(super) fleet_has_content: bool,
+    /// It is a new node of a fleet that has content, and gets that outside the limits.
+    pub(super) joins_the_fleet: bool,
+    /// Every reachable node had the newest revision.
+    pub(super) is_rolled_out: bool,
 }
 
 /// Last assignment and progress; `None`: the node has no assignment and no content.
@@ -50,7 +54,7 @@ pub(super) fn progress(
     };
     let Some(status) = up_to_date(object) else {
         // A revoked node already has the revision that is assigned now.
-        let progress = match (spec.revoked, is_bootstrapping(object, node, context)) {
+        let progress = match (spec.revoked, is_bootstrapping(object, context)) {
             (true, _) => Progress::Done,
             (false, true) => Progress::Bootstrapping,
             (false, false) => Progress::InFlight,
@@ -66,25 +70,14 @@ pub(super) fn progress(
         (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
         (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
         (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
-        _ if is_bootstrapping(object, node, context) => Progress::Bootstrapping,
+        _ if is_bootstrapping(object, context) => Progress::Bootstrapping,
         _ => Progress::InFlight,
     };
     Some((goal, progress))
 }
 
-/// The status, if it describes the current spec.
-pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
-    let generation = object.metadata.generation.unwrap_or_default();
-    let status = object.status.as_ref();
-    status.filter(|status| status.observed_generation == generation && generation > 0)
-}
-
 /// Whether a blocked node may retry. One with a conflict over its file may not: each attempt restarts its kubelet.
-pub(super) fn is_retry_due(
-    object: &NodePullSecret,
-    clock: &AssignmentClock,
-    now: Timestamp,
-) -> bool {
+pub(super) fn is_retry_due(object: &NodePullSecret, clock: &LeaderClock, now: Uptime) -> bool {
     let is_failed = up_to_date(object).is_some_and(|status| status.phase == Phase::Failed);
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
 }
@@ -97,8 +90,8 @@ fn unassigned(
 ) -> Option<(Goal, Progress)> {
     match up_to_date(object) {
         Some(status) if status.restored => None,
-        // An older syncer does not report `restored` here.
-        Some(status) => Some((Goal::Revision(status.revision), Progress::Done)),
+        // What it reports to have is no assignment.
+        Some(_) => Some((Goal::Revision(0), Progress::Done)),
         // It must report first. One that never does, and can't have had an assignment, has no content.
         None => {
             let assigned_for = context.clock.assigned_for(object, context.now);
@@ -114,16 +107,16 @@ fn unassigned(
 }
 
 /// A new node that never had content: its first assignment disrupts nothing.
-fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, context: Context) -> bool {
+fn is_bootstrapping(object: &NodePullSecret, context: Context) -> bool {
     let has_nothing = object
         .status
         .as_ref()
         .is_some_and(|status| status.revision == 0);
-    context.fleet_has_content && has_nothing && node.is_new(context.now) && !object.spec.restore
+    context.joins_the_fleet && has_nothing && !object.spec.restore
 }
 
-/// The progress of a node that reports that it is done. It is done once the API server has received a heartbeat since the
-/// kubelet's restart, and the node has been Ready for long enough.
+/// The progress of a node that reports that it is done. It is done once its kubelet has posted a heartbeat since its restart, and
+/// the leader has had the report, and seen the node Ready, for long enough.
 fn settled(
     object: &NodePullSecret,
     status: &NodePullSecretStatus,
@@ -133,39 +126,41 @@ fn settled(
     if lost(object, node, context).is_some() {
         return Progress::Failed;
     }
-    let in_phase = in_phase_for(object, status, context);
-    match (node.ready, status.kubelet_restarted_at.as_ref()) {
-        // NotReady for another reason, or only briefly: the rollout counts it as unavailable.
-        (Err(_), _) => Progress::Done,
-        (Ok(_), Some(restarted)) if node.heartbeat < seconds(restarted.0) => Progress::InFlight,
-        (Ok(since), _) => {
-            let ready_for = context.now.duration_since(since).max(SignedDuration::ZERO);
-            if in_phase.min(ready_for) < context.min_ready {
-                Progress::InFlight
-            } else {
-                Progress::Done
-            }
+    let received = context.clock.received(object, node, context.now);
+    // A new leader does not wait again for nodes that were done before its term.
+    let was_done = context.is_rolled_out && !received.saw_report;
+    let soaked_for = match node.ready {
+        Ok(_) => received.ago.min(received.unchanged_for),
+        Err(_) => received.lost_after.unwrap_or_default(),
+    };
+    match node.ready {
+        Ok(_) if !has_heartbeat(status, node, received) => Progress::InFlight,
+        _ if !was_done && soaked_for.max(SignedDuration::ZERO) < context.min_ready => {
+            Progress::Soaking
         }
+        // Also NotReady for another reason, or only briefly: the rollout counts it as unavailable.
+        _ => Progress::Done,
+    }
+}
+
+/// Whether the kubelet has posted a heartbeat since its restart. The node's clock has both times, but may have been set in between.
+fn has_heartbeat(status: &NodePullSecretStatus, node: &NodeView, received: Received) -> bool {
+    let Some(restarted) = &status.kubelet_restarted_at else {
+        return true;
+    };
+    let by_node = node.heartbeat >= seconds(restarted.0);
+    match (received.has_restarted, received.heard) {
+        (Some(false), _) | (_, Heard::SinceReport) => true,
+        // It may be one of before the restart; a kubelet that is dead since would be NotReady by now.
+        (_, Heard::SinceAssignment) => by_node || received.ago >= HEARTBEAT_WITHIN,
+        (Some(true), Heard::Nothing) => false,
+        (None, Heard::Nothing) => by_node,
     }
 }
 
 /// A Node's conditions have whole seconds, so the times to compare are truncated.
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-/// By the leader's clock, or by the node's if that is longer: the leader may be new.
-fn in_phase_for(
-    object: &NodePullSecret,
-    status: &NodePullSecretStatus,
-    context: Context,
-) -> SignedDuration {
-    let own = context.clock.in_phase_for(object, context.now);
-    let reported = status.last_transition_time.as_ref();
-    let reported = reported.map_or(SignedDuration::ZERO, |time| {
-        context.now.duration_since(time.0)
-    });
-    own.max(reported)
 }
 
 /// How the change broke a node that had reached its goal, as a clause; `None`: it did not.
@@ -176,22 +171,37 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
     }
     // Without a restart the change can't have broken it.
     let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
+    let received = context.clock.received(object, node, context.now);
+    if received.has_restarted == Some(false) {
+        return None;
+    }
     let Err(not_ready) = node.ready else {
-        let is_unresponsive =
-            node.heartbeat < restarted && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
+        let within = match received.has_restarted {
+            Some(_) => HEARTBEAT_WITHIN,
+            None => NEXT_HEARTBEAT_WITHIN,
+        };
+        let is_unresponsive = received.heard == Heard::Nothing
+            && !has_heartbeat(status, node, received)
+            && received.ago >= within;
         return is_unresponsive
             .then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
     };
-    let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
-    let after = not_ready.since.duration_since(done);
     let suspect = SUSPECT_FOR.max(context.min_ready);
     let (within, is_lasting) = if not_ready.unknown {
         (suspect + NODE_MONITOR_GRACE, true)
     } else {
-        (suspect, context.now.duration_since(not_ready.since) >= BLIP)
+        (suspect, received.unchanged_for >= BLIP)
     };
-    let is_suspect = not_ready.since >= restarted && after <= within;
-    (is_suspect && is_lasting).then(|| {
+    let after = match received.lost_after {
+        Some(after) => after,
+        None if received.was_not_ready || not_ready.since < restarted => return None,
+        // This leader did not see it. Both times are of the node's clock, unless the control plane noticed it.
+        None => {
+            let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
+            not_ready.since.duration_since(done)
+        }
+    };
+    (after <= within && is_lasting).then(|| {
         let seconds = after.as_secs().max(0);
         format!("it became NotReady {seconds} s after the change")
     })
@@ -209,34 +219,394 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
     }
 
-    fn ago(seconds: i64, unknown: bool) -> Result<Timestamp, NotReady> {
-        Err(NotReady {
-            since: at(1000 - seconds),
-            unknown,
-        })
+    fn uptime(seconds: i64) -> Uptime {
+        SignedDuration::from_secs(seconds)
     }
 
-    /// The node restarted its kubelet at 900, reported `Synced` at 901, and now is 1000.
-    fn synced(ready: Result<Timestamp, NotReady>, heartbeat: i64, min_ready: i64) -> Progress {
-        let status = NodePullSecretStatus {
-            observed_generation: 1,
-            revision: 5,
-            phase: Phase::Synced,
-            kubelet_restarted_at: Some(Time(at(900))),
-            last_transition_time: Some(Time(at(901))),
-            ..NodePullSecretStatus::default()
-        };
-        of(5, false, Some(status), ready, heartbeat, min_ready)
+    fn context(clock: &LeaderClock, seconds: i64) -> Context<'_> {
+        Context {
+            clock,
+            now: uptime(seconds),
+            min_ready: SignedDuration::ZERO,
+            joins_the_fleet: true,
+            is_rolled_out: false,
+        }
     }
 
-    fn of(
-        revision: i64,
-        revoked: bool,
-        status: Option<NodePullSecretStatus>,
-        ready: Result<Timestamp, NotReady>,
-        heartbeat: i64,
+    /// What happens on a node and when, in seconds, and how far its clock is ahead of the leader's.
+    #[derive(Clone, Debug)]
+    struct Story {
+        assigned: i64,
+        restarts: Option<i64>,
+        reports: i64,
+        heartbeats: Vec<i64>,
+        /// From when on the node is ready or not.
+        changes: Vec<(i64, Result<(), bool>)>,
+        /// From when on its clock has which offset.
+        offsets: Vec<(i64, i64)>,
         min_ready: i64,
-    ) -> Progress {
+    }
+
+    /// Assigned at 800, restarted at 900, `Synced` at 901.
+    fn story() -> Story {
+        Story {
+            assigned: 800,
+            restarts: Some(900),
+            reports: 901,
+            heartbeats: vec![700, 902],
+            changes: vec![(0, Ok(()))],
+            offsets: vec![(0, 0)],
+            min_ready: 0,
+        }
+    }
+
+    impl Story {
+        fn by_node(&self, seconds: i64) -> Timestamp {
+            let mut offsets = self.offsets.iter().rev();
+            let offset = offsets.find(|(from, _)| *from <= seconds);
+            at(seconds + offset.map_or(0, |(_, offset)| *offset))
+        }
+
+        fn objects(&self, now: i64) -> (NodePullSecret, NodeView) {
+            let is_assigned = now >= self.assigned;
+            let mut object = NodePullSecret::new(
+                "a",
+                NodePullSecretSpec {
+                    revision: if is_assigned { 5 } else { 4 },
+                    ..NodePullSecretSpec::default()
+                },
+            );
+            object.metadata.generation = Some(if is_assigned { 2 } else { 1 });
+            let has_reported = now >= self.reports;
+            let reported = if has_reported { self.reports } else { 100 };
+            let restarted = self.restarts.filter(|_| has_reported).unwrap_or(100);
+            object.status = Some(NodePullSecretStatus {
+                observed_generation: if has_reported { 2 } else { 1 },
+                revision: if has_reported { 5 } else { 4 },
+                phase: Phase::Synced,
+                kubelet_restarted_at: Some(Time(self.by_node(restarted))),
+                last_transition_time: Some(Time(self.by_node(reported))),
+                ..NodePullSecretStatus::default()
+            });
+            let mut changes = self.changes.iter().rev();
+            let (since, ready) = changes.find(|(from, _)| *from <= now).expect("a change");
+            let mut heartbeats = self.heartbeats.iter().rev();
+            let heartbeat = heartbeats.find(|time| **time <= now).unwrap_or(&0);
+            let node = NodeView {
+                ready: match ready {
+                    Ok(()) => Ok(self.by_node(*since)),
+                    Err(true) => Err(NotReady {
+                        since: at(*since),
+                        unknown: true,
+                    }),
+                    Err(false) => Err(NotReady {
+                        since: self.by_node(*since),
+                        unknown: false,
+                    }),
+                },
+                heartbeat: self.by_node(*heartbeat),
+                ..NodeView::of_test("a", at(0))
+            };
+            (object, node)
+        }
+
+        /// Its progress at this time, for a leader that began at `begins` and plans rarely.
+        fn progress(&self, begins: i64, now: i64) -> Progress {
+            let mut clock = LeaderClock::default();
+            let (object, node) = self.objects(begins);
+            clock.observe([&object].into_iter(), [&node].into_iter(), uptime(begins));
+            for second in begins + 1..=now {
+                let (object, node) = self.objects(second);
+                clock.observe_object(&object, uptime(second));
+                clock.observe_node(&node, uptime(second));
+            }
+            let (object, node) = self.objects(now);
+            let context = Context {
+                min_ready: SignedDuration::from_secs(self.min_ready),
+                ..context(&clock, now)
+            };
+            progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+        }
+    }
+
+    #[test]
+    fn a_node_is_done_after_a_heartbeat_and_failed_if_lost_soon_after() {
+        use Progress::{Done, Failed, InFlight, Soaking};
+        let not_ready = |from| vec![(0, Ok(())), (from, Err(false))];
+        let unknown = |from| vec![(0, Ok(())), (from, Err(true))];
+        let blip = |from, to| vec![(0, Ok(())), (from, Err(false)), (to, Ok(()))];
+        let ready = || vec![(0, Ok(()))];
+        for (case, changes, heartbeats, min_ready, expected) in [
+            (
+                "a heartbeat since the restart",
+                blip(900, 902),
+                vec![700, 902],
+                0,
+                Done,
+            ),
+            (
+                "also if it was never NotReady",
+                ready(),
+                vec![700, 950],
+                0,
+                Done,
+            ),
+            ("no heartbeat yet", ready(), vec![700], 0, InFlight),
+            (
+                "one of between its assignment and its restart",
+                ready(),
+                vec![700, 850],
+                0,
+                InFlight,
+            ),
+            (
+                "not Ready for long enough yet",
+                blip(900, 902),
+                vec![700, 902],
+                120,
+                Soaking,
+            ),
+            (
+                "Ready again only recently",
+                blip(985, 990),
+                vec![700, 950],
+                30,
+                Soaking,
+            ),
+            (
+                "reported only recently",
+                ready(),
+                vec![700, 950],
+                100,
+                Soaking,
+            ),
+            ("for long enough", blip(900, 910), vec![700, 950], 90, Done),
+            (
+                "NotReady for a moment after the change",
+                not_ready(986),
+                vec![700, 950],
+                0,
+                Done,
+            ),
+            (
+                "NotReady since the restart",
+                not_ready(900),
+                vec![700],
+                0,
+                Failed,
+            ),
+            (
+                "NotReady 29 s after it",
+                not_ready(930),
+                vec![700, 902],
+                0,
+                Failed,
+            ),
+            (
+                "NotReady 39 s after it: unrelated",
+                not_ready(940),
+                vec![700, 902],
+                0,
+                Done,
+            ),
+            (
+                "within minReadySeconds it is a failure",
+                not_ready(940),
+                vec![700, 902],
+                60,
+                Failed,
+            ),
+            (
+                "unresponsive: noticed later",
+                unknown(970),
+                vec![700, 902],
+                0,
+                Failed,
+            ),
+            (
+                "unresponsive much later: unrelated",
+                unknown(990),
+                vec![700, 902],
+                0,
+                Done,
+            ),
+            (
+                "NotReady since before the assignment",
+                not_ready(500),
+                vec![400],
+                0,
+                Done,
+            ),
+        ] {
+            // The node's clock is wrong, or is set in the middle of the change.
+            for offsets in [
+                vec![(0, 0)],
+                vec![(0, 3600)],
+                vec![(0, -3600)],
+                vec![(0, 86400)],
+                vec![(0, -86400)],
+                vec![(0, 0), (850, 3600)],
+                vec![(0, 0), (900, 3600)],
+                vec![(0, 0), (901, 20)],
+            ] {
+                let story = Story {
+                    changes: changes.clone(),
+                    heartbeats: heartbeats.clone(),
+                    offsets,
+                    min_ready,
+                    ..story()
+                };
+                let found = story.progress(300, 1000);
+                assert_eq!(found, expected, "{case}: {story:?}");
+            }
+        }
+        let half = Timestamp::from_millisecond(900_500).expect("a time");
+        assert_eq!(seconds(half), at(900), "a Node has whole seconds");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_breaks_no_healthy_node_and_ends_no_wait_early() {
+        use Progress::{Done, Failed, InFlight};
+        for (case, set_back, heartbeats, begins, now, expected) in [
+            (
+                "after the restart",
+                901,
+                vec![700, 904, 1204],
+                300,
+                1000,
+                Done,
+            ),
+            ("no heartbeat", 901, vec![700], 300, 1022, InFlight),
+            (
+                "no heartbeat for too long",
+                901,
+                vec![700],
+                300,
+                1023,
+                Failed,
+            ),
+            (
+                "in between, and no heartbeat since",
+                860,
+                vec![700],
+                300,
+                1000,
+                InFlight,
+            ),
+            (
+                "in between, with a heartbeat",
+                860,
+                vec![700, 904],
+                300,
+                1000,
+                Done,
+            ),
+            (
+                "with a heartbeat before the report",
+                901,
+                vec![700, 902],
+                300,
+                1000,
+                InFlight,
+            ),
+            (
+                "which a dead kubelet would not survive",
+                901,
+                vec![700, 902],
+                300,
+                1023,
+                Done,
+            ),
+            (
+                "a new leader waits for the next heartbeat",
+                901,
+                vec![700, 902],
+                910,
+                1199,
+                InFlight,
+            ),
+            (
+                "a new leader has heard it",
+                901,
+                vec![700, 902, 1200],
+                910,
+                1200,
+                Done,
+            ),
+            (
+                "a new leader hears nothing",
+                901,
+                vec![700],
+                910,
+                1270,
+                Failed,
+            ),
+        ] {
+            let story = Story {
+                reports: 903,
+                heartbeats,
+                offsets: vec![(0, 3600), (set_back, 0)],
+                ..story()
+            };
+            assert_eq!(story.progress(begins, now), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_soak_counts_from_the_report_as_the_leader_received_it() {
+        use Progress::{Done, Soaking};
+        for (case, begins, reports, offset, now, expected) in [
+            ("a delayed restart", 300, 908, 0, 927, Soaking),
+            ("for long enough", 300, 908, 0, 928, Done),
+            ("a clock that is behind", 300, 908, -3600, 927, Soaking),
+            ("a clock that is ahead", 300, 908, 3600, 928, Done),
+            ("a new leader begins again", 920, 908, 0, 939, Soaking),
+            (
+                "also if the node's clock is behind",
+                920,
+                908,
+                -3600,
+                939,
+                Soaking,
+            ),
+            ("and ends in time", 920, 908, 0, 940, Done),
+        ] {
+            let story = Story {
+                assigned: 900,
+                restarts: Some(907),
+                reports,
+                heartbeats: vec![700, 908],
+                offsets: vec![(0, offset)],
+                min_ready: 20,
+                ..story()
+            };
+            assert_eq!(story.progress(begins, now), expected, "{case}");
+        }
+        let in_place = Story {
+            restarts: None,
+            heartbeats: vec![700],
+            ..story()
+        };
+        assert_eq!(in_place.progress(300, 902), Done, "nothing was restarted");
+    }
+
+    #[test]
+    fn a_new_leader_does_not_wait_again_for_a_fleet_that_is_done() {
+        for (is_rolled_out, expected) in [(false, Progress::Soaking), (true, Progress::Done)] {
+            let (object, node) = story().objects(1000);
+            let mut clock = LeaderClock::default();
+            clock.observe([&object].into_iter(), [&node].into_iter(), uptime(1000));
+            let context = Context {
+                is_rolled_out,
+                min_ready: SignedDuration::from_secs(60),
+                ..context(&clock, 1001)
+            };
+            let found = progress(&object, &node, context).map(|(_, progress)| progress);
+            assert_eq!(found, Some(expected), "{is_rolled_out}");
+        }
+    }
+
+    fn of(revision: i64, revoked: bool, status: Option<NodePullSecretStatus>) -> Progress {
         let spec = NodePullSecretSpec {
             revision,
             revoked,
@@ -245,131 +615,13 @@ mod tests {
         let mut object = NodePullSecret::new("a", spec);
         object.metadata.generation = Some(1);
         object.status = status;
-        let node = NodeView {
-            ready,
-            heartbeat: at(heartbeat),
-            ..NodeView::of_test("a", at(0))
-        };
+        let node = NodeView::of_test("a", at(0));
+        let clock = LeaderClock::default();
         let context = Context {
-            clock: &AssignmentClock::default(),
-            now: at(1000),
-            min_ready: SignedDuration::from_secs(min_ready),
-            fleet_has_content: true,
+            joins_the_fleet: false,
+            ..context(&clock, 1000)
         };
         progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
-    }
-
-    #[test]
-    fn a_node_is_done_after_a_heartbeat_and_failed_if_lost_soon_after() {
-        use Progress::{Done, Failed, InFlight};
-        let ready = |since| Ok(at(since));
-        for (case, ready, heartbeat, min_ready, expected) in [
-            ("a heartbeat since the restart", ready(902), 900, 0, Done),
-            ("also if it was never NotReady", ready(10), 950, 0, Done),
-            (
-                "not Ready for long enough yet",
-                ready(902),
-                950,
-                120,
-                InFlight,
-            ),
-            ("Ready again only recently", ready(990), 950, 30, InFlight),
-            ("for long enough", ready(910), 950, 90, Done),
-            (
-                "NotReady for a moment after the change",
-                ago(14, false),
-                950,
-                0,
-                Done,
-            ),
-            (
-                "NotReady since the restart",
-                ago(100, false),
-                950,
-                0,
-                Failed,
-            ),
-            ("NotReady 29 s after it", ago(70, false), 950, 0, Failed),
-            (
-                "NotReady 39 s after it: unrelated",
-                ago(60, false),
-                950,
-                0,
-                Done,
-            ),
-            (
-                "within minReadySeconds it is a failure",
-                ago(60, false),
-                950,
-                60,
-                Failed,
-            ),
-            ("unresponsive: noticed later", ago(30, true), 950, 0, Failed),
-            (
-                "unresponsive much later: unrelated",
-                ago(10, true),
-                950,
-                0,
-                Done,
-            ),
-            (
-                "NotReady since before the change",
-                ago(500, false),
-                10,
-                0,
-                Done,
-            ),
-        ] {
-            assert_eq!(synced(ready, heartbeat, min_ready), expected, "{case}");
-        }
-        assert_eq!(synced(ready(10), 899, 0), InFlight, "no heartbeat yet");
-        let half = Timestamp::from_millisecond(900_500).expect("a time");
-        assert_eq!(seconds(half), at(900), "a Node has whole seconds");
-    }
-
-    #[test]
-    fn a_kubelet_without_another_heartbeat_failed() {
-        let mut clock = AssignmentClock::default();
-        let status = NodePullSecretStatus {
-            observed_generation: 1,
-            revision: 5,
-            phase: Phase::Synced,
-            kubelet_restarted_at: Some(Time(at(i64::from(u32::MAX)))),
-            ..NodePullSecretStatus::default()
-        };
-        let mut object = NodePullSecret::new(
-            "a",
-            NodePullSecretSpec {
-                revision: 5,
-                ..NodePullSecretSpec::default()
-            },
-        );
-        object.metadata.generation = Some(1);
-        object.status = Some(status);
-        let name = "a".to_owned();
-        clock.observe([(&name, &object)], at(1000));
-        let after = |seconds: i64, heartbeat: i64| {
-            let node = NodeView {
-                heartbeat: at(heartbeat),
-                ..NodeView::of_test("a", at(0))
-            };
-            let context = Context {
-                clock: &clock,
-                now: at(1000 + seconds),
-                min_ready: SignedDuration::ZERO,
-                fleet_has_content: true,
-            };
-            progress(&object, &node, context).map(|(_, progress)| progress)
-        };
-        assert_eq!(after(0, 0), Some(Progress::InFlight));
-        assert_eq!(after(119, 0), Some(Progress::InFlight));
-        assert_eq!(
-            after(120, 0),
-            Some(Progress::Failed),
-            "also if the node lies about the time"
-        );
-        let heard = after(120, i64::from(u32::MAX));
-        assert_eq!(heard, Some(Progress::Done), "in the second of its restart");
     }
 
     /// An object of this generation, and a clock that has seen it for this long at 1000.
@@ -378,7 +630,7 @@ mod tests {
         generation: Option<i64>,
         revision: i64,
         status: Option<NodePullSecretStatus>,
-    ) -> (NodePullSecret, AssignmentClock) {
+    ) -> (NodePullSecret, LeaderClock) {
         let spec = NodePullSecretSpec {
             revision,
             ..NodePullSecretSpec::default()
@@ -386,8 +638,12 @@ mod tests {
         let mut object = NodePullSecret::new("a", spec);
         object.metadata.generation = generation;
         object.status = status;
-        let mut clock = AssignmentClock::default();
-        clock.observe([(&"a".to_owned(), &object)], at(1000 - seconds));
+        let mut clock = LeaderClock::default();
+        clock.observe(
+            [&object].into_iter(),
+            std::iter::empty(),
+            uptime(1000 - seconds),
+        );
         (object, clock)
     }
 
@@ -425,7 +681,11 @@ mod tests {
                 ..NodePullSecretStatus::default()
             };
             let (object, clock) = seen_for(seconds, Some(1), 5, Some(status));
-            assert_eq!(is_retry_due(&object, &clock, at(1000)), expected, "{case}");
+            assert_eq!(
+                is_retry_due(&object, &clock, uptime(1000)),
+                expected,
+                "{case}"
+            );
         }
     }
 
@@ -443,7 +703,7 @@ mod tests {
         let of = |revision, progress| Some((Goal::Revision(revision), progress));
         for (case, status, revoked, is_ready, seconds, expected) in [
             ("nothing", reported(true, 0), false, true, 0, None),
-            ("something", reported(false, 3), false, true, 0, of(3, Done)),
+            ("something", reported(false, 3), false, true, 0, of(0, Done)),
             (
                 "wait for its report",
                 None,
@@ -460,15 +720,17 @@ mod tests {
             let (mut object, clock) = seen_for(seconds, Some(1), 0, status);
             object.spec.revoked = revoked;
             let node = NodeView {
-                ready: if is_ready { Ok(at(0)) } else { ago(60, true) },
+                ready: if is_ready {
+                    Ok(at(0))
+                } else {
+                    Err(NotReady {
+                        since: at(940),
+                        unknown: true,
+                    })
+                },
                 ..NodeView::of_test("a", at(0))
             };
-            let context = Context {
-                clock: &clock,
-                now: at(1000),
-                min_ready: SignedDuration::ZERO,
-                fleet_has_content: true,
-            };
+            let context = context(&clock, 1000);
             assert_eq!(progress(&object, &node, context), expected, "{case}");
         }
     }
@@ -476,12 +738,11 @@ mod tests {
     #[test]
     fn a_new_node_applying_its_first_revision_still_bootstraps() {
         use Progress::{Bootstrapping, InFlight};
-        for (case, generation, revision, created, has_content, expected) in [
-            ("asked", 0, 0, 999, true, Bootstrapping),
-            ("in progress", 1, 0, 999, true, Bootstrapping),
-            ("it has content", 1, 4, 999, true, InFlight),
-            ("it is old", 1, 0, 0, true, InFlight),
-            ("the fleet has nothing", 1, 0, 999, false, InFlight),
+        for (case, generation, revision, joins_the_fleet, expected) in [
+            ("asked", 0, 0, true, Bootstrapping),
+            ("in progress", 1, 0, true, Bootstrapping),
+            ("it has content", 1, 4, true, InFlight),
+            ("it is old", 1, 0, false, InFlight),
         ] {
             let status = NodePullSecretStatus {
                 observed_generation: generation,
@@ -491,12 +752,10 @@ mod tests {
             };
             let (object, clock) = seen_for(0, Some(1), 5, Some(status));
             let context = Context {
-                clock: &clock,
-                now: at(1000),
-                min_ready: SignedDuration::ZERO,
-                fleet_has_content: has_content,
+                joins_the_fleet,
+                ..context(&clock, 1000)
             };
-            let node = NodeView::of_test("a", at(created));
+            let node = NodeView::of_test("a", at(0));
             let found = progress(&object, &node, context);
             assert_eq!(found, Some((Goal::Revision(5), expected)), "{case}");
         }
@@ -563,7 +822,7 @@ mod tests {
                 InFlight,
             ),
         ] {
-            let progress = of(5, revoked, status, Ok(at(0)), 0, 0);
+            let progress = of(5, revoked, status);
             assert_eq!(progress, expected, "{case}");
         }
         let new = NodeView::of_test("a", at(999));
@@ -576,17 +835,12 @@ mod tests {
         );
         object.metadata.generation = Some(2);
         object.status = status(1, "Pending", "", 0);
-        let clock = AssignmentClock::default();
-        let context = Context {
-            clock: &clock,
-            now: at(1000),
-            min_ready: SignedDuration::ZERO,
-            fleet_has_content: true,
-        };
+        let clock = LeaderClock::default();
+        let context = context(&clock, 1000);
         let found = progress(&object, &new, context);
         assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
         let first_rollout = Context {
-            fleet_has_content: false,
+            joins_the_fleet: false,
             ..context
         };
         let found = progress(&object, &new, first_rollout);

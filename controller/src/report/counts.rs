@@ -48,7 +48,10 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
             counts.unreachable.push(member.name.clone());
         } else if matches!(
             member.assigned,
-            Some((_, Progress::InFlight | Progress::Bootstrapping))
+            Some((
+                _,
+                Progress::InFlight | Progress::Soaking | Progress::Bootstrapping
+            ))
         ) {
             counts.status.progressing += 1;
         } else {

@@ -91,9 +91,10 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
         let status = object.status.as_ref();
         let is_up_to_date =
             status.map(|status| status.observed_generation) == object.metadata.generation;
-        !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.now) >= UNRESPONSIVE_AFTER
+        !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.uptime) >= UNRESPONSIVE_AFTER
     });
-    let view = node.phase_view(&snapshot.spec, unresponsive, snapshot.now);
+    let not_ready_for = snapshot.clock.not_ready_for(node, snapshot.uptime);
+    let view = node.phase_view(&snapshot.spec, unresponsive, not_ready_for);
     phase::phase(object.map(AsRef::as_ref), view, revision)
 }
 

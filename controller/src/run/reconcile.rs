@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::sources::Watched;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
+use crate::cache::uptime;
 use crate::content::history;
 use crate::content::source::Source;
 use crate::nodes::input::Snapshot;
@@ -34,9 +35,14 @@ const ASSIGNING: Duration = Duration::from_secs(1);
 impl Controller {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        self.cache.observe_clock(Timestamp::now());
+        self.cache.observe_clock(uptime());
         let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
-        if is_missing && !self.cache.snapshot(Timestamp::now()).needs_configuration() {
+        if is_missing
+            && !self
+                .cache
+                .snapshot(uptime(), Timestamp::now())
+                .needs_configuration()
+        {
             // First, since the response also has a user's configuration that the watch has not reported yet.
             let config = self.applier.default_config().await?;
             // The plan is made from it, so a change needs no further reconcile.
@@ -54,7 +60,7 @@ impl Controller {
         }
         let now = Timestamp::now();
         let begun = Instant::now();
-        let mut snapshot = self.cache.snapshot(now);
+        let mut snapshot = self.cache.snapshot(uptime(), now);
         let mut plan = plan(&snapshot);
         if plan.needs_history {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
@@ -334,10 +340,11 @@ impl Controller {
         }
     }
 
-    /// The newest additional Secret of the history.
+    /// The additional Secret that the fleet had last.
     async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Result<Source, ApplyError> {
         let slots = self.applier.history(snapshot.spec.history_limit).await?;
-        Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
+        let last = history::last(slots, snapshot.rolled_out_revision);
+        Ok(last.map_or(Source::Absent, Source::Found))
     }
 
     /// Generation of the spec; 0: there is none.

@@ -29,6 +29,7 @@ use crate::cache::object_watch::ObjectState;
 use crate::cache::{Cache, CacheEvent};
 use crate::content::secret::{self, encode};
 use crate::content::source::{Data, Source};
+use crate::nodes::clock::Uptime;
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::managed::ManagedObject;
@@ -283,7 +284,7 @@ impl World {
             return;
         }
         let now = Timestamp::UNIX_EPOCH;
-        let snapshot = self.cache.snapshot(now);
+        let snapshot = self.cache.snapshot(Uptime::ZERO, now);
         let plan = plan(&snapshot);
         let is_needed = snapshot.needs_configuration() || plan.global.is_some();
         if plan.aim == Aim::Hold(Hold::SourcesRemoved)

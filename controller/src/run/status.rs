@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Controller;
+use crate::cache::uptime;
 use crate::content::expiry::Expiries;
 use crate::nodes::plan::Plan;
 use crate::objects::apply::ApplyError;
@@ -34,7 +35,7 @@ impl Controller {
         let config = self.cache.config();
         let generation = self.generation();
         let before = config.and_then(|config| config.status.clone());
-        let snapshot = self.cache.snapshot(now);
+        let snapshot = self.cache.snapshot(uptime(), now);
         let version = self.cache.global_version();
         if self.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.global.as_ref());

@@ -40,6 +40,8 @@ impl Goal {
 pub enum Progress {
     /// It may change at any moment, or has changed and isn't verified yet. It counts as unavailable.
     InFlight,
+    /// It has changed, and must stay ready for a while to count as done. It counts as unavailable.
+    Soaking,
     /// It is new, runs nothing yet, and gets the revision that others have. It counts towards no limit.
     Bootstrapping,
     Done,
@@ -92,7 +94,10 @@ impl Member {
     }
 
     fn is_in_flight(&self) -> bool {
-        matches!(self.assigned, Some((_, Progress::InFlight)))
+        matches!(
+            self.assigned,
+            Some((_, Progress::InFlight | Progress::Soaking))
+        )
     }
 
     /// From its assignment until it is done *and* ready again, or if the change broke it.
@@ -106,7 +111,9 @@ impl Member {
     /// In flight, but dead, unresponsive or past its deadline: the assignment is revoked.
     pub fn is_timed_out(&self) -> bool {
         let is_dead = self.not_ready.is_some_and(|time| time >= UNREACHABLE_AFTER);
-        self.is_in_flight() && (is_dead || self.is_unresponsive() || self.assigned_for >= DEADLINE)
+        let is_soaking = matches!(self.assigned, Some((_, Progress::Soaking)));
+        let is_late = self.assigned_for >= DEADLINE && !is_soaking;
+        self.is_in_flight() && (is_dead || self.is_unresponsive() || is_late)
     }
 
     /// It hasn't responded to its last assignment in time.
@@ -165,8 +172,6 @@ pub struct Fleet<'a> {
     pub limits: &'a api::Rollout,
     /// Enough canaries have had the revision, now or earlier.
     pub canary_passed: bool,
-    /// Members that are unavailable for reasons outside the members' progress.
-    pub unavailable: usize,
 }
 
 /// Whether this many failures halt the members with the same kind of goal.
@@ -178,7 +183,8 @@ pub fn is_halted(failed: usize, limits: &api::Rollout, members: usize) -> bool {
 pub fn has_canary_passed(members: &[Member], goal: Goal, limits: &api::Rollout) -> bool {
     let canaries = || members.iter().filter(|m| m.goal == goal && m.is_canary);
     let needed = canaries().count().min(limits.canary.nodes as usize).max(1);
-    let done = canaries().filter(|m| m.at_goal() == Some(Progress::Done));
+    // One whose assignment was revoked must report again.
+    let done = canaries().filter(|m| m.at_goal() == Some(Progress::Done) && m.is_up_to_date);
     done.count() >= needed
 }
 

@@ -37,7 +37,7 @@ pub fn next(fleet: &Fleet) -> Next {
     let most = share(&fleet.limits.max_unavailable, fleet.members.len());
     let unavailable = others.iter().filter(|member| member.is_unavailable());
     let is_over = unavailable.clone().count() > most;
-    let mut room = most.saturating_sub(fleet.unavailable);
+    let mut room = most;
     for member in unavailable {
         room = room.saturating_sub(1);
         spread.takes(member);

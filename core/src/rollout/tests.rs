@@ -73,16 +73,11 @@ fn limits(max_unavailable: &str, max_failures: &str) -> api::Rollout {
 
 /// The names, revoked ones with a `-`.
 fn line(goal: Goal, fleet: &str, limits: &api::Rollout) -> String {
-    with(goal, fleet, limits, 0)
-}
-
-fn with(goal: Goal, fleet: &str, limits: &api::Rollout, unavailable: usize) -> String {
     let members = members(goal, fleet);
     let next = next(&Fleet {
         members: &members,
         limits,
         canary_passed: false,
-        unavailable,
     });
     let revocations = next.revocations.iter().map(|name| format!("-{name}"));
     let words: Vec<String> = revocations.chain(next.assignments).collect();
@@ -415,7 +410,6 @@ fn canaries_go_before_all_others() {
         members: &nobody,
         limits: &limits,
         canary_passed: false,
-        unavailable: 0,
     };
     assert_eq!(next(&fleet), Next::default(), "nobody replaces a canary");
     let passed = Fleet {
@@ -466,7 +460,6 @@ fn members_that_held_a_slot_in_vain_go_oldest_first() {
         members: &members,
         limits: &limits("1", "1"),
         canary_passed: true,
-        unavailable: 0,
     });
     assert_eq!(next.assignments, ["b"]);
 }
@@ -489,13 +482,6 @@ fn as_many_failures_as_allowed_halt_the_rollout_and_fewer_do_not() {
     assert_eq!(started("50%"), "", "2 of 4");
     assert_eq!(started("75%"), "d");
     assert_eq!(started("1%"), "", "at least one");
-}
-
-#[test]
-fn unavailable_members_take_slots() {
-    let fleet = "a:5. b:5. c d e";
-    let started = |unavailable| with(FIVE, fleet, &limits("3", "1"), unavailable);
-    assert_eq!([0, 1, 2, 3, 9].map(started), ["c d e", "c d", "c", "", ""]);
 }
 
 #[test]

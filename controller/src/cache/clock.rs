@@ -1,0 +1,41 @@
+//! When the leader received what.
+
+use jiff::Timestamp;
+
+use super::Cache;
+use crate::nodes::clock::Uptime;
+use crate::telemetry::clock;
+
+/// By the clock of the leader's machine that nobody sets.
+pub(crate) fn uptime() -> Uptime {
+    Uptime::try_from(clock::now()).unwrap_or_default()
+}
+
+impl Cache {
+    /// `creationTimestamp` of the current `global-pull-secret`.
+    pub(super) fn first_written(&self) -> Option<Timestamp> {
+        let created = self.current_global()?.metadata.creation_timestamp.as_ref();
+        created.map(|created| created.0)
+    }
+
+    /// Its newest state, now.
+    pub(super) fn observe_object(&mut self, name: &str) {
+        if let Some(object) = self.node_pull_secrets.get(name) {
+            self.clock.observe_object(object, uptime());
+        }
+    }
+
+    /// Call it before taking a snapshot.
+    pub(crate) fn observe_clock(&mut self, now: Uptime) {
+        let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
+        self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
+        let replaced = self.replaced();
+        self.rolling = replaced.map(|replaced| match self.rolling {
+            Some(known) if known.0 == replaced => known,
+            _ => (replaced, now),
+        });
+        let objects = self.node_pull_secrets.live.values();
+        let objects = objects.map(|object| &**object);
+        self.clock.observe(objects, self.nodes.live.values(), now);
+    }
+}

@@ -1,0 +1,130 @@
+//! A Node, reduced to what matters.
+
+use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
+use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
+use globalps_core::phase;
+use jiff::{SignedDuration, Timestamp};
+
+use super::labels::Labels;
+
+/// A `Ready` condition that is not True.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotReady {
+    pub(crate) since: Timestamp,
+    /// The kubelet is unresponsive; otherwise it reports `NotReady` itself.
+    pub(crate) unknown: bool,
+}
+
+/// The fields of a Node that the plan needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeView {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// Its `resourceVersion`.
+    pub(crate) version: u64,
+    pub(crate) labels: Labels,
+    /// Since when it is ready, or not.
+    pub(crate) ready: Result<Timestamp, NotReady>,
+    /// `lastHeartbeatTime` of its `Ready` condition.
+    pub(crate) heartbeat: Timestamp,
+    /// Who manages its credentials file, as in `spec.foreignOwner`; empty: globalps.
+    pub(crate) file_owner: &'static str,
+    /// Such as `v1.36.3`; empty: unknown.
+    pub(crate) kubelet_version: Box<str>,
+    /// An admin or a program cordoned it.
+    pub(crate) unschedulable: bool,
+    /// An autoscaler, Cluster API or another client is removing it.
+    pub(crate) is_being_deleted: bool,
+    pub(crate) created: Timestamp,
+}
+
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+const CONTROL_PLANE_LABELS: [&str; 2] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+];
+
+impl NodeView {
+    pub(super) fn has(&self, label: &str, value: &str) -> bool {
+        self.labels.get(label) == Some(value)
+    }
+
+    /// Whether a syncer runs there.
+    pub(crate) fn is_linux(&self) -> bool {
+        self.has("kubernetes.io/os", "linux")
+    }
+
+    pub(super) fn is_control_plane(&self) -> bool {
+        CONTROL_PLANE_LABELS
+            .iter()
+            .any(|label| self.labels.get(label).is_some())
+    }
+
+    /// Empty if it has none.
+    pub(super) fn zone(&self) -> &str {
+        self.labels.get(ZONE_LABEL).unwrap_or_default()
+    }
+
+    /// The Machine Config Operator manages its credentials file.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.file_owner == MACHINE_CONFIG_OPERATOR
+    }
+
+    /// The Machine Config Daemon updates it.
+    pub(super) fn is_updating(&self) -> bool {
+        !self.file_owner.is_empty() && !self.is_foreign()
+    }
+
+    /// The input of [`phase::phase`].
+    pub(crate) fn phase_view(
+        &self,
+        spec: &GlobalPullSecretSpec,
+        unresponsive: bool,
+        not_ready_for: Option<SignedDuration>,
+    ) -> phase::NodeView {
+        let not_ready = not_ready_for.map(|duration| match self.ready {
+            Err(NotReady { unknown: true, .. }) => phase::NotReady::Unknown(duration),
+            _ => phase::NotReady::Reported(duration),
+        });
+        phase::NodeView {
+            excluded: self.is_linux() && !is_selected(spec, self),
+            not_ready,
+            unresponsive,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(name: &str, created: Timestamp) -> Self {
+        let labels =
+            std::collections::BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
+        Self {
+            name: name.to_owned(),
+            uid: String::new(),
+            version: 0,
+            labels: (&labels).into(),
+            ready: Ok(created),
+            heartbeat: created,
+            file_owner: "",
+            kubelet_version: "v1.36.3".into(),
+            unschedulable: false,
+            is_being_deleted: false,
+            created,
+        }
+    }
+}
+
+/// Whether globalps manages the node.
+pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
+    node.is_linux()
+        && spec.kubelet.delivery != DeliveryType::None
+        && !is_node_excluded(|label| node.labels.get(label))
+        && spec
+            .node_selector
+            .iter()
+            .all(|(key, value)| node.has(key, value))
+}
+
+/// Whether the node gets no new content: it is being removed, or it is cordoned and the spec says `Skip`.
+pub(super) fn is_skipped(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
+    node.is_being_deleted || node.unschedulable && spec.rollout.cordoned == Cordoned::Skip
+}

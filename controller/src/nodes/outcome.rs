@@ -1,0 +1,78 @@
+//! How far a revision got. Pure.
+
+use globalps_core::api::DeliveryType;
+use globalps_core::rollout::{self, Goal, Member};
+use jiff::Timestamp;
+
+use super::input::Snapshot;
+use super::members::members;
+use crate::content::history::HistoryWrite;
+use crate::content::secret::{Global, RolledOutWrite};
+
+/// How far a revision got that another one replaces now. Nodes may have reported since its state was written.
+pub(super) struct Outcome {
+    /// When every reachable node had it.
+    rolled_out: Option<Timestamp>,
+    /// It passed its canary and did not fail: new nodes get it until a later one has.
+    is_for_new_nodes: bool,
+}
+
+impl Outcome {
+    pub(super) fn of(snapshot: &Snapshot, global: &Global) -> Self {
+        let goal = Goal::Revision(global.revision);
+        let members = members(snapshot, goal, global.canary_passed, global.provider_since);
+        let limits = &snapshot.spec.rollout;
+        let has_passed = global.canary_passed || rollout::has_canary_passed(&members, goal, limits);
+        let is_complete = is_complete(snapshot, &members, global.revision);
+        let rolled_out = global
+            .rolled_out
+            .or(is_complete.then_some(snapshot.now))
+            .filter(|_| !global.restoring);
+        Self {
+            rolled_out,
+            is_for_new_nodes: rolled_out.is_some()
+                || has_passed && !global.restoring && !has_halted(snapshot, &members),
+        }
+    }
+
+    /// The replaced additional Secret for the history, if it was rolled out to every node, with this revision or an earlier one.
+    pub(super) fn history(&self, global: &Global, now: Timestamp) -> Option<HistoryWrite> {
+        let earlier = global.additional_was_rolled_out.then_some(now);
+        Some(HistoryWrite {
+            revision: global.revision,
+            rolled_out: self.rolled_out.or(earlier)?,
+            additional: global.last_additional.clone()?,
+        })
+    }
+
+    pub(super) fn content(&self, global: &Global) -> Option<RolledOutWrite> {
+        let content = global.content.clone().filter(|_| self.is_for_new_nodes)?;
+        Some(RolledOutWrite {
+            revision: global.revision,
+            content,
+        })
+    }
+}
+
+/// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
+pub(super) fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
+    if snapshot.spec.kubelet.delivery == DeliveryType::None {
+        return snapshot.namespaces_have == Some(revision);
+    }
+    selected(members).any(Member::is_done)
+        && selected(members).all(|m| m.is_done() || m.is_passed_over() && !m.has_failed())
+}
+
+/// Those with a revision as their goal.
+fn selected(members: &[Member]) -> impl Iterator<Item = &Member> {
+    members.iter().filter(|member| member.goal != Goal::Restore)
+}
+
+pub(super) fn has_halted(snapshot: &Snapshot, members: &[Member]) -> bool {
+    let failed = failed(members).count();
+    rollout::is_halted(failed, &snapshot.spec.rollout, members.len())
+}
+
+pub(super) fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
+    selected(members).filter(|member| member.has_failed())
+}
