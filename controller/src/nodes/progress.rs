@@ -153,7 +153,8 @@ fn has_heartbeat(status: &NodePullSecretStatus, node: &NodeView, received: Recei
         (Some(false), _) | (_, Heard::SinceReport) => true,
         // It may be one of before the restart; a kubelet that is dead since would be NotReady by now.
         (_, Heard::SinceAssignment) => by_node || received.ago >= HEARTBEAT_WITHIN,
-        (Some(true), Heard::Nothing) => false,
+        // The kubelet may have posted just before its restart and again in the same second, which changes nothing in the Node.
+        (Some(true), Heard::Nothing) => node.heartbeat == seconds(restarted.0),
         (None, Heard::Nothing) => by_node,
     }
 }

@@ -524,7 +524,7 @@ mod tests {
             }
         }
 
-        /// Others write the file anew with our flags among theirs, in another order and spelling.
+        /// Others write the file again with our flags among theirs, in another order and spelling.
         #[test]
         fn flags_that_others_moved_are_no_drift_and_leave_everything_else(
             variables in variables(), mine in words(), places in (0..5_usize, 0..5_usize), forms in (any::<bool>(), any::<bool>()),
@@ -551,7 +551,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_stay_if_there_is_nothing_of_ours(bytes in prop::collection::vec(select(b"AK=\"'\\ \n\r#;-x\0\xff".to_vec()), 0..40)) {
+        fn any_bytes_stay_without_managed_flags(bytes in prop::collection::vec(select(b"AK=\"'\\ \n\r#;-x\0\xff".to_vec()), 0..40)) {
             prop_assert_eq!(remove_flags(&bytes, CONFIG, BIN_DIR), bytes.clone());
             let named = [b"\nKUBELET_KUBEADM_ARGS=", &bytes[..]].concat();
             if let Ok(with) = add_flags(&named, CONFIG, BIN_DIR) {
