@@ -1,18 +1,20 @@
 //! The nodes as members of the rollout. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus,
+};
 use globalps_core::names::{ABANDON_ANNOTATION, RETRY_ANNOTATION};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
-use globalps_core::rollout::{self, Goal, Member, Progress};
+use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Context, is_retry_due, lost, progress};
+use super::progress::{Context, at_rest, is_retry_due, lost, progress};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -37,7 +39,7 @@ pub(crate) fn members(
         let member = member(snapshot, node, object, goal, min_ready);
         let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
         let in_place = is_selected
-            && object.is_some_and(|object| takes_in_place(object, node, provider_since));
+            && object.is_some_and(|it| takes_in_place(snapshot, it, node, provider_since));
         has_goal.then_some(Member {
             is_canary,
             in_place,
@@ -48,13 +50,19 @@ pub(crate) fn members(
 }
 
 /// The node's kubelet runs the provider with the current configuration, so other content needs no restart. A node that reports
-/// this wrongly harms only itself.
-fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64) -> bool {
+/// this wrongly harms only itself. The number of a revision that isn't known proves nothing.
+fn takes_in_place(
+    snapshot: &Snapshot,
+    object: &NodePullSecret,
+    node: &NodeView,
+    provider_since: i64,
+) -> bool {
     let gives_tokens = |version: &str| kubelet_version(version) >= Some(MIN_KUBELET_FOR_SCOPES);
     provider_since > 0
         && object.status.as_ref().is_some_and(|status| {
             status.delivery == DeliveryType::CredentialProvider.as_str()
                 && status.revision >= provider_since
+                && snapshot.knows(status.in_force())
         })
         // An upgraded kubelet gets one more provider.
         && gives_tokens(&object.spec.kubelet_version) == gives_tokens(&node.kubelet_version)
@@ -70,7 +78,12 @@ fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
     SignedDuration::from_secs(seconds.into())
 }
 
-fn context<'a>(snapshot: &'a Snapshot, node: &NodeView, min_ready: SignedDuration) -> Context<'a> {
+fn context<'a>(
+    snapshot: &'a Snapshot,
+    node: &NodeView,
+    object: Option<&NodePullSecret>,
+    min_ready: SignedDuration,
+) -> Context<'a> {
     let global = snapshot.global.as_ref();
     Context {
         clock: &snapshot.clock,
@@ -78,6 +91,10 @@ fn context<'a>(snapshot: &'a Snapshot, node: &NodeView, min_ready: SignedDuratio
         min_ready,
         joins_the_fleet: snapshot.joins_the_fleet(node),
         is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
+        is_own: object.is_none_or(|it| {
+            it.spec.revision == 0 || snapshot.may_have_assigned(it.spec.assigned())
+        }),
+        is_changed: snapshot.changed_out_of_band.contains(&node.name),
     }
 }
 
@@ -94,7 +111,7 @@ fn member(
         uptime,
         ..
     } = snapshot;
-    let context = context(snapshot, node, min_ready);
+    let context = context(snapshot, node, object, min_ready);
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
@@ -112,10 +129,12 @@ fn member(
             }
             Some(object) => progress(object, node, context),
             // What is on it is unknown.
-            None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
+            None if goal == Goal::Restore => {
+                Some((Goal::Revision(Revision::NONE), Progress::Blocked))
+            }
             // This plan writes its object, which says so from the next plan on.
             None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
-                Some((Goal::Revision(0), Progress::Unknown))
+                Some((Goal::Revision(Revision::NONE), Progress::Unknown))
             }
             None => None,
         },
@@ -204,7 +223,7 @@ impl<'a> Canaries<'a> {
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
 
-/// Specs to write, in this order: missing objects, those with a new owner of the file, revocations, then assignments.
+/// Specs to write, in this order: those that disrupt no node, revocations, then assignments.
 pub(crate) fn assignments(
     snapshot: &Snapshot,
     members: &[Member],
@@ -219,12 +238,6 @@ pub(crate) fn assignments(
     if syncers.are_rolling {
         next.assignments.clear();
     }
-    // The others name the owner as well.
-    let is_written =
-        |name: &String| next.assignments.contains(name) || next.revocations.contains(name);
-    let owners: Vec<_> = with_new_owner(snapshot)
-        .filter(|(name, _)| !is_written(name))
-        .collect();
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
     let revocations = next.revocations.into_iter().map(|name| {
         let spec = revoked(snapshot, &name);
@@ -240,16 +253,49 @@ pub(crate) fn assignments(
         (name, spec)
     });
     let restores = members.iter().all(|member| member.goal == Goal::Restore);
+    let rest: Vec<_> = revocations.chain(assignments).collect();
+    let mut all = upkeep(snapshot, members, restores);
+    let is_assigned: BTreeSet<&str> = rest.iter().map(|(name, _)| name.as_str()).collect();
+    all.retain(|(name, _)| !is_assigned.contains(name.as_str()));
+    all.extend(rest);
+    all
+}
+
+/// Specs that disrupt no node, so no limit applies: missing objects; those with a new owner of the file; assignments that another client changed; and the revision
+/// that a node has already, though its object doesn't say so: the object was deleted, or restored from a backup.
+pub(super) fn upkeep(
+    snapshot: &Snapshot,
+    members: &[Member],
+    restores: bool,
+) -> Vec<(String, NodePullSecretSpec)> {
+    let changed = snapshot.changed_out_of_band.iter();
+    let reverted = changed.filter_map(|name| {
+        let object = snapshot.node_pull_secrets.get(name)?;
+        Some((name.clone(), object.spec.clone()))
+    });
+    let had = members.iter().filter_map(|member| {
+        let object = snapshot.node_pull_secrets.get(&member.name)?;
+        let revision = at_rest(object).filter(|revision| revision.is_identified())?;
+        let goal = Goal::Revision(revision);
+        let is_assigned = !object.spec.restore && object.spec.assigned() == revision;
+        let is_due = member.goal == goal && !is_assigned && !member.is_foreign();
+        (is_due && !snapshot.changed_out_of_band.contains(&member.name)).then(|| {
+            (
+                member.name.clone(),
+                assigned(snapshot, &member.name, Some(goal)),
+            )
+        })
+    });
     missing(snapshot, restores)
-        .chain(owners)
-        .chain(revocations)
-        .chain(assignments)
+        .chain(with_new_owner(snapshot))
+        .chain(reverted)
+        .chain(had)
         .collect()
 }
 
 /// Every Linux node gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
 /// restore, and afterwards nobody checks again.
-pub(super) fn missing(
+fn missing(
     snapshot: &Snapshot,
     restores: bool,
 ) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
@@ -303,13 +349,15 @@ fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
 /// A restore keeps the last revision, so that the object shows what is being undone.
 pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
-    let last = object.map_or(0, |object| object.spec.revision);
+    let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
+    let revision = match goal {
+        Some(Goal::Revision(revision)) => revision,
+        Some(Goal::Restore) | None => last,
+    };
     let view = snapshot.nodes.get(node);
     NodePullSecretSpec {
-        revision: match goal {
-            Some(Goal::Revision(revision)) => revision,
-            Some(Goal::Restore) | None => last,
-        },
+        revision: revision.number,
+        revision_id: revision.id,
         restore: goal == Some(Goal::Restore),
         assigned_at: Some(Time(snapshot.now)),
         revoked: false,
@@ -319,18 +367,17 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
     }
 }
 
-/// Assigns what the node reports to have, instead of its last assignment. A revision that the controller never assigned counts as
-/// none.
+/// Assigns what the node reports to have, instead of its last assignment. A revision that the controller can't have assigned
+/// counts as none.
 fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let status = object.and_then(|object| object.status.as_ref());
-    let reported = status.map_or(0, |status| status.revision);
-    let newest = snapshot.global.as_ref().map_or(0, |global| global.revision);
-    let is_known = (1..=newest).contains(&reported);
+    let reported = status.map_or(Revision::NONE, NodePullSecretStatus::in_force);
+    let is_own = snapshot.may_have_assigned(reported);
+    let goal = Goal::Revision(if is_own { reported } else { Revision::NONE });
     NodePullSecretSpec {
-        revision: if is_known { reported } else { 0 },
         revoked: true,
-        ..assigned(snapshot, node, None)
+        ..assigned(snapshot, node, Some(goal))
     }
 }
 
@@ -343,7 +390,12 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let context = context(snapshot, node, min_ready(&snapshot.spec, false));
+    let context = context(
+        snapshot,
+        node,
+        Some(object),
+        min_ready(&snapshot.spec, false),
+    );
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),
         None => format!("{name}: {}: {}", status.phase, status.message),
@@ -357,6 +409,7 @@ mod tests {
 
     use super::super::plan::tests::snapshot;
     use super::*;
+    use crate::content::secret::revision_of_test;
     use crate::content::source::Source;
 
     /// Members of a cluster with the nodes described as in [`snapshot`].
@@ -439,11 +492,17 @@ mod tests {
             object.status = Some(globalps_core::api::NodePullSecretStatus {
                 delivery: delivery.to_owned(),
                 revision,
+                revision_id: revision_of_test(revision).id,
                 ..Default::default()
             });
             let mut node = NodeView::of_test("a", jiff::Timestamp::UNIX_EPOCH);
             node.kubelet_version = now.into();
-            assert_eq!(takes_in_place(&object, &node, since), expected, "{case}");
+            let mut snapshot = snapshot(Source::Absent, None, "");
+            let found = takes_in_place(&snapshot, &object, &node, since);
+            assert!(!found, "{case}: the revision isn't known");
+            snapshot.rolled_out_revision = Some(revision_of_test(revision));
+            let found = takes_in_place(&snapshot, &object, &node, since);
+            assert_eq!(found, expected, "{case}");
         }
     }
 
@@ -451,6 +510,7 @@ mod tests {
     fn members_are_selected_nodes_and_those_with_content() {
         let line = |nodes: &str, goal| {
             let members = members_of(nodes, goal, |snapshot| {
+                snapshot.rolled_out_revision = Some(revision_of_test(5));
                 for object in snapshot.node_pull_secrets.to_mut().values_mut() {
                     let status = object.status.as_mut().unwrap();
                     status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
@@ -464,7 +524,7 @@ mod tests {
             };
             members.iter().map(word).collect::<Vec<_>>().join(" ")
         };
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         assert_eq!(line("a=5:Synced b=0 -c=0 -d=5:Synced", goal), "a*= b* d");
         assert_eq!(line("a=R:Restored b=0 -c=0", Goal::Restore), "a b c");
     }
@@ -477,8 +537,8 @@ mod tests {
 
     #[test]
     fn progress_follows_from_object_and_node() {
-        let to_5 = Goal::Revision(5);
-        let in_doubt = Goal::Revision(0);
+        let to_5 = Goal::Revision(revision_of_test(5));
+        let in_doubt = Goal::Revision(revision_of_test(0));
         for (case, nodes, goal, expected) in [
             ("done", "a=5:Synced", to_5, Some((to_5, Progress::Done))),
             (
@@ -515,7 +575,10 @@ mod tests {
 
     #[test]
     fn a_node_that_is_being_deleted_is_skipped_by_revisions_but_not_by_a_restore() {
-        for (goal, expected) in [(Goal::Revision(5), true), (Goal::Restore, false)] {
+        for (goal, expected) in [
+            (Goal::Revision(revision_of_test(5)), true),
+            (Goal::Restore, false),
+        ] {
             let members = members_of("a=5:Synced", goal, |snapshot| {
                 let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
                 node.is_being_deleted = true;
@@ -550,7 +613,7 @@ mod tests {
             ("and on request", "RolledBack", true, 0, true),
         ] {
             let nodes = format!("a=5:{state}");
-            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+            let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
                 observe(snapshot, seconds);
                 let objects = snapshot.node_pull_secrets.to_mut();
                 let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
@@ -575,7 +638,7 @@ mod tests {
             ("no worker", "", false, 0, true),
         ] {
             let nodes = format!("m=5:Synced {worker}");
-            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+            let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
                 observe(snapshot, seconds);
                 let nodes = snapshot.nodes.to_mut();
                 if let Some(worker) = nodes.get_mut("w") {
@@ -599,7 +662,7 @@ mod tests {
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
         node.labels = (&BTreeMap::from(labels)).into();
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         for (name, has_passed, expected) in [
             ("a", false, Progress::Soaking),
             ("a", true, Progress::Done),
@@ -650,7 +713,7 @@ mod tests {
 
     #[test]
     fn a_node_is_left_alone_during_its_update_and_then_gets_what_it_had() {
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         for (case, owner, in_spec, expected, written) in [
             ("no update", "", "", Progress::Done, None),
             (
@@ -712,6 +775,7 @@ mod tests {
         object.metadata.annotations = Some([annotation].into());
         let expected = NodePullSecretSpec {
             revision: 6,
+            revision_id: revision_of_test(6).id,
             restore: false,
             assigned_at: Some(Time(snapshot.now)),
             revoked: false,
@@ -719,7 +783,7 @@ mod tests {
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
         };
-        let goal = Some(Goal::Revision(6));
+        let goal = Some(Goal::Revision(revision_of_test(6)));
         assert_eq!(assigned(&snapshot, "a", goal), expected);
         let restored = assigned(&snapshot, "b", Some(Goal::Restore));
         assert_eq!((restored.revision, restored.restore), (4, true));
@@ -741,7 +805,7 @@ mod tests {
         ] {
             let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
             snapshot.global = Some(crate::content::secret::Global {
-                revision: newest,
+                revision: revision_of_test(newest),
                 ..Default::default()
             });
             let spec = revoked(&snapshot, "a");
