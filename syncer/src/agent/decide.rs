@@ -2,7 +2,7 @@
 
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::provider::{Content, Delivery};
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 
 use crate::delivery::config_file::{has_none_of, is_as_written, is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
@@ -167,7 +167,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
         return Action::LeaveAlone;
     };
     let aside = Task {
-        revision: 0,
+        revision: Revision::NONE,
         ..task.clone()
     };
     let failed = state.failed.as_ref();
@@ -377,7 +377,7 @@ mod tests {
 
     use globalps_core::dockerconfig;
     use globalps_core::provider::ProviderConfig;
-    use globalps_core::rollout::{Revision, RevisionId};
+    use globalps_core::rollout::RevisionId;
 
     use super::*;
     use crate::delivery::config_file::rebase;

@@ -88,7 +88,7 @@ impl Agent {
             .state
             .get_or_insert_with(|| State::new(file.clone(), restarts));
         // No revision: the assigned one is applied.
-        (state.provider, state.revision, state.applied) = (Some(installed), 0, None);
+        (state.provider, state.revision, state.applied) = (Some(installed), Revision::NONE, None);
         Ok(())
     }
 
