@@ -606,14 +606,14 @@ mod tests {
             if is_list {
                 handle(Event::InitDone);
             }
-            let snapshot = cache.snapshot(Timestamp::UNIX_EPOCH);
+            let snapshot = cache.snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH);
             let known = &snapshot.node_pull_secrets["a"];
             let is_changed = snapshot.changed_out_of_band.contains("a");
             assert_eq!((known.spec.revision, is_changed), expected, "{case}");
             cache.put_node_pull_secret(*object(9, 4, 5, "u"));
             assert!(
                 cache
-                    .snapshot(Timestamp::UNIX_EPOCH)
+                    .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
                     .changed_out_of_band
                     .is_empty()
             );

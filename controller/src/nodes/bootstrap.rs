@@ -3,9 +3,9 @@
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
 use globalps_core::rollout::{Goal, Revision};
 
+use super::assignments::assigned;
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::members::assigned;
 use crate::content::secret::Global;
 
 /// The revision for new nodes: the newest one if it has passed its canary and its rollout continues, otherwise the last one before

@@ -4,9 +4,10 @@ use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::absence::Absence;
+use super::assignments::{assignments, upkeep, with_new_owner};
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
-use super::members::{assignments, members, upkeep, with_new_owner};
+use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
 use super::revision::{config_file, content, next_revision, provider_since};
 use crate::content::history::HistoryWrite;

@@ -756,13 +756,14 @@ impl Cluster {
                 let status = object.status.as_ref();
                 status.is_some_and(|status| {
                     status.phase == Phase::Synced
-                        && status.revision == global.revision
+                        && status.in_force() == global.revision
                         && Some(status.observed_generation) == object.metadata.generation
                 })
             });
             is_synced && self.snapshot.uptime - node.reported.0 >= CANARY_MIN_READY
         });
-        assert!(has_soaked, "revision {} passed too early", global.revision);
+        let number = global.revision.number;
+        assert!(has_soaked, "revision {number} passed too early");
     }
 
     fn observe(&mut self) {

@@ -9,10 +9,9 @@ use globalps_core::api::{
 };
 use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
 use globalps_core::provider::{Content, Delivery, ProviderConfig};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
-use globalps_core::rollout::RevisionId;
 
 use super::super::input::{NodeView, NotReady, Syncers};
 use super::super::provider_paths::Deviation;
@@ -576,7 +575,7 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
         ),
     ] {
         let mut snapshot = snapshot(found(B), Some(global), nodes);
-        snapshot.rolled_out_revision = slot;
+        snapshot.rolled_out_revision = slot.map(revision_of_test);
         snapshot.spec.rollout.paused = true;
         assert_eq!(then_a_node_joins(snapshot), expected, "{case}");
     }

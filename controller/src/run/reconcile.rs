@@ -345,7 +345,7 @@ impl Controller {
     /// The additional Secret that the fleet had last.
     async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Result<Source, ApplyError> {
         let slots = self.applier.history(snapshot.spec.history_limit).await?;
-        let last = history::last(slots, snapshot.rolled_out_revision);
+        let last = history::last(slots, snapshot.rolled_out_revision.map(|it| it.number));
         Ok(last.map_or(Source::Absent, Source::Found))
     }
 
