@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dockerconfig::Precedence;
 use crate::names;
+use crate::rollout::{Revision, RevisionId};
 
 pub use cluster::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
@@ -316,6 +317,9 @@ pub struct GlobalPullSecretStatus {
     /// Revision of `global-pull-secret` that is rolled out; 0: none.
     #[serde(default)]
     pub revision: i64,
+    /// Random id of that revision. Also written when empty.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     #[serde(default)]
     pub counts: Counts,
     /// Registries that several pull secrets contain, and which one is effective; at most 100. Also written when empty, because a
@@ -337,6 +341,13 @@ pub struct GlobalPullSecretStatus {
     pub operators: Option<OperatorsStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+impl GlobalPullSecretStatus {
+    /// The revision that is rolled out.
+    pub fn rolled_out(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
 }
 
 /// Nodes by state. `total` is the sum of the others and of the nodes that wait for an assignment.

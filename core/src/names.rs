@@ -68,6 +68,8 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
+/// Annotation next to [`REVISION_ANNOTATION`]: the random id of that revision.
+pub const REVISION_ID_ANNOTATION: &str = "globalps.io/revision-id";
 /// Annotation of [`GLOBAL_SECRET`]: the newest revision that has passed its canary.
 pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; absent: not yet. Also on the history's Secrets.

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 
 use crate::api::{NodePullSecret, Phase};
+use crate::rollout::Revision;
 
 /// A restarted kubelet may report `NotReady` for some seconds, so shorter periods are ignored.
 pub const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
@@ -34,8 +35,8 @@ pub struct NodeView {
     pub unresponsive: bool,
 }
 
-/// `newest`: revision that is rolled out. `None`: globalps doesn't manage this node.
-pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Option<Phase> {
+/// `newest`: revision that is rolled out; `NONE`: not known. `None`: globalps doesn't manage this node.
+pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) -> Option<Phase> {
     let Some(object) = object else {
         return node.excluded.then_some(Phase::Excluded);
     };
@@ -52,7 +53,9 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Op
     let generation = object.metadata.generation.unwrap_or_default();
     let is_up_to_date = status.map_or(0, |status| status.observed_generation) >= generation;
     let spec = &object.spec;
-    let in_force = status.map_or(0, |status| status.revision);
+    let assigned = spec.assigned();
+    let is_in_force = status.is_some_and(|status| status.in_force() == assigned);
+    let is_newest = newest == Revision::NONE || assigned == newest;
     Some(match reported {
         // While a node restores, the progress of that matters, not the target revision.
         reported if spec.restore && is_up_to_date => match reported {
@@ -63,8 +66,8 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Op
         _ if node.excluded => Phase::Excluded,
         _ if spec.revision == 0 => Phase::Pending,
         _ if !is_up_to_date => Phase::Syncing,
-        Phase::Synced | Phase::Restored if spec.revision < newest => Phase::Pending,
-        Phase::Synced if in_force < spec.revision => Phase::Syncing,
+        Phase::Synced | Phase::Restored if !is_newest => Phase::Pending,
+        Phase::Synced if !is_in_force => Phase::Syncing,
         reported => reported,
     })
 }
@@ -74,25 +77,36 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Op
 mod tests {
     use super::*;
     use crate::api::{NodePullSecretSpec, NodePullSecretStatus};
+    use crate::rollout::RevisionId;
+
+    /// `5x`: a revision with another id than `5`.
+    fn revision(text: &str) -> Option<Revision> {
+        let number = text.trim_end_matches('x').parse().ok()?;
+        let id = RevisionId::from_random(if text.ends_with('x') { 2 } else { 1 });
+        Some(Revision::new(number, id))
+    }
 
     /// `5:Synced/4`: assigned revision (`R`: restore), reported phase and revision (absent: the assigned one); without a phase
     /// the node hasn't responded yet; `-`: no object.
     fn object(text: &str) -> Option<NodePullSecret> {
         let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
+        let target = revision(assigned).or_else(|| revision("5")).unwrap();
         let spec = NodePullSecretSpec {
-            revision: assigned.parse().unwrap_or(5),
+            revision: target.number,
+            revision_id: target.id,
             restore: assigned == "R",
             ..NodePullSecretSpec::default()
         };
-        let (reported, revision) = match reported.split_once('/') {
-            Some((reported, revision)) => (reported, revision.parse().unwrap()),
-            None => (reported, spec.revision),
+        let (reported, in_force) = match reported.split_once('/') {
+            Some((reported, in_force)) => (reported, revision(in_force).unwrap()),
+            None => (reported, target),
         };
         let mut object = NodePullSecret::new("a", spec);
         object.metadata.generation = Some(2);
         object.status = (!reported.is_empty()).then(|| NodePullSecretStatus {
             observed_generation: 2,
-            revision,
+            revision: in_force.number,
+            revision_id: in_force.id,
             phase: reported.into(),
             ..NodePullSecretStatus::default()
         });
@@ -128,7 +142,10 @@ mod tests {
             ("5:Synced", here, Some("Synced")),
             ("4:Synced", here, Some("Pending")),
             ("5:Synced/4", here, Some("Syncing")),
-            ("5:Synced/6", here, Some("Synced")),
+            ("5:Synced/6", here, Some("Syncing")),
+            ("5:Synced/5x", here, Some("Syncing")),
+            ("5x:Synced", here, Some("Pending")),
+            ("6:Synced", here, Some("Pending")),
             ("4:Restored", here, Some("Pending")),
             ("4:Failed", here, Some("Failed")),
             ("5:RolledBack", here, Some("RolledBack")),
@@ -147,12 +164,14 @@ mod tests {
             ("5", unresponsive, Some("Unreachable")),
             ("-", silent, None),
         ] {
-            let phase = phase(object(assigned).as_ref(), node, 5);
+            let phase = phase(object(assigned).as_ref(), node, revision("5").unwrap());
             assert_eq!(
                 phase.as_ref().map(Phase::as_str),
                 expected,
                 "{assigned} {node:?}"
             );
         }
+        let unknown = phase(object("4:Synced").as_ref(), here, Revision::default());
+        assert_eq!(unknown, Some(Phase::Synced), "the newest is not known");
     }
 }

@@ -226,15 +226,18 @@ fn restart(cluster: &Cluster, node: &Node) {
 
 /// Makes the controller's assignment.
 fn assign(cluster: &Cluster, node: &Node, revision: u32) {
+    let id = format!("{revision:016x}");
     let secret = json!({
-        "metadata": {"annotations": {"globalps.io/revision": revision.to_string()}},
+        "metadata": {"annotations": {
+            "globalps.io/revision": revision.to_string(), "globalps.io/revision-id": id,
+        }},
         "data": {".dockerconfigjson": base64(&content(revision))},
     });
     for (what, patch) in [
         ("secret/global-pull-secret".to_owned(), secret),
         (
             format!("nodepullsecret/{}", node.name()),
-            json!({"spec": {"revision": revision}}),
+            json!({"spec": {"revision": revision, "revisionId": id}}),
         ),
     ] {
         merge(cluster, &what, &patch).unwrap();

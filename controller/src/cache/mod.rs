@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names::{GLOBAL_SECRET, NODE_POOL_LABEL};
+use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
@@ -75,11 +76,14 @@ pub(crate) struct Cache {
     out_of_band_changes: Vec<OutOfBandChange>,
     /// Nodes whose `NodePullSecret` another client deleted, until it is written again.
     deleted_out_of_band: BTreeSet<String>,
+    /// Nodes whose assignment another client changed, until it is written again. `node_pull_secrets` has what this controller
+    /// assigned.
+    changed_out_of_band: BTreeSet<String>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
-    pub(crate) namespaces_have: Option<i64>,
+    pub(crate) namespaces_have: Option<Revision>,
     /// While their `DaemonSets` replace syncers: how many are replaced, and since when.
     rolling: Option<(i32, Uptime)>,
     /// Since when syncers are down that should run. There is no event for having been down for a while.
@@ -160,7 +164,7 @@ impl Cache {
                 }
                 changed
             }
-            CacheEvent::NodePullSecret(event) => {
+            CacheEvent::NodePullSecret(mut event) => {
                 // The syncer writes the status, the controller the spec.
                 #[allow(clippy::borrowed_box)] // As the store keeps them.
                 let is_spec = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
@@ -178,6 +182,15 @@ impl Cache {
                     }
                     self.out_of_band_changes.push(change);
                 }
+                match &mut event {
+                    Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
+                        self.keep_assignment(object);
+                    }
+                    Update::Event(Event::Delete(object)) => {
+                        self.changed_out_of_band.remove(&object.key());
+                    }
+                    _ => {}
+                }
                 let applied = match &event {
                     Update::Event(Event::Apply(object)) => Some(object.key()),
                     _ => None,
@@ -192,6 +205,24 @@ impl Cache {
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
             CacheEvent::ServiceAccount(event) => self.pull_secrets.handle_account(event),
             CacheEvent::Operators(event) => self.operators.handle(event),
+        }
+    }
+
+    /// An assignment that another client wrote is reverted, and nothing is planned from it.
+    fn keep_assignment(&mut self, object: &mut NodePullSecret) {
+        let name = object.key();
+        let known = self.node_pull_secrets.get(&name).filter(|known| {
+            let is_newer = known.version() < object.version();
+            is_newer
+                && known.metadata.uid == object.metadata.uid
+                && known.metadata.generation != object.metadata.generation
+        });
+        let Some(known) = known else { return };
+        if known.spec == object.spec {
+            self.changed_out_of_band.remove(&name);
+        } else {
+            object.spec = known.spec.clone();
+            self.changed_out_of_band.insert(name);
         }
     }
 
@@ -364,6 +395,7 @@ impl Cache {
             self.managed.get_mut(object).live.clear();
         }
         self.node_pull_secrets.live.clear();
+        self.changed_out_of_band.clear();
     }
 
     /// uid of `global-pull-secret`, if it exists.
@@ -390,6 +422,7 @@ impl Cache {
         let object = stripped(object);
         let name = object.key();
         self.deleted_out_of_band.remove(&name);
+        self.changed_out_of_band.remove(&name);
         self.node_pull_secrets.put(object);
         self.observe_object(&name);
     }
@@ -521,6 +554,70 @@ mod tests {
             matches!(&changes[..], [change] if change.is_deleted),
             "{changes:?}"
         );
+    }
+
+    #[test]
+    fn an_assignment_by_another_client_is_not_believed() {
+        let object = |version: u64, generation: i64, revision: i64, uid: &str| {
+            let spec = globalps_core::api::NodePullSecretSpec {
+                revision,
+                ..Default::default()
+            };
+            let mut object = NodePullSecret::new("a", spec);
+            object.metadata.resource_version = Some(version.to_string());
+            object.metadata.generation = Some(generation);
+            object.metadata.uid = Some(uid.to_owned());
+            Box::new(object)
+        };
+        for (case, event, expected) in [
+            ("99 is", Event::Apply(object(8, 3, 99, "u")), (5, true)),
+            (
+                "in a list, too",
+                Event::InitApply(object(8, 3, 99, "u")),
+                (5, true),
+            ),
+            (
+                "a status is not",
+                Event::Apply(object(8, 2, 5, "u")),
+                (5, false),
+            ),
+            (
+                "nor an older event",
+                Event::Apply(object(6, 1, 4, "u")),
+                (5, false),
+            ),
+            (
+                "nor another object",
+                Event::Apply(object(8, 1, 0, "v")),
+                (0, false),
+            ),
+        ] {
+            let now = Instant::now();
+            let mut cache = synced(None, None, now);
+            cache.put_node_pull_secret(*object(7, 2, 5, "u"));
+            let mut handle = |event| {
+                cache.handle(CacheEvent::NodePullSecret(Update::Event(event)), now);
+            };
+            let is_list = matches!(event, Event::InitApply(_));
+            if is_list {
+                handle(Event::Init);
+            }
+            handle(event);
+            if is_list {
+                handle(Event::InitDone);
+            }
+            let snapshot = cache.snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH);
+            let known = &snapshot.node_pull_secrets["a"];
+            let is_changed = snapshot.changed_out_of_band.contains("a");
+            assert_eq!((known.spec.revision, is_changed), expected, "{case}");
+            cache.put_node_pull_secret(*object(9, 4, 5, "u"));
+            assert!(
+                cache
+                    .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
+                    .changed_out_of_band
+                    .is_empty()
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET};
+use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -63,6 +64,7 @@ impl Cache {
             restore_is_meant,
             namespaces: self.namespaces.get().map(Cow::Borrowed),
             global,
+            new_id: RevisionId::UNKNOWN,
             global_deleted_out_of_band: self.deleted_global.is_some(),
             first_written: self.first_written(),
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
@@ -76,6 +78,7 @@ impl Cache {
             daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
+            changed_out_of_band: Cow::Borrowed(&self.changed_out_of_band),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }

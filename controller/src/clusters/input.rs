@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::rollout::RevisionId;
 use jiff::Timestamp;
 use kube::core::{Selector, SelectorExt as _};
 
@@ -35,6 +36,8 @@ pub(crate) struct Input<'a> {
     pub(crate) install: Result<Option<Arc<Installation>>, String>,
     /// Oldest first.
     pub(crate) revisions: Vec<Revision>,
+    /// Random id for the revision that this plan may write.
+    pub(crate) new_id: RevisionId,
     /// Highest number of a Secret with the name of one of its revisions, even of another owner; 0: there is none.
     pub(crate) last_number: i64,
     pub(crate) clusters: &'a BTreeMap<ClusterKey, ClusterView>,

@@ -9,6 +9,7 @@ use globalps_core::api::{
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
+use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
@@ -30,7 +31,7 @@ pub(crate) enum Desired {
 /// A revision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
-    pub(crate) number: i64,
+    pub(crate) revision: Revision,
     pub(crate) content: Arc<Data>,
     /// What to install; `None`: the hub does not install globalps.
     pub(crate) install: Option<Arc<Installation>>,
@@ -106,7 +107,7 @@ impl TargetView {
     /// Whether content and annotations match.
     fn has(&self, fleet: &str, release: &Release) -> bool {
         self.fleet.as_deref() == Some(fleet)
-            && self.revision == Some(release.number)
+            && self.revision == Some(release.revision.number)
             && self.retry == release.retry
             && self.content == release.content
     }
@@ -376,7 +377,7 @@ mod tests {
 
     fn desired(number: i64, text: &str, retry: &str) -> Desired {
         Desired::Revision(Release {
-            number,
+            revision: crate::content::secret::revision_of_test(number),
             content: content(text),
             install: None,
             retry: retry.to_owned(),
@@ -419,7 +420,7 @@ mod tests {
     fn in_one_line(action: &Action) -> String {
         match action {
             Action::Keep => "keep".to_owned(),
-            Action::Apply(release) => format!("apply {}", release.number),
+            Action::Apply(release) => format!("apply {}", release.revision.number),
             Action::Delete(uid, version) => format!("delete {uid} {version}"),
             Action::Block((reason, _)) => format!("block {reason}"),
         }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{
-    Canary, ClusterPullSecretSpec, DeletionPolicy, FleetRollout, MAX_REVISION, OnFailure, Rollout,
+    Canary, ClusterPullSecretSpec, ClusterPullSecretStatus, DeletionPolicy, FleetRollout,
+    MAX_REVISION, OnFailure, Rollout,
 };
 use globalps_core::dockerconfig::{Finding, validate_data};
 use globalps_core::names::RETRY_ANNOTATION;
@@ -40,8 +41,8 @@ pub(crate) enum Hold {
 pub(crate) struct FleetPlan {
     pub(crate) verdict: Verdict,
     pub(crate) hold: Option<Hold>,
-    /// Newest revision; 0: none.
-    pub(crate) revision: i64,
+    /// Newest revision; `NONE`: none.
+    pub(crate) revision: rollout::Revision,
     /// Revisions to write before anything else.
     pub(crate) revisions: Vec<Revision>,
     /// Numbers of revisions to delete.
@@ -64,7 +65,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     let mut plan = FleetPlan {
         verdict,
         hold: None,
-        revision: input.revisions.last().map_or(0, |newest| newest.number),
+        revision: newest(input),
         revisions: Vec::new(),
         outdated: Vec::new(),
         members: Vec::new(),
@@ -86,7 +87,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
         match next_revision(input, data) {
             Next::Same => {}
             Next::New(revision) => {
-                plan.revision = revision.number;
+                plan.revision = revision.revision();
                 plan.revisions.push(revision);
                 plan.is_first_step = true;
                 return plan;
@@ -106,6 +107,11 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     plan.outdated = outdated(&input.revisions, &assigned.collect::<Vec<_>>(), history);
     plan.is_finished = is_deleted && input.objects.is_empty();
     plan
+}
+
+fn newest(input: &Input) -> rollout::Revision {
+    let newest = input.revisions.last();
+    newest.map_or(rollout::Revision::NONE, Revision::revision)
 }
 
 fn validated(source: &Source) -> (Verdict, Option<&Data>) {
@@ -154,17 +160,23 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
         Some(good) => (Arc::clone(&good.content), good.install.clone()),
         None => (Arc::new(data.clone()), install),
     };
-    if newest.is_some_and(|newest| newest.is_equivalent(&content, install.as_deref())) {
+    let is_same = |newest: &Revision| {
+        newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
+    };
+    if newest.is_some_and(is_same) {
         return Next::Same;
     }
-    // A number is never reused, even if a user deleted the newest revision, or if an earlier FleetPullSecret with this name
-    // has left revisions.
-    let assigned = input.objects.values().map(|object| object.spec.revision);
-    let written = newest.map(|newest| newest.number);
-    let last = assigned.chain(written).chain([input.last_number]).max();
-    let last = last.unwrap_or_default();
+    // A number in use is the name of a Secret, which may be of an earlier FleetPullSecret with this name. If a user deleted the
+    // newest revision, its number is used again, and the id tells both apart. Numbers in the clusters' objects don't count:
+    // other clients can write those.
+    let last = newest
+        .map_or(0, |newest| newest.number)
+        .max(input.last_number);
     match last.checked_add(1).filter(|number| *number <= MAX_REVISION) {
-        Some(number) => Next::New(Revision::new(number, content, install)),
+        Some(number) => {
+            let revision = rollout::Revision::new(number, input.new_id);
+            Next::New(Revision::new(revision, content, install))
+        }
         None => Next::Hold(Hold::NoRevisionLeft),
     }
 }
@@ -249,7 +261,7 @@ fn with_progress(
     members: &[(ClusterKey, Member)],
 ) -> Option<Revision> {
     let limits = limits(&input.fleet.spec.rollout);
-    let goal = Goal::Revision(newest.number);
+    let goal = Goal::Revision(newest.revision());
     let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
     let selected = || members.iter().filter(|it| it.goal == goal);
     let failed: Vec<&Member> = selected().filter(|it| it.has_failed()).collect();
@@ -307,12 +319,12 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
             && !member.is_skipped
             && member.goal != Goal::Restore
         {
-            let goal = Goal::Revision(revision.number);
+            let goal = Goal::Revision(revision.revision());
             plan.assignments
                 .push((key.clone(), assigned(input, key, goal)));
         }
     }
-    if is_held || plan.revision == 0 && !is_deleted {
+    if is_held || plan.revision == rollout::Revision::NONE && !is_deleted {
         return;
     }
     let next = rollout::next(&Fleet {
@@ -358,12 +370,14 @@ fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
 fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let last = object.map_or(0, |object| object.spec.revision);
+    let last = object.map_or(rollout::Revision::NONE, |object| object.spec.assigned());
+    let revision = match goal {
+        Goal::Revision(revision) => revision,
+        Goal::Restore => last,
+    };
     ClusterPullSecretSpec {
-        revision: match goal {
-            Goal::Revision(revision) => revision,
-            Goal::Restore => last,
-        },
+        revision: revision.number,
+        revision_id: revision.id,
         remove: goal == Goal::Restore,
         assigned_at: Some(Time(input.now)),
         retry: retry.cloned().unwrap_or_default(),
@@ -371,15 +385,15 @@ fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpe
     }
 }
 
-/// Assigns what the cluster has instead of what it was assigned. 0 if that revision no longer exists.
+/// Assigns what the cluster has instead of what it was assigned; nothing if that revision no longer exists.
 fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let status = object.and_then(|object| object.status.as_ref());
-    let had = status.map_or(0, |status| status.revision);
-    let is_known = input.revisions.iter().any(|it| it.number == had);
+    let had = status.map(ClusterPullSecretStatus::in_force);
+    let known = had.filter(|had| input.revisions.iter().any(|it| it.revision() == *had));
     ClusterPullSecretSpec {
         revoked: true,
-        ..assigned(input, key, Goal::Revision(if is_known { had } else { 0 }))
+        ..assigned(input, key, Goal::Revision(known.unwrap_or_default()))
     }
 }
 

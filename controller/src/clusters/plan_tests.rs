@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::super::installation::Installation;
 use super::*;
+use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -91,7 +92,7 @@ fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
         canary_passed: has('p') || has('r'),
         rolled_out: has('r').then_some(NOW),
         rejected: has('x').then(|| "it failed".to_owned()),
-        ..Revision::new(*number, Arc::new(data(content)), None)
+        ..Revision::new(revision_of_test(*number), Arc::new(data(content)), None)
     }
 }
 
@@ -104,6 +105,7 @@ fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
             fleet: "ns/shared".to_owned(),
             cluster: name.to_owned(),
             revision: assigned.parse().unwrap_or(1),
+            revision_id: revision_of_test(assigned.parse().unwrap_or(1)).id,
             remove: is_removal,
             assigned_at: Some(Time(now() - SignedDuration::from_secs(1))),
             ..ClusterPullSecretSpec::default()
@@ -131,6 +133,10 @@ fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
             _ if revision > 1 => revision - 1,
             _ => 0,
         },
+        revision_id: match phase {
+            Some(ClusterPhase::Synced) => revision_of_test(revision).id,
+            _ => revision_of_test((revision - 1).max(0)).id,
+        },
         last_transition_time: is_unreachable.then(|| since.clone()).flatten(),
         ..ClusterPullSecretStatus::default()
     });
@@ -144,6 +150,7 @@ impl Hub {
             source: &self.source,
             install: self.install.clone(),
             revisions: self.revisions.clone(),
+            new_id: revision_of_test(1).id,
             last_number: self.last_number,
             clusters: &self.clusters,
             namespaces: &BTreeMap::new(),
@@ -454,7 +461,7 @@ fn a_deleted_fleet_is_removed_within_the_limits_or_orphaned() {
 }
 
 #[test]
-fn a_revision_number_is_never_reused() {
+fn the_number_of_a_deleted_revision_is_used_again_unless_a_secret_has_it() {
     let mut hub = hub(
         found(A),
         &[(1, A, "r"), (2, B, "r")],
@@ -462,7 +469,7 @@ fn a_revision_number_is_never_reused() {
     );
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     hub.revisions.pop();
-    assert_eq!(hub.line(), "write 3", "a user deleted the newest revision");
+    assert_eq!(hub.line(), "write 2", "a user deleted the newest revision");
     hub.last_number = 7;
     let left = "an earlier FleetPullSecret has left revisions";
     assert_eq!(hub.line(), "write 8", "{left}");

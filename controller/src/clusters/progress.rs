@@ -62,7 +62,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
     let goal = match (spec.remove, spec.revision) {
         (true, _) => Goal::Restore,
         (false, 0) => return None,
-        (false, revision) => Goal::Revision(revision),
+        (false, _) => Goal::Revision(spec.assigned()),
     };
     let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
     let in_progress = if fleet_has_content && has_nothing && !spec.remove {
@@ -78,7 +78,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         return Some((goal, in_progress));
     };
     let progress = match (status.phase, goal) {
-        (ClusterPhase::Synced, Goal::Revision(revision)) if status.revision == revision => {
+        (ClusterPhase::Synced, Goal::Revision(revision)) if status.in_force() == revision => {
             Progress::Done
         }
         (ClusterPhase::Removed, Goal::Restore) => Progress::Done,
@@ -92,7 +92,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
 
 /// Whether the last known revision in the cluster is the goal.
 fn has(status: &ClusterPullSecretStatus, goal: Goal) -> bool {
-    goal == Goal::Revision(status.revision)
+    goal == Goal::Revision(status.in_force())
 }
 
 /// Time since the assignment, or since the cluster's last progress after it: a large cluster needs more time.

@@ -6,8 +6,10 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, INSTALLATION_ANNOTATION, REJECTED_ANNOTATION,
-    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE, fleet_revision,
+    REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
+    fleet_revision,
 };
+use globalps_core::rollout::{self, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -23,6 +25,7 @@ const IMAGES_KEY: &str = "images";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
     pub(crate) number: i64,
+    pub(crate) id: RevisionId,
     /// Shared to save memory: there may be a thousand clusters.
     pub(crate) content: Arc<Data>,
     /// What to install; `None`: the hub does not install globalps.
@@ -35,15 +38,24 @@ pub(crate) struct Revision {
 }
 
 impl Revision {
-    pub(crate) fn new(number: i64, content: Arc<Data>, install: Option<Arc<Installation>>) -> Self {
+    pub(crate) fn new(
+        rollout::Revision { number, id }: rollout::Revision,
+        content: Arc<Data>,
+        install: Option<Arc<Installation>>,
+    ) -> Self {
         Self {
             number,
+            id,
             content,
             install,
             canary_passed: false,
             rolled_out: None,
             rejected: None,
         }
+    }
+
+    pub(crate) fn revision(&self) -> rollout::Revision {
+        rollout::Revision::new(self.number, self.id)
     }
 
     /// `None`: the Secret is not a revision.
@@ -58,8 +70,10 @@ impl Revision {
         let record = annotations.get(INSTALLATION_ANNOTATION);
         let install =
             record.and_then(|it| Installation::from_record(it, Data::of(secret, IMAGES_KEY)));
+        let id = annotations.get(REVISION_ID_ANNOTATION);
         Some(Self {
             number,
+            id: id.map_or(RevisionId::UNKNOWN, |id| id.as_str().into()),
             content: Arc::new(Data::of(secret, DATA_KEY)),
             install: install.map(Arc::new),
             canary_passed: is(CANARY_PASSED_ANNOTATION),
@@ -69,7 +83,10 @@ impl Revision {
     }
 
     pub(crate) fn encode(&self, fleet: &FleetPullSecret) -> Secret {
-        let mut annotations = vec![(REVISION_ANNOTATION, self.number.to_string())];
+        let mut annotations = vec![
+            (REVISION_ANNOTATION, self.number.to_string()),
+            (REVISION_ID_ANNOTATION, self.id.to_string()),
+        ];
         if self.canary_passed {
             annotations.push((CANARY_PASSED_ANNOTATION, "true".to_owned()));
         }

@@ -71,7 +71,7 @@ pub(crate) fn encode(slot: u32, write: &HistoryWrite) -> Secret {
 
 pub(crate) fn decode(secret: &Secret) -> Kept {
     Kept {
-        revision: revision(secret),
+        revision: revision(secret).number,
         additional: Data::of(secret, DATA_KEY),
     }
 }

@@ -8,10 +8,11 @@ use globalps_core::names::{
     ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, CONTENT_SINCE_ANNOTATION, DATA_KEY,
     DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY,
     LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION,
-    REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION,
-    ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
+    REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
 };
 use globalps_core::provider::{self, Content, Delivery, Scope};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -27,7 +28,7 @@ pub(crate) type Since = BTreeMap<String, i64>;
 /// The state in `global-pull-secret`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Global {
-    pub(crate) revision: i64,
+    pub(crate) revision: Revision,
     pub(crate) content: Option<Content>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
@@ -123,10 +124,14 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         (REFUSED_KEY, rejected),
     ];
     let annotations = [
-        (REVISION_ANNOTATION, Some(revision.to_string())),
+        (REVISION_ANNOTATION, Some(revision.number.to_string())),
+        (
+            REVISION_ID_ANNOTATION,
+            (revision.id != RevisionId::UNKNOWN).then(|| revision.id.to_string()),
+        ),
         (
             PROVEN_ANNOTATION,
-            canary_passed.then(|| revision.to_string()),
+            canary_passed.then(|| revision.number.to_string()),
         ),
         (
             ROLLED_OUT_ANNOTATION,
@@ -210,15 +215,23 @@ fn decode_content(secret: &Secret) -> Option<Content> {
 /// The last revision before the newest one that passed its canary.
 #[derive(Clone, Debug)]
 pub(crate) struct RolledOutWrite {
-    pub(crate) revision: i64,
+    pub(crate) revision: Revision,
     pub(crate) content: Content,
 }
 
 /// The Secret `global-pull-secret-rolled-out`. Its owner is `global-pull-secret` (`owner`: its uid), so the garbage collector
 /// removes it with that one.
 pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
-    let mut annotations =
-        BTreeMap::from([(REVISION_ANNOTATION.to_owned(), write.revision.to_string())]);
+    let mut annotations = BTreeMap::from([
+        (
+            REVISION_ANNOTATION.to_owned(),
+            write.revision.number.to_string(),
+        ),
+        (
+            REVISION_ID_ANNOTATION.to_owned(),
+            write.revision.id.to_string(),
+        ),
+    ]);
     annotations.extend(delivery(&write.content).map(|text| (DELIVERY_ANNOTATION.to_owned(), text)));
     let data = content_data(&write.content);
     let mut secret = secret(ROLLED_OUT_SECRET, annotations, data);
@@ -255,8 +268,9 @@ fn secret(
 pub(crate) fn decode(secret: &Secret) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
+    let revision = revision(secret);
     Global {
-        revision: revision(secret),
+        revision,
         content: decode_content(secret),
         last_additional: kept(LAST_ADDITIONAL_KEY),
         last_original: kept(LAST_ORIGINAL_KEY),
@@ -275,7 +289,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
             .unwrap_or_default(),
         provider_since: annotation(PROVIDER_SINCE_ANNOTATION)
             .and_then(|text| text.parse().ok())
-            .filter(|since| (1..=revision(secret)).contains(since))
+            .filter(|since| (1..=revision.number).contains(since))
             .unwrap_or_default(),
         canary_passed: annotation(PROVEN_ANNOTATION)
             .is_some_and(|passed| annotation(REVISION_ANNOTATION) == Some(passed)),
@@ -292,13 +306,24 @@ pub(crate) fn decode(secret: &Secret) -> Global {
     }
 }
 
-/// Revision of a Secret that the controller wrote; 0: none, or not a valid revision.
-pub(crate) fn revision(secret: &impl kube::ResourceExt) -> i64 {
-    let annotation = secret.annotations().get(REVISION_ANNOTATION);
-    annotation
+/// Revision of a Secret that the controller wrote. Number 0: none, or not a valid one.
+pub(crate) fn revision(secret: &impl kube::ResourceExt) -> Revision {
+    let annotation = |key: &str| secret.annotations().get(key);
+    let number = annotation(REVISION_ANNOTATION)
         .and_then(|text| text.parse().ok())
-        .filter(|revision| (1..=MAX_REVISION).contains(revision))
-        .unwrap_or_default()
+        .filter(|number| (1..=MAX_REVISION).contains(number))
+        .unwrap_or_default();
+    let id = annotation(REVISION_ID_ANNOTATION);
+    Revision::new(
+        number,
+        id.map_or(RevisionId::UNKNOWN, |id| id.as_str().into()),
+    )
+}
+
+/// The same id for each number; 0: none.
+#[cfg(test)]
+pub(crate) fn revision_of_test(number: i64) -> Revision {
+    Revision::new(number, RevisionId::from_random(u64::from(number > 0)))
 }
 
 #[cfg(test)]
@@ -319,7 +344,7 @@ mod tests {
     fn the_secret_decodes_to_what_was_encoded() {
         let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
         let full = Global {
-            revision: 7,
+            revision: revision_of_test(7),
             content: None,
             last_scopes: [("one".to_owned(), scope("team-a"))].into(),
             provider_since: 3,
@@ -336,7 +361,7 @@ mod tests {
             content_since: [(String::new(), 5), ("one".to_owned(), 7)].into(),
         };
         let canary_passed = Global {
-            revision: 7,
+            revision: revision_of_test(7),
             canary_passed: true,
             restoring: true,
             ..Global::default()
@@ -386,7 +411,7 @@ mod tests {
         let empty = || Some(Data(None));
         for other in [
             Global {
-                revision: 1,
+                revision: revision_of_test(1),
                 ..same.clone()
             },
             Global {
@@ -461,7 +486,7 @@ mod tests {
     #[test]
     fn a_secret_changed_by_another_client_is_read_defensively() {
         let global = Global {
-            revision: 7,
+            revision: revision_of_test(7),
             last_additional: Some(Data(Some(b"a".to_vec()))),
             ..Global::default()
         };
@@ -479,8 +504,12 @@ mod tests {
             ("0", 0),
             ("x", 0),
         ] {
-            let found = with(REVISION_ANNOTATION, text).revision;
+            let found = with(REVISION_ANNOTATION, text).revision.number;
             assert_eq!(found, expected, "revision {text}");
+        }
+        for (text, expected) in [("0000000000000001", true), ("1", false), ("", false)] {
+            let found = with(REVISION_ID_ANNOTATION, text).revision;
+            assert_eq!(found.is_identified(), expected, "id {text}");
         }
         assert!(with(PROVEN_ANNOTATION, "7").canary_passed);
         assert!(!with(PROVEN_ANNOTATION, "6").canary_passed);
@@ -508,7 +537,7 @@ mod tests {
     #[test]
     fn lost_sources_do_not_begin_a_restore() {
         let global = Global {
-            revision: 7,
+            revision: revision_of_test(7),
             ..Global::default()
         };
         assert!(!annotated(global, &[]).restoring);
@@ -517,7 +546,7 @@ mod tests {
     #[test]
     fn the_rolled_out_content_is_owned_by_the_secret() {
         let write = RolledOutWrite {
-            revision: 7,
+            revision: revision_of_test(7),
             content: Content {
                 delivery: Delivery::CredentialProvider(ProviderConfig::default()),
                 ..Content::default()
@@ -527,7 +556,7 @@ mod tests {
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
         assert_eq!(
             (secret.name_any(), revision(&secret)),
-            (ROLLED_OUT_SECRET.to_owned(), 7)
+            (ROLLED_OUT_SECRET.to_owned(), revision_of_test(7))
         );
         assert!(
             decode_content(&secret)

@@ -60,7 +60,7 @@ mod tests {
         let counted = |since: &Since| -> Vec<i64> { since.values().copied().collect() };
         let first = content("MTpw", &[("a", "MTpw")]);
         let mut global = Global {
-            revision: 3,
+            revision: crate::content::secret::revision_of_test(3),
             content: Some(first.clone()),
             ..Global::default()
         };

@@ -1,5 +1,6 @@
 //! Messages between the hub and a member's session.
 
+use globalps_core::rollout::Revision;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
@@ -26,7 +27,7 @@ pub(super) struct MemberSpec {
     /// management cluster. `None`: the session writes nothing.
     pub(super) identity: Option<String>,
     /// Last known revision in force.
-    pub(super) revision: i64,
+    pub(super) revision: Revision,
     /// The status refers to this generation, and its phase is `Synced`.
     pub(super) is_settled: bool,
 }
@@ -35,7 +36,7 @@ impl MemberSpec {
     /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
         self.is_settled
-            && matches!(&self.desired, Desired::Revision(release) if release.number == self.revision)
+            && matches!(&self.desired, Desired::Revision(release) if release.revision == self.revision)
     }
 
     /// Whether the session may write into the cluster with this identity.

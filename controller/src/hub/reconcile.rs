@@ -1,5 +1,8 @@
 //! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new specs to the sessions.
 
+use crate::process::backoff::random_bits;
+use globalps_core::api::ClusterPullSecretStatus;
+use globalps_core::rollout::{self, RevisionId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +107,7 @@ impl Hub {
                 source: known.unwrap_or(&Source::Absent),
                 install: self.installation(&fleet),
                 revisions: self.cache.revisions(&fleet),
+                new_id: RevisionId::from_random(random_bits()),
                 last_number: self.cache.last_number(&fleet),
                 clusters,
                 namespaces,
@@ -284,7 +288,7 @@ impl Hub {
                 identity: status
                     .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
                     .and_then(|status| status.identity.clone()),
-                revision: status.map_or(0, |status| status.revision),
+                revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
                 is_settled: up_to_date(object)
                     .is_some_and(|status| status.phase == ClusterPhase::Synced),
             };
@@ -346,10 +350,10 @@ fn desired_state(object: &ClusterPullSecret, revisions: &[Revision]) -> Desired 
     if spec.remove {
         return Desired::Removed;
     }
-    let revision = revisions.iter().find(|it| it.number == spec.revision);
+    let revision = revisions.iter().find(|it| it.revision() == spec.assigned());
     revision.map_or(Desired::Nothing, |it| {
         Desired::Revision(Release {
-            number: it.number,
+            revision: it.revision(),
             content: Arc::clone(&it.content),
             install: it.install.clone(),
             retry: spec.retry.clone(),

@@ -43,7 +43,7 @@ pub(super) fn report(
     let statements = [
         ready(fleet, plan, revisions, &summary),
         progressing(fleet, plan, &summary),
-        source_valid(&plan.verdict, plan.revision > 0),
+        source_valid(&plan.verdict, plan.revision.number > 0),
     ];
     let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
     let conditions: Vec<Condition> = statements
@@ -60,7 +60,8 @@ pub(super) fn report(
     FleetPullSecretStatus {
         observed_generation: generation,
         observed_secret: String::new(),
-        revision: plan.revision,
+        revision: plan.revision.number,
+        revision_id: plan.revision.id,
         counts: summary.counts,
         failures: failures.cloned().collect(),
         conditions,
@@ -144,7 +145,7 @@ fn ready(
         Some(Hold::NoValidContent) => {
             let message = format!(
                 "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",
-                plan.revision
+                plan.revision.number
             );
             return no("Held", message);
         }
@@ -165,7 +166,7 @@ fn ready(
     if summary.waiting + counts.progressing > 0 {
         let mut message = format!(
             "revision {} is in force in {} of {} clusters",
-            plan.revision, counts.synced, counts.total
+            plan.revision.number, counts.synced, counts.total
         );
         if !summary.timed_out.is_empty() {
             message = format!("{message}; timed out: {}", list(&summary.timed_out));
@@ -179,7 +180,7 @@ fn ready(
     }
     let mut message = format!(
         "revision {} is in force in {} of {} clusters",
-        plan.revision, counts.synced, counts.total
+        plan.revision.number, counts.synced, counts.total
     );
     if counts.synced == 0 {
         return no("NoClusters", message);
@@ -192,7 +193,10 @@ fn ready(
 
 /// The newest revision follows one that was rolled back.
 fn is_rolled_back(plan: &FleetPlan, revisions: &[Revision]) -> bool {
-    let before = revisions.iter().rev().find(|it| it.number < plan.revision);
+    let before = revisions
+        .iter()
+        .rev()
+        .find(|it| it.number < plan.revision.number);
     before.is_some_and(|it| it.rejected.is_some())
 }
 
@@ -257,9 +261,12 @@ mod tests {
     fn a_cluster_that_timed_out_is_named() {
         let member = Member {
             name: "ns/slow".to_owned(),
-            goal: Goal::Revision(2),
+            goal: Goal::Revision(crate::content::secret::revision_of_test(2)),
             not_ready: None,
-            assigned: Some((Goal::Revision(1), Progress::Done)),
+            assigned: Some((
+                Goal::Revision(crate::content::secret::revision_of_test(1)),
+                Progress::Done,
+            )),
             assigned_for: SignedDuration::ZERO,
             is_up_to_date: true,
             is_revoked: true,
@@ -273,7 +280,7 @@ mod tests {
         let plan = FleetPlan {
             verdict: Verdict::Valid(Vec::new()),
             hold: None,
-            revision: 2,
+            revision: crate::content::secret::revision_of_test(2),
             revisions: Vec::new(),
             outdated: Vec::new(),
             members: vec![(("ns".to_owned(), "slow".to_owned()), member)],

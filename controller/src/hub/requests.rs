@@ -31,7 +31,7 @@ pub(super) fn body(
 ) -> serde_json::Value {
     let mut annotations = json!({
         FLEET_ANNOTATION: spec.fleet,
-        REVISION_ANNOTATION: release.number.to_string(),
+        REVISION_ANNOTATION: release.revision.number.to_string(),
     });
     if !release.retry.is_empty() {
         annotations[RETRY_ANNOTATION] = release.retry.into();

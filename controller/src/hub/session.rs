@@ -1,6 +1,7 @@
 //! The session with one member cluster: its connection, its watch and the writes into it. Each session is a task, so an
 //! unreachable cluster does not delay others.
 
+use globalps_core::rollout::Revision;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -388,11 +389,12 @@ impl Session {
         let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
         // A cluster with another identity did not get this revision from the hub.
         let is_accepted = spec.accepts(self.identity.as_ref());
-        status.revision = match (status.phase, &spec.desired) {
-            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.number,
-            (ClusterPhase::Removed, _) => 0,
+        let in_force = match (status.phase, &spec.desired) {
+            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
+            (ClusterPhase::Removed, _) => Revision::NONE,
             _ => spec.revision,
         };
+        status.set_in_force(in_force);
         status.observed_generation = spec.generation;
         status.identity.clone_from(&self.identity);
         Some(status)

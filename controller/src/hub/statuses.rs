@@ -3,6 +3,7 @@
 use futures::StreamExt as _;
 use futures::stream;
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
+use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -76,9 +77,9 @@ fn dated(
     let is_done = matches!(status.phase, ClusterPhase::Synced | ClusterPhase::Removed);
     if is_another {
         // The kubeconfig leads to another cluster now. The hub has not accepted its identity, so it has written nothing there.
-        status.revision = 0;
+        status.set_in_force(Revision::NONE);
     } else if !is_done {
-        status.revision = before.revision;
+        status.set_in_force(before.in_force());
     }
     status.last_transition_time = if is_same_phase {
         before.last_transition_time.clone()

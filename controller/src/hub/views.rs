@@ -1,5 +1,6 @@
 //! The parts of the management cluster's objects that the hub caches.
 
+use globalps_core::rollout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
 }
 
 pub(super) fn revision(secret: &Secret) -> RevisionSecret {
-    let none = || Revision::new(0, Arc::new(Data(None)), None);
+    let none = || Revision::new(rollout::Revision::NONE, Arc::new(Data(None)), None);
     let mut owners = secret.owner_references().iter();
     RevisionSecret {
         id: Id::of(secret),

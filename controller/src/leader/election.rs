@@ -4,7 +4,6 @@
 //! renewal. The leader measures from the moment *before it sent* the renewal, which is earlier. Every write carries the
 //! `resourceVersion` that it applies to, so that only one of two concurrent attempts succeeds.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tokio::time::sleep;
 use super::fencing::LEASE_DURATION;
 use super::lease::{LeaseApi, LeaseError, warn};
 use super::lease_guard::LeaseGuard;
+use crate::process::backoff::random_bits;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 
@@ -92,8 +92,7 @@ impl LeaseState {
 pub(crate) fn identity() -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
-    // Each `RandomState` has its own random keys.
-    format!("{host}_{:016x}", RandomState::new().hash_one(()))
+    format!("{host}_{:016x}", random_bits())
 }
 
 pub(crate) struct Election {

@@ -19,7 +19,7 @@ impl<'a> Parts<'a> {
         Some(Self {
             content: global.content.as_ref()?,
             since: &global.content_since,
-            revision: global.revision,
+            revision: global.revision.number,
         })
     }
 
@@ -62,7 +62,7 @@ mod tests {
             config: config.clone(),
         };
         let mut global = Global {
-            revision: 7,
+            revision: crate::content::secret::revision_of_test(7),
             content: Some(Content {
                 config: config.clone(),
                 scoped: vec![scoped("a"), scoped("b")],

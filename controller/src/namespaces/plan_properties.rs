@@ -103,7 +103,7 @@ impl Simulation {
             accounts: BTreeMap::new(),
             rejected: BTreeSet::new(),
             global: Global {
-                revision: 1,
+                revision: crate::content::secret::revision_of_test(1),
                 content: Some(Content {
                     config: config.clone(),
                     scoped: vec![ScopedConfig {
@@ -156,10 +156,10 @@ impl Simulation {
                 }
             }
             Event::Rotate(every_pod) => {
-                self.global.revision += 1;
+                self.global.revision.number += 1;
                 let part = if *every_pod { "" } else { "even" };
                 let since = &mut self.global.content_since;
-                since.insert(part.to_owned(), self.global.revision);
+                since.insert(part.to_owned(), self.global.revision.number);
             }
             Event::Enable(on) => self.is_enabled = *on,
             Event::Attach(by_accounts) => {

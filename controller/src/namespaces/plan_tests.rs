@@ -27,7 +27,7 @@ fn now() -> Timestamp {
 fn global() -> Global {
     let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
     Global {
-        revision: 7,
+        revision: crate::content::secret::revision_of_test(7),
         content: Some(Content {
             config: config.clone(),
             scoped: vec![ScopedConfig {
@@ -48,7 +48,7 @@ fn global() -> Global {
 /// The previous revision.
 fn stable() -> Global {
     Global {
-        revision: 4,
+        revision: crate::content::secret::revision_of_test(4),
         content_since: [(String::new(), 4), ("a-source".to_owned(), 4)].into(),
         ..global()
     }

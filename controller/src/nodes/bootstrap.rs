@@ -1,11 +1,11 @@
 //! New nodes get the fleet's revision immediately and outside the limits, because nothing runs on them yet. Pure.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 
+use super::assignments::assigned;
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::members::assigned;
 use crate::content::secret::Global;
 
 /// The revision for new nodes: the newest one if it has passed its canary and its rollout continues, otherwise the last one before
@@ -16,7 +16,7 @@ pub(super) fn fleet_revision(
     global: &Global,
     is_paused: bool,
     is_halted: bool,
-) -> Option<i64> {
+) -> Option<Revision> {
     if global.restoring {
         return None;
     }
@@ -25,7 +25,7 @@ pub(super) fn fleet_revision(
         return newest;
     }
     let older = snapshot.rolled_out_revision;
-    let older = older.filter(|revision| (1..global.revision).contains(revision));
+    let older = older.filter(|older| older.is_identified() && *older != global.revision);
     let passed = newest.filter(|_| global.canary_passed && !is_halted);
     if is_paused {
         older.or(passed)
@@ -37,7 +37,7 @@ pub(super) fn fleet_revision(
 /// New nodes that have reported that they have nothing.
 pub(super) fn bootstrap(
     snapshot: &Snapshot,
-    revision: Option<i64>,
+    revision: Option<Revision>,
 ) -> Vec<(String, NodePullSecretSpec)> {
     let Some(revision) = revision else {
         return Vec::new();

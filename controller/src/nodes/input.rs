@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 
 use super::absence::{Absence, absence};
@@ -41,18 +42,20 @@ pub(crate) struct Snapshot<'a> {
     /// `None`: no source selects namespaces by labels, or the controller may not list them.
     pub(crate) namespaces: Option<Cow<'a, Namespaces>>,
     pub(crate) global: Option<Global>,
+    /// Random id for the revision that this plan may write.
+    pub(crate) new_id: RevisionId,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
     /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
     pub(crate) first_written: Option<Timestamp>,
     /// Revision in the Secret `global-pull-secret-rolled-out`; `None`: there is no such Secret.
-    pub(crate) rolled_out_revision: Option<i64>,
+    pub(crate) rolled_out_revision: Option<Revision>,
     /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
     pub(crate) reported_revision: i64,
     /// The newest additional Secret of the history; `None`: not read.
     pub(crate) last_rolled_out: Option<Source>,
     /// The revision that has reached every namespace that should and can have it; `None`: not known yet.
-    pub(crate) namespaces_have: Option<i64>,
+    pub(crate) namespaces_have: Option<Revision>,
     /// Namespaces or operators may have Secrets of the controller.
     pub(crate) has_copies: bool,
     /// A `DaemonSet` of the syncer or the restorer exists.
@@ -61,6 +64,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
     /// Nodes whose `NodePullSecret` another client deleted.
     pub(crate) deleted_out_of_band: Cow<'a, BTreeSet<String>>,
+    /// Nodes whose assignment another client changed. Their objects below have what this controller assigned.
+    pub(crate) changed_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
     pub(crate) clock: Cow<'a, LeaderClock>,
     /// For durations.
@@ -118,6 +123,22 @@ impl Snapshot<'_> {
 
     pub(super) fn is_new(&self, node: &NodeView) -> bool {
         self.clock.is_new(node, self.uptime, self.now)
+    }
+
+    /// Whether a Secret of this cluster has the content of this revision.
+    pub(super) fn knows(&self, revision: Revision) -> bool {
+        let newest = self.global.as_ref().map(|global| global.revision);
+        revision.is_identified() && [newest, self.rolled_out_revision].contains(&Some(revision))
+    }
+
+    /// Whether this controller may have assigned this revision: one that it knows, or an earlier one, whose id is no longer known.
+    pub(super) fn may_have_assigned(&self, revision: Revision) -> bool {
+        let newest = self
+            .global
+            .as_ref()
+            .map_or(0, |global| global.revision.number);
+        let is_earlier = newest == 0 || revision.number < newest;
+        self.knows(revision) || revision.is_identified() && is_earlier
     }
 
     /// The credentials file that the nodes have, if the spec has another one.

@@ -1,15 +1,13 @@
 //! The nodes as members of the rollout. Pure.
 
-use std::collections::BTreeMap;
-
-use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
-use globalps_core::names::{ABANDON_ANNOTATION, RETRY_ANNOTATION};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::names::ABANDON_ANNOTATION;
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
-use globalps_core::rollout::{self, Goal, Member, Progress};
+use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
+use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::progress::{Context, is_retry_due, lost, progress};
@@ -37,7 +35,7 @@ pub(crate) fn members(
         let member = member(snapshot, node, object, goal, min_ready);
         let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
         let in_place = is_selected
-            && object.is_some_and(|object| takes_in_place(object, node, provider_since));
+            && object.is_some_and(|it| takes_in_place(snapshot, it, node, provider_since));
         has_goal.then_some(Member {
             is_canary,
             in_place,
@@ -48,13 +46,19 @@ pub(crate) fn members(
 }
 
 /// The node's kubelet runs the provider with the current configuration, so other content needs no restart. A node that reports
-/// this wrongly harms only itself.
-fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64) -> bool {
+/// this wrongly harms only itself. The number of a revision that isn't known proves nothing.
+fn takes_in_place(
+    snapshot: &Snapshot,
+    object: &NodePullSecret,
+    node: &NodeView,
+    provider_since: i64,
+) -> bool {
     let gives_tokens = |version: &str| kubelet_version(version) >= Some(MIN_KUBELET_FOR_SCOPES);
     provider_since > 0
         && object.status.as_ref().is_some_and(|status| {
             status.delivery == DeliveryType::CredentialProvider.as_str()
                 && status.revision >= provider_since
+                && snapshot.knows(status.in_force())
         })
         // An upgraded kubelet gets one more provider.
         && gives_tokens(&object.spec.kubelet_version) == gives_tokens(&node.kubelet_version)
@@ -70,7 +74,12 @@ fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
     SignedDuration::from_secs(seconds.into())
 }
 
-fn context<'a>(snapshot: &'a Snapshot, node: &NodeView, min_ready: SignedDuration) -> Context<'a> {
+fn context<'a>(
+    snapshot: &'a Snapshot,
+    node: &NodeView,
+    object: Option<&NodePullSecret>,
+    min_ready: SignedDuration,
+) -> Context<'a> {
     let global = snapshot.global.as_ref();
     Context {
         clock: &snapshot.clock,
@@ -78,6 +87,10 @@ fn context<'a>(snapshot: &'a Snapshot, node: &NodeView, min_ready: SignedDuratio
         min_ready,
         joins_the_fleet: snapshot.joins_the_fleet(node),
         is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
+        is_own: object.is_none_or(|it| {
+            it.spec.revision == 0 || snapshot.may_have_assigned(it.spec.assigned())
+        }),
+        is_changed: snapshot.changed_out_of_band.contains(&node.name),
     }
 }
 
@@ -94,7 +107,7 @@ fn member(
         uptime,
         ..
     } = snapshot;
-    let context = context(snapshot, node, min_ready);
+    let context = context(snapshot, node, object, min_ready);
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
@@ -112,10 +125,12 @@ fn member(
             }
             Some(object) => progress(object, node, context),
             // What is on it is unknown.
-            None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
+            None if goal == Goal::Restore => {
+                Some((Goal::Revision(Revision::NONE), Progress::Blocked))
+            }
             // This plan writes its object, which says so from the next plan on.
             None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
-                Some((Goal::Revision(0), Progress::Unknown))
+                Some((Goal::Revision(Revision::NONE), Progress::Unknown))
             }
             None => None,
         },
@@ -128,7 +143,9 @@ fn member(
         zone: node.zone().to_owned(),
         is_last: node.is_control_plane(),
         is_canary: false,
-        is_skipped: goal != Goal::Restore && is_skipped(spec, node),
+        // What it has is assigned outside the limits.
+        is_skipped: goal != Goal::Restore && is_skipped(spec, node)
+            || object.is_some_and(|object| has_unassigned(object, goal)),
         in_place: false,
     };
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
@@ -140,19 +157,6 @@ fn member(
     }
     member.retry &= !has_new_owner && !node.is_updating();
     member
-}
-
-/// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
-/// neither.
-fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
-    // Together at most as long as the field.
-    const LONGEST: usize = 500;
-    let own = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let both = own.into_iter().chain(&snapshot.additional_retry);
-    let both: Vec<String> = both
-        .map(|value| value.chars().take(LONGEST).collect())
-        .collect();
-    both.join(" ")
 }
 
 /// The user lets the cleanup finish without this node.
@@ -201,139 +205,6 @@ impl<'a> Canaries<'a> {
     }
 }
 
-/// Maximum number of assignments in one plan.
-const AT_ONCE: usize = 1024;
-
-/// Specs to write, in this order: missing objects, those with a new owner of the file, revocations, then assignments.
-pub(crate) fn assignments(
-    snapshot: &Snapshot,
-    members: &[Member],
-    canary_passed: bool,
-) -> Vec<(String, NodePullSecretSpec)> {
-    let Snapshot { spec, syncers, .. } = snapshot;
-    let mut next = rollout::next(&rollout::Fleet {
-        members,
-        limits: &spec.rollout,
-        canary_passed,
-    });
-    if syncers.are_rolling {
-        next.assignments.clear();
-    }
-    // The others name the owner as well.
-    let is_written =
-        |name: &String| next.assignments.contains(name) || next.revocations.contains(name);
-    let owners: Vec<_> = with_new_owner(snapshot)
-        .filter(|(name, _)| !is_written(name))
-        .collect();
-    let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
-    let revocations = next.revocations.into_iter().map(|name| {
-        let spec = revoked(snapshot, &name);
-        (name, spec)
-    });
-    let assignments = next
-        .assignments
-        .into_iter()
-        // Thousands of nodes may change in place, more than one reconcile can write.
-        .take(AT_ONCE);
-    let assignments = assignments.map(|name| {
-        let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
-        (name, spec)
-    });
-    let restores = members.iter().all(|member| member.goal == Goal::Restore);
-    missing(snapshot, restores)
-        .chain(owners)
-        .chain(revocations)
-        .chain(assignments)
-        .collect()
-}
-
-/// Every Linux node gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
-/// restore, and afterwards nobody checks again.
-pub(super) fn missing(
-    snapshot: &Snapshot,
-    restores: bool,
-) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    let nodes = snapshot.nodes.values();
-    let are_needed = !snapshot.is_without_nodes();
-    let nodes = nodes.filter(move |node| {
-        are_needed && node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
-    });
-    nodes.map(move |node| {
-        let spec = NodePullSecretSpec {
-            assigned_at: Some(Time(snapshot.now)),
-            // What it has is unknown until it has reported.
-            revoked: restores && snapshot.is_in_force() || may_have_something(snapshot, node),
-            foreign_owner: node.file_owner.to_owned(),
-            ..NodePullSecretSpec::default()
-        };
-        (node.name.clone(), spec)
-    })
-}
-
-/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
-fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
-    object.spec.foreign_owner != node.file_owner && !object.spec.restore
-}
-
-/// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
-/// the node gets what it had.
-pub(super) fn with_new_owner(
-    snapshot: &Snapshot,
-) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    snapshot.nodes.values().filter_map(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name)?;
-        has_new_owner(object, node).then(|| {
-            let spec = NodePullSecretSpec {
-                assigned_at: Some(Time(snapshot.now)),
-                foreign_owner: node.file_owner.to_owned(),
-                ..object.spec.clone()
-            };
-            (node.name.clone(), spec)
-        })
-    })
-}
-
-/// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
-/// the deletion was observed; a restore waits for its report, but not forever.
-fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
-    let had_object = !snapshot.is_new(node) || snapshot.deleted_out_of_band.contains(&node.name);
-    had_object && snapshot.is_in_force()
-}
-
-/// A restore keeps the last revision, so that the object shows what is being undone.
-pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
-    let object = snapshot.node_pull_secrets.get(node);
-    let last = object.map_or(0, |object| object.spec.revision);
-    let view = snapshot.nodes.get(node);
-    NodePullSecretSpec {
-        revision: match goal {
-            Some(Goal::Revision(revision)) => revision,
-            Some(Goal::Restore) | None => last,
-        },
-        restore: goal == Some(Goal::Restore),
-        assigned_at: Some(Time(snapshot.now)),
-        revoked: false,
-        retry: retry(snapshot, object.map(AsRef::as_ref)),
-        kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
-        foreign_owner: view.map_or("", |view| view.file_owner).to_owned(),
-    }
-}
-
-/// Assigns what the node reports to have, instead of its last assignment. A revision that the controller never assigned counts as
-/// none.
-fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
-    let object = snapshot.node_pull_secrets.get(node);
-    let status = object.and_then(|object| object.status.as_ref());
-    let reported = status.map_or(0, |status| status.revision);
-    let newest = snapshot.global.as_ref().map_or(0, |global| global.revision);
-    let is_known = (1..=newest).contains(&reported);
-    NodePullSecretSpec {
-        revision: if is_known { reported } else { 0 },
-        revoked: true,
-        ..assigned(snapshot, node, None)
-    }
-}
-
 /// Why a failed or blocked node doesn't reach its goal, as text.
 pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let object = snapshot.node_pull_secrets.get(name);
@@ -343,7 +214,12 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let context = context(snapshot, node, min_ready(&snapshot.spec, false));
+    let context = context(
+        snapshot,
+        node,
+        Some(object),
+        min_ready(&snapshot.spec, false),
+    );
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),
         None => format!("{name}: {}: {}", status.phase, status.message),
@@ -353,10 +229,16 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::names::{MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE};
+    use std::collections::BTreeMap;
 
+    use globalps_core::api::NodePullSecretSpec;
+    use globalps_core::names::{MACHINE_CONFIG_UPDATE, RETRY_ANNOTATION};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::super::assignments::assignments;
     use super::super::plan::tests::snapshot;
     use super::*;
+    use crate::content::secret::revision_of_test;
     use crate::content::source::Source;
 
     /// Members of a cluster with the nodes described as in [`snapshot`].
@@ -439,11 +321,17 @@ mod tests {
             object.status = Some(globalps_core::api::NodePullSecretStatus {
                 delivery: delivery.to_owned(),
                 revision,
+                revision_id: revision_of_test(revision).id,
                 ..Default::default()
             });
             let mut node = NodeView::of_test("a", jiff::Timestamp::UNIX_EPOCH);
             node.kubelet_version = now.into();
-            assert_eq!(takes_in_place(&object, &node, since), expected, "{case}");
+            let mut snapshot = snapshot(Source::Absent, None, "");
+            let found = takes_in_place(&snapshot, &object, &node, since);
+            assert!(!found, "{case}: the revision isn't known");
+            snapshot.rolled_out_revision = Some(revision_of_test(revision));
+            let found = takes_in_place(&snapshot, &object, &node, since);
+            assert_eq!(found, expected, "{case}");
         }
     }
 
@@ -451,6 +339,7 @@ mod tests {
     fn members_are_selected_nodes_and_those_with_content() {
         let line = |nodes: &str, goal| {
             let members = members_of(nodes, goal, |snapshot| {
+                snapshot.rolled_out_revision = Some(revision_of_test(5));
                 for object in snapshot.node_pull_secrets.to_mut().values_mut() {
                     let status = object.status.as_mut().unwrap();
                     status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
@@ -464,7 +353,7 @@ mod tests {
             };
             members.iter().map(word).collect::<Vec<_>>().join(" ")
         };
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         assert_eq!(line("a=5:Synced b=0 -c=0 -d=5:Synced", goal), "a*= b* d");
         assert_eq!(line("a=R:Restored b=0 -c=0", Goal::Restore), "a b c");
     }
@@ -477,8 +366,8 @@ mod tests {
 
     #[test]
     fn progress_follows_from_object_and_node() {
-        let to_5 = Goal::Revision(5);
-        let in_doubt = Goal::Revision(0);
+        let to_5 = Goal::Revision(revision_of_test(5));
+        let in_doubt = Goal::Revision(revision_of_test(0));
         for (case, nodes, goal, expected) in [
             ("done", "a=5:Synced", to_5, Some((to_5, Progress::Done))),
             (
@@ -515,7 +404,10 @@ mod tests {
 
     #[test]
     fn a_node_that_is_being_deleted_is_skipped_by_revisions_but_not_by_a_restore() {
-        for (goal, expected) in [(Goal::Revision(5), true), (Goal::Restore, false)] {
+        for (goal, expected) in [
+            (Goal::Revision(revision_of_test(5)), true),
+            (Goal::Restore, false),
+        ] {
             let members = members_of("a=5:Synced", goal, |snapshot| {
                 let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
                 node.is_being_deleted = true;
@@ -550,7 +442,7 @@ mod tests {
             ("and on request", "RolledBack", true, 0, true),
         ] {
             let nodes = format!("a=5:{state}");
-            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+            let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
                 observe(snapshot, seconds);
                 let objects = snapshot.node_pull_secrets.to_mut();
                 let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
@@ -575,7 +467,7 @@ mod tests {
             ("no worker", "", false, 0, true),
         ] {
             let nodes = format!("m=5:Synced {worker}");
-            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+            let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
                 observe(snapshot, seconds);
                 let nodes = snapshot.nodes.to_mut();
                 if let Some(worker) = nodes.get_mut("w") {
@@ -599,7 +491,7 @@ mod tests {
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
         node.labels = (&BTreeMap::from(labels)).into();
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         for (name, has_passed, expected) in [
             ("a", false, Progress::Soaking),
             ("a", true, Progress::Done),
@@ -616,41 +508,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_has_its_time_and_whether_its_node_may_have_content() {
-        for (case, nodes, restores, revoked, owner) in [
-            ("nothing is in force", "a", true, false, ""),
-            ("a new node", "+a x=5", false, false, ""),
-            ("a new node during a restore", "+a x=5", true, true, ""),
-            ("an old node", "a x=5", false, true, ""),
-            (
-                "another program manages its file",
-                "%a",
-                false,
-                false,
-                MACHINE_CONFIG_OPERATOR,
-            ),
-        ] {
-            let snapshot = snapshot(Source::Absent, None, nodes);
-            let expected = NodePullSecretSpec {
-                assigned_at: Some(Time(snapshot.now)),
-                revoked,
-                foreign_owner: owner.to_owned(),
-                ..NodePullSecretSpec::default()
-            };
-            let written: Vec<_> = missing(&snapshot, restores).collect();
-            assert_eq!(written, [("a".to_owned(), expected)], "{case}");
-        }
-        let mut windows = snapshot(Source::Absent, None, "a x=5");
-        windows.nodes.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
-        assert_eq!(missing(&windows, false).count(), 0, "no syncer runs there");
-        let mut without_nodes = snapshot(Source::Absent, None, "a");
-        without_nodes.spec.kubelet.delivery = DeliveryType::None;
-        assert_eq!(missing(&without_nodes, false).count(), 0);
-    }
-
-    #[test]
     fn a_node_is_left_alone_during_its_update_and_then_gets_what_it_had() {
-        let goal = Goal::Revision(5);
+        let goal = Goal::Revision(revision_of_test(5));
         for (case, owner, in_spec, expected, written) in [
             ("no update", "", "", Progress::Done, None),
             (
@@ -700,53 +559,6 @@ mod tests {
                 let member = named(members, "a");
                 assert_eq!(member.assigned, Some((goal, expected)), "{case}");
             }
-        }
-    }
-
-    #[test]
-    fn an_assignment_has_everything_that_the_syncer_needs() {
-        let mut snapshot = snapshot(Source::Absent, None, "%a=5:Synced b=4");
-        let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
-        object.spec.revoked = true;
-        let annotation = (RETRY_ANNOTATION.to_owned(), "3".to_owned());
-        object.metadata.annotations = Some([annotation].into());
-        let expected = NodePullSecretSpec {
-            revision: 6,
-            restore: false,
-            assigned_at: Some(Time(snapshot.now)),
-            revoked: false,
-            retry: "3".to_owned(),
-            kubelet_version: "v1.36.3".to_owned(),
-            foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
-        };
-        let goal = Some(Goal::Revision(6));
-        assert_eq!(assigned(&snapshot, "a", goal), expected);
-        let restored = assigned(&snapshot, "b", Some(Goal::Restore));
-        assert_eq!((restored.revision, restored.restore), (4, true));
-        assert_eq!(restored.foreign_owner, "");
-        let gone = assigned(&snapshot, "gone", None);
-        assert_eq!((gone.revision, gone.restore), (0, false));
-        assert_eq!(gone.kubelet_version, "");
-    }
-
-    #[test]
-    fn a_revoked_node_gets_its_reported_revision_if_that_was_ever_assigned() {
-        for (newest, state, expected) in [
-            (7, "7:Syncing/6", 6),
-            (7, "7:Syncing/7", 7),
-            (7, "7:Syncing/1", 1),
-            (7, "7:Syncing/8", 0),
-            (7, "7:Syncing/0", 0),
-            (7, "7:never", 0),
-        ] {
-            let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
-            snapshot.global = Some(crate::content::secret::Global {
-                revision: newest,
-                ..Default::default()
-            });
-            let spec = revoked(&snapshot, "a");
-            assert_eq!((spec.revision, spec.revoked), (expected, true), "{state}");
-            assert_eq!(spec.kubelet_version, "v1.36.3");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Plans which node gets which revision next. Pure.
 
 pub(crate) mod absence;
+mod assignments;
 mod bootstrap;
 pub(crate) mod clock;
 pub(crate) mod input;

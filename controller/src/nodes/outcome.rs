@@ -1,7 +1,7 @@
 //! How far a revision got. Pure.
 
 use globalps_core::api::DeliveryType;
-use globalps_core::rollout::{self, Goal, Member};
+use globalps_core::rollout::{self, Goal, Member, Revision};
 use jiff::Timestamp;
 
 use super::input::Snapshot;
@@ -39,7 +39,7 @@ impl Outcome {
     pub(super) fn history(&self, global: &Global, now: Timestamp) -> Option<HistoryWrite> {
         let earlier = global.additional_was_rolled_out.then_some(now);
         Some(HistoryWrite {
-            revision: global.revision,
+            revision: global.revision.number,
             rolled_out: self.rolled_out.or(earlier)?,
             additional: global.last_additional.clone()?,
         })
@@ -55,7 +55,7 @@ impl Outcome {
 }
 
 /// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
-pub(super) fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
+pub(super) fn is_complete(snapshot: &Snapshot, members: &[Member], revision: Revision) -> bool {
     if snapshot.spec.kubelet.delivery == DeliveryType::None {
         return snapshot.namespaces_have == Some(revision);
     }

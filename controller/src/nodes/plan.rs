@@ -1,14 +1,15 @@
 //! The plan: what the controller writes next. Pure: every decision of the controller is made here.
 
-use globalps_core::api::{DeliveryType, MAX_REVISION, NodePullSecretSpec, OnFailure};
+use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::absence::Absence;
+use super::assignments::{assignments, upkeep, with_new_owner};
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
-use super::members::{assignments, members, missing, with_new_owner};
+use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
-use super::revision::{config_file, content, last_revision, provider_since};
+use super::revision::{config_file, content, next_revision, provider_since};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
@@ -36,8 +37,6 @@ pub(crate) enum Hold {
     SourcesRemoved,
     /// There is a Secret, but no valid content. Only absence restores.
     NoValidContent,
-    /// The revision can't be incremented.
-    NoRevisionLeft,
 }
 
 #[derive(Clone, Debug)]
@@ -143,12 +142,13 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     if !snapshot.may_be_on_nodes() {
         return plan;
     }
-    plan.assignments = missing(snapshot, false).collect();
-    plan.assignments.extend(with_new_owner(snapshot));
     if let Some(global) = &snapshot.global {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
+    }
+    plan.assignments = upkeep(snapshot, &plan.members, false);
+    if let Some(global) = &snapshot.global {
         let is_halted = has_halted(snapshot, &plan.members);
         let revision = fleet_revision(snapshot, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
@@ -163,24 +163,15 @@ fn reach(
     desired: &Desired,
     before: Option<&Global>,
 ) -> Plan {
-    let last = last_revision(snapshot);
     let same = before.filter(|global| {
         let content = global.content.as_ref();
-        last > 0
-            && global.revision == last
+        global.revision.is_identified()
             && content.is_some_and(|content| content.means_the_same(&desired.content))
     });
-    let revision = if same.is_some() {
-        Some(last)
-    } else {
-        last.checked_add(1)
-    };
-    let Some(revision) = revision.filter(|revision| *revision <= MAX_REVISION) else {
-        return hold(snapshot, resolved.clone(), Hold::NoRevisionLeft);
-    };
+    let revision = same.map_or_else(|| next_revision(snapshot), |global| global.revision);
     let goal = Goal::Revision(revision);
     let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));
-    let provider_since = provider_since(before, &desired.content, revision);
+    let provider_since = provider_since(before, &desired.content, revision.number);
     let had_passed = same.is_some_and(|global| global.canary_passed && !global.restoring);
     plan.members = members(snapshot, goal, had_passed, provider_since);
     let members = &plan.members;
@@ -215,7 +206,7 @@ fn reach(
             .filter(|_| resolved.rejected.is_some())
             .and_then(|global| global.rejected_reason.clone()),
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
-        content_since: since(before, &desired.content, revision),
+        content_since: since(before, &desired.content, revision.number),
     };
     if let Some(global) = before.filter(|_| same.is_none()) {
         let last = Outcome::of(snapshot, global);
@@ -293,7 +284,7 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
         rejected: Some(additional.clone()),
         rejected_reason: Some(format!(
             "revision {} failed on {} and was rolled back on every node",
-            global.revision,
+            global.revision.number,
             failed.join(", ")
         )),
         last_additional: Some(good.clone()),

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
-    DeliveryType, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+    DeliveryType, MAX_REVISION, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
 use globalps_core::names::{EXCLUDE_LABEL, RETRY_ANNOTATION};
 use globalps_core::provider::Delivery;
-use globalps_core::rollout::{DEADLINE, Goal, UNREACHABLE_AFTER};
+use globalps_core::rollout::{DEADLINE, Goal, Revision, RevisionId, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -71,6 +71,15 @@ enum Event {
     LeaderChanges(u8),
     /// Another client deletes the object of a node.
     ObjectDeleted(u8),
+    /// Another client assigns this revision to a node, or restores it (0).
+    Forged(u8, i64),
+    /// The same while no controller runs.
+    ForgedUnseen(u8, i64),
+    /// The node's disk is the one of another node, or of another cluster.
+    Cloned(u8),
+    /// `global-pull-secret` is lost while no controller runs, and the other Secrets, too.
+    SecretLost,
+    AllSecretsLost,
     AllObjectsDeleted,
     /// The lying node reports this phase, for this generation of its spec, with this revision.
     Lies(u8, u8, i64),
@@ -82,6 +91,7 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let revision = prop_oneof![0..9_i64, Just(i64::MAX), Just(i64::MIN), Just(i64::MAX - 1)];
+    let forged = prop_oneof![0..9_i64, Just(99), Just(MAX_REVISION)];
     let event = prop_oneof![
         2 => Just(Event::Joins),
         1 => any::<u8>().prop_map(Event::Leaves),
@@ -96,6 +106,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => any::<u8>().prop_map(Event::Included),
         1 => any::<u8>().prop_map(Event::Retried),
         1 => any::<u8>().prop_map(Event::ObjectDeleted),
+        2 => (any::<u8>(), forged.clone()).prop_map(|(at, revision)| Event::Forged(at, revision)),
+        1 => (any::<u8>(), forged).prop_map(|(at, revision)| Event::ForgedUnseen(at, revision)),
+        1 => any::<u8>().prop_map(Event::Cloned),
+        1 => prop_oneof![Just(Event::SecretLost), Just(Event::AllSecretsLost)],
         1 => Just(Event::AllObjectsDeleted),
         2 => Just(Event::Rotated),
         1 => prop_oneof![Just(Event::SourceRotated), Just(Event::SourceDeleted)],
@@ -118,8 +132,14 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools)] // Independent facts.
 struct SimulatedNode {
-    /// The revision on its disk.
-    in_force: i64,
+    /// The revision on its disk; without an id its journal is another node's.
+    in_force: Revision,
+    /// What its object really assigns: another client wrote it, and the controller has seen that.
+    forged: Option<NodePullSecretSpec>,
+    /// Another client restored it: what follows is not the controller's doing.
+    is_disturbed: bool,
+    /// What it is changing to.
+    target: Revision,
     /// How far its clock is ahead, in seconds.
     offset: i64,
     joined: Uptime,
@@ -168,7 +188,10 @@ struct Cluster {
     snapshot: Snapshot<'static>,
     nodes: BTreeMap<String, SimulatedNode>,
     /// Delivery of every revision that was ever written.
-    deliveries: BTreeMap<i64, Delivery>,
+    deliveries: BTreeMap<Revision, Delivery>,
+    /// How often a Secret was lost.
+    losses: i64,
+    ids: u64,
     contents: u32,
     joined: u32,
     retries: u32,
@@ -189,6 +212,8 @@ impl Cluster {
             },
             nodes: BTreeMap::new(),
             deliveries: BTreeMap::new(),
+            losses: 0,
+            ids: 0,
             contents: 0,
             joined: 0,
             retries: 0,
@@ -276,7 +301,7 @@ impl Cluster {
                 let objects = &self.snapshot.node_pull_secrets;
                 for (name, node) in &mut self.nodes {
                     let object = objects.get(name);
-                    node.is_unknowable |= node.in_force > 0
+                    node.is_unknowable |= node.in_force != Revision::NONE
                         && object.is_some_and(|o| o.status.is_none() && !o.spec.revoked);
                 }
                 for _ in 0..minutes {
@@ -308,6 +333,15 @@ impl Cluster {
                 if let Some(name) = self.name(at) {
                     self.delete_object(&name);
                 }
+            }
+            Event::Forged(at, revision) => self.forge(at, revision, true),
+            Event::ForgedUnseen(at, revision) => self.forge(at, revision, false),
+            Event::Cloned(at) => self.clone_disk(at),
+            Event::SecretLost => self.lose_secret(),
+            Event::AllSecretsLost => {
+                self.lose_secret();
+                self.snapshot.rolled_out_revision = None;
+                self.snapshot.reported_revision = 0;
             }
             Event::AllObjectsDeleted => {
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
@@ -390,6 +424,70 @@ impl Cluster {
         }
     }
 
+    /// The syncer that starts there reports again.
+    fn clone_disk(&mut self, at: u8) {
+        let Some(name) = self.name(at) else { return };
+        let node = self.nodes.get_mut(&name).unwrap();
+        let object = self.snapshot.node_pull_secrets.to_mut().get_mut(&name);
+        if let Some(status) = object.and_then(|object| object.status.as_mut())
+            && node.changing.is_none()
+            && !node.lies
+        {
+            status.observed_generation = 0;
+            node.in_force = Revision::new(3, RevisionId::UNKNOWN);
+            node.delivery = Delivery::ConfigFile;
+        }
+    }
+
+    fn lose_secret(&mut self) {
+        // A restore without the Secret ends with the objects alone.
+        if self
+            .snapshot
+            .global
+            .as_ref()
+            .is_some_and(|it| !it.restoring)
+        {
+            self.losses += 1;
+            self.snapshot.global = None;
+        }
+    }
+
+    fn forge(&mut self, at: u8, revision: i64, is_seen: bool) {
+        let Some(name) = self.name(at) else { return };
+        self.ids += 1;
+        let id = RevisionId::from_random(self.ids);
+        let Some(object) = self.objects().get_mut(&name) else {
+            return;
+        };
+        let forged = NodePullSecretSpec {
+            revision: if revision == 0 {
+                object.spec.revision
+            } else {
+                revision
+            },
+            revision_id: if revision == 0 {
+                object.spec.revision_id
+            } else {
+                id
+            },
+            restore: revision == 0,
+            ..object.spec.clone()
+        };
+        *object.metadata.generation.as_mut().unwrap() += 1;
+        if is_seen {
+            self.snapshot
+                .changed_out_of_band
+                .to_mut()
+                .insert(name.clone());
+            let node = self.nodes.get_mut(&name).unwrap();
+            node.is_disturbed |= forged.restore;
+            node.forged = Some(forged);
+        } else if revision > 0 {
+            // A restoration by another client looks like one of the controller.
+            object.spec = forged;
+        }
+    }
+
     fn view(&mut self, at: u8, change: impl FnOnce(&mut NodeView)) {
         let name = self.name(at);
         if let Some(view) = name.and_then(|name| self.snapshot.nodes.to_mut().get_mut(&name)) {
@@ -422,6 +520,14 @@ impl Cluster {
         let Some(name) = liar.map(|(name, _)| name.clone()) else {
             return;
         };
+        let newest = self
+            .snapshot
+            .global
+            .as_ref()
+            .map(|global| global.revision.id);
+        let id = newest
+            .filter(|_| generation.is_multiple_of(3))
+            .unwrap_or_default();
         let phase = Phase::ALL[usize::from(phase) % Phase::ALL.len()].clone();
         if let Some(object) = self.objects().get_mut(&name) {
             let current = object.metadata.generation.unwrap();
@@ -432,6 +538,7 @@ impl Cluster {
                     i64::from(generation)
                 },
                 revision,
+                revision_id: id,
                 restored: phase == Phase::Restored,
                 phase,
                 reason: if generation.is_multiple_of(2) {
@@ -456,14 +563,14 @@ impl Cluster {
             return;
         }
         let global = self.snapshot.global.as_ref();
-        let newest = global.map_or(0, |global| global.revision);
-        let available = [Some(newest), self.snapshot.rolled_out_revision];
+        let newest = global.map(|global| global.revision);
+        let available = [newest, self.snapshot.rolled_out_revision];
         let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
             return;
         };
         let generation = object.metadata.generation.unwrap();
         let status = object.status.clone().unwrap_or_default();
-        let spec = &object.spec;
+        let spec = node.forged.clone().unwrap_or_else(|| object.spec.clone());
         let assigned = node.assigned;
         let phase;
         let mut reason = String::new();
@@ -473,23 +580,24 @@ impl Cluster {
                 object.status.get_or_insert_default().observed_generation = begun;
             }
             Some((_, begun)) if status.phase == Phase::Syncing => {
-                node.in_force = spec_of(&status);
+                node.in_force = node.target;
+                node.is_disturbed = false;
                 phase = Phase::Synced;
                 object.status.get_or_insert_default().observed_generation = begun;
             }
             Some(_) => {
-                node.in_force = 0;
+                node.in_force = Revision::NONE;
                 phase = Phase::Restored;
             }
             None if status.observed_generation == generation => return,
-            None if spec.restore && node.in_force == 0 => phase = Phase::Restored,
+            None if spec.restore && node.in_force == Revision::NONE => phase = Phase::Restored,
             None if spec.restore => {
                 phase = Phase::Restoring;
                 node.changing = Some((assigned, generation));
             }
             None if spec.revision == 0 => phase = Phase::Pending,
-            None if spec.revision == node.in_force => phase = Phase::Synced,
-            None if !available.contains(&Some(spec.revision)) => {
+            None if spec.assigned() == node.in_force => phase = Phase::Synced,
+            None if !available.contains(&Some(spec.assigned())) => {
                 phase = Phase::Syncing;
                 reason = "Superseded".to_owned();
             }
@@ -503,16 +611,17 @@ impl Cluster {
             }
         }
         if node.changing.is_some() {
-            node.bootstraps = node.in_force == 0 && is_young;
+            node.bootstraps = !node.in_force.is_identified() && is_young;
+            node.target = spec.assigned();
             let delivery = if spec.restore {
                 Delivery::ConfigFile
             } else {
-                self.deliveries[&spec.revision].clone()
+                self.deliveries[&spec.assigned()].clone()
             };
-            node.in_place = delivery != Delivery::ConfigFile && delivery == node.delivery;
+            node.in_place =
+                node.is_disturbed || delivery != Delivery::ConfigFile && delivery == node.delivery;
             node.delivery = delivery;
         }
-        let asked = spec.revision;
         let has_finished = matches!(phase, Phase::RolledBack | Phase::Synced | Phase::Restored)
             && matches!(status.phase, Phase::Syncing | Phase::Restoring);
         let provider = matches!(node.delivery, Delivery::CredentialProvider(_));
@@ -521,16 +630,18 @@ impl Cluster {
         } else {
             DeliveryType::ConfigFile
         };
+        let reported = Some(node.in_force).filter(|revision| revision.is_identified());
+        let reported = reported.unwrap_or_default();
         object.status = Some(NodePullSecretStatus {
             observed_generation: if has_finished {
                 status.observed_generation
             } else {
                 generation
             },
-            // Stores the revision that it works on, because nothing else reports it.
-            message: asked.to_string(),
-            revision: node.in_force,
-            restored: node.in_force == 0 && (phase == Phase::Restored || phase == Phase::Pending),
+            revision: reported.number,
+            revision_id: reported.id,
+            restored: node.in_force == Revision::NONE
+                && (phase == Phase::Restored || phase == Phase::Pending),
             phase,
             reason,
             delivery: delivery.as_str().to_owned(),
@@ -549,6 +660,8 @@ impl Cluster {
 
     fn reconcile(&mut self, writes: u8) {
         self.observe();
+        self.ids += 1;
+        self.snapshot.new_id = RevisionId::from_random(self.ids);
         let plan = plan(&self.snapshot);
         self.assert_no_healthy_node_failed(&plan);
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
@@ -559,7 +672,7 @@ impl Cluster {
             .snapshot
             .global
             .as_ref()
-            .map_or(0, |global| global.revision);
+            .map_or(Revision::NONE, |global| global.revision);
         let was_halted = self.has_too_many_failures(&plan);
         let mut writes = usize::from(writes);
         if let Some(write) = &plan.rolled_out {
@@ -576,12 +689,14 @@ impl Cluster {
             writes -= 1;
             let revision = write.global.revision;
             assert!(
-                revision == before || revision == before + 1 || before == 0,
-                "{before} -> {revision}"
+                revision == before
+                    || revision.number == before.number + 1
+                    || before == Revision::NONE,
+                "{before:?} -> {revision:?}"
             );
             assert!(
-                revision <= i64::from(self.contents) * 2 + 1,
-                "{revision} of {} contents",
+                revision.number <= i64::from(self.contents) * 2 + 1 + self.losses,
+                "{revision:?} of {} contents",
                 self.contents
             );
             self.assert_soaked(&write.global);
@@ -641,13 +756,14 @@ impl Cluster {
                 let status = object.status.as_ref();
                 status.is_some_and(|status| {
                     status.phase == Phase::Synced
-                        && status.revision == global.revision
+                        && status.in_force() == global.revision
                         && Some(status.observed_generation) == object.metadata.generation
                 })
             });
             is_synced && self.snapshot.uptime - node.reported.0 >= CANARY_MIN_READY
         });
-        assert!(has_soaked, "revision {} passed too early", global.revision);
+        let number = global.revision.number;
+        assert!(has_soaked, "revision {number} passed too early");
     }
 
     fn observe(&mut self) {
@@ -661,9 +777,16 @@ impl Cluster {
     /// Asserts that an assignment disrupts no node when it must not.
     fn assert_allowed(&self, name: &str, spec: &NodePullSecretSpec, was_halted: bool) {
         let node = &self.nodes[name];
-        let wants = if spec.restore { 0 } else { spec.revision };
-        let is_empty_and_new = node.in_force == 0 && self.is_young(name);
-        let disturbs = wants != node.in_force && (wants > 0 || spec.restore) && !spec.revoked;
+        let wants = if spec.restore {
+            Revision::NONE
+        } else {
+            spec.assigned()
+        };
+        let is_empty_and_new = !node.in_force.is_identified() && self.is_young(name);
+        let disturbs = wants != node.in_force
+            && (wants != Revision::NONE || spec.restore)
+            && !spec.revoked
+            && !self.snapshot.changed_out_of_band.contains(name);
         if node.lies || !disturbs || is_empty_and_new {
             return;
         }
@@ -695,6 +818,11 @@ impl Cluster {
             Box::new(object)
         });
         object.spec = spec;
+        self.snapshot.changed_out_of_band.to_mut().remove(name);
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.forged = None;
+        }
+        let object = self.objects().get_mut(name).unwrap();
         *object.metadata.generation.as_mut().unwrap() += 1;
     }
 
@@ -728,7 +856,7 @@ impl Cluster {
         let failed = failed.filter(|(name, object)| {
             let status = object.status.clone().unwrap_or_default();
             is_selected(&self.snapshot.spec, &self.snapshot.nodes[*name])
-                && object.spec.revision == revision
+                && object.spec.assigned() == revision
                 && !object.spec.restore
                 && status.phase == Phase::RolledBack
                 && Some(status.observed_generation) == object.metadata.generation
@@ -785,7 +913,7 @@ impl Cluster {
         }
         let revision = global
             .filter(|_| is_asked)
-            .map_or(0, |global| global.revision);
+            .map_or(Revision::NONE, |global| global.revision);
         for (name, view) in self
             .snapshot
             .nodes
@@ -793,7 +921,11 @@ impl Cluster {
             .filter(|(name, _)| !self.nodes[*name].lies && !self.nodes[*name].is_unknowable)
         {
             let is_selected = is_selected(&self.snapshot.spec, view);
-            let expected = if is_selected { revision } else { 0 };
+            let expected = if is_selected {
+                revision
+            } else {
+                Revision::NONE
+            };
             assert_eq!(self.nodes[name].in_force, expected, "{name}");
         }
         if !liar {
@@ -804,11 +936,6 @@ impl Cluster {
             );
         }
     }
-}
-
-/// The revision that a simulated syncer works on.
-fn spec_of(status: &NodePullSecretStatus) -> i64 {
-    status.message.parse().unwrap_or_default()
 }
 
 /// A fixed seed, so that results differ only with the code. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` explore more.

@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
-    GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+    GlobalPullSecretSpec, MAX_REVISION, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus,
+    Phase,
 };
 use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
 use globalps_core::provider::{Content, Delivery, ProviderConfig};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::super::input::{NodeView, NotReady, Syncers};
 use super::super::provider_paths::Deviation;
 use super::*;
+use crate::content::secret::revision_of_test;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -26,11 +29,18 @@ fn found(text: &str) -> Source {
     Source::Found(Data(Some(text.as_bytes().to_vec())))
 }
 
+/// `5x`: a revision with another id than `5`.
+fn parsed(text: &str) -> Option<Revision> {
+    let revision = revision_of_test(text.trim_end_matches('x').parse().ok()?);
+    let other = Revision::new(revision.number, RevisionId::from_random(2));
+    Some(if text.ends_with('x') { other } else { revision })
+}
+
 fn global(revision: i64, text: &str) -> Global {
     let data = Data(Some(text.as_bytes().to_vec()));
     let merged = globalps_core::dockerconfig::parse(text.as_bytes()).unwrap();
     Global {
-        revision,
+        revision: revision_of_test(revision),
         content: Some(Content {
             config: merged,
             ..Content::default()
@@ -85,6 +95,8 @@ pub(crate) fn snapshot(
         global,
         global_deleted_out_of_band: false,
         first_written,
+        new_id: revision_of_test(1).id,
+        changed_out_of_band: Cow::default(),
         rolled_out_revision: None,
         reported_revision: 0,
         nodes: Cow::default(),
@@ -137,10 +149,12 @@ pub(crate) fn snapshot(
 
 fn object(name: &str, text: &str) -> NodePullSecret {
     let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
-    let revision: i64 = assigned.parse().unwrap_or(5);
+    let target = parsed(assigned).unwrap_or(revision_of_test(5));
+    let revision = target.number;
     let restore = assigned == "R";
     let spec = NodePullSecretSpec {
         revision,
+        revision_id: target.id,
         restore,
         ..NodePullSecretSpec::default()
     };
@@ -150,19 +164,20 @@ fn object(name: &str, text: &str) -> NodePullSecret {
     let (phase, in_force) = reported.split_once('/').unwrap_or((reported, ""));
     let has_reported = !phase.is_empty() || revision == 0;
     let in_force = match phase {
-        "Synced" => revision,
-        _ => in_force.parse().unwrap_or_default(),
+        "Synced" if in_force.is_empty() => target,
+        _ => parsed(in_force).unwrap_or_default(),
     };
     object.status = (phase != "never").then(|| NodePullSecretStatus {
         observed_generation: if has_reported { 2 } else { 1 },
-        revision: in_force,
+        revision: in_force.number,
+        revision_id: in_force.id,
         phase: if phase.is_empty() {
             Phase::Pending
         } else {
             phase.into()
         },
         reason: reason.to_owned(),
-        restored: phase == "Restored" || revision == 0 && in_force == 0,
+        restored: phase == "Restored" || revision == 0 && in_force == Revision::NONE,
         ..NodePullSecretStatus::default()
     });
     object
@@ -172,14 +187,17 @@ fn object(name: &str, text: &str) -> NodePullSecret {
 /// what the node has is unknown).
 fn line(snapshot: &Snapshot) -> String {
     let plan = plan(snapshot);
-    let mut words = vec![format!("{:?}", plan.aim)];
+    let mut words = vec![match plan.aim {
+        Aim::Reach(Goal::Revision(revision)) => format!("Reach(Revision({}))", revision.number),
+        aim => format!("{aim:?}"),
+    }];
     words.extend(plan.history.map(|kept| format!("keep {}", kept.revision)));
     words.extend(
         plan.rolled_out
-            .map(|kept| format!("slot {}", kept.revision)),
+            .map(|kept| format!("slot {}", kept.revision.number)),
     );
     if let Some(GlobalWrite { global, .. }) = plan.global {
-        words.push(format!("write {}", global.revision));
+        words.push(format!("write {}", global.revision.number));
         let marks = [
             (global.restoring, "restoring"),
             (global.rejected.is_some(), "rejected"),
@@ -372,6 +390,7 @@ fn a_new_node_bootstraps_once_and_only_without_an_assignment() {
         let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1 +b=0:Pending/0");
         let object = snapshot.node_pull_secrets.to_mut().get_mut("b").unwrap();
         object.spec.revision = revision;
+        object.spec.revision_id = revision_of_test(revision).id;
         object.spec.restore = restore;
         object.spec.revoked = revoked;
         let asked = format!("{revision} {restore} {revoked}");
@@ -471,12 +490,12 @@ fn new_nodes_get_the_fleets_revision() {
             "Reach(Revision(2))",
         ),
     ] {
-        snapshot.rolled_out_revision = slot;
+        snapshot.rolled_out_revision = slot.map(revision_of_test);
         assert_eq!(line(&snapshot), expected, "{case}");
     }
     let mut paused = rotated("a=2:Synced b=1:Synced +c=0");
     paused.global.as_mut().unwrap().canary_passed = true;
-    paused.rolled_out_revision = Some(1);
+    paused.rolled_out_revision = Some(revision_of_test(1));
     assert_eq!(line(&paused), "Reach(Revision(2)) b=2 c=2");
     paused.spec.rollout.paused = true;
     assert_eq!(
@@ -556,7 +575,7 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
         ),
     ] {
         let mut snapshot = snapshot(found(B), Some(global), nodes);
-        snapshot.rolled_out_revision = slot;
+        snapshot.rolled_out_revision = slot.map(revision_of_test);
         snapshot.spec.rollout.paused = true;
         assert_eq!(then_a_node_joins(snapshot), expected, "{case}");
     }
@@ -829,7 +848,7 @@ fn a_restore_keeps_the_state_that_it_needs() {
     };
     let plan = plan(&snapshot(Source::Absent, Some(before), "a=2:Synced"));
     let written = plan.global.unwrap().global;
-    assert!(written.restoring && written.revision == 2);
+    assert!(written.restoring && written.revision.number == 2);
     assert!(written.last_original.is_some() && written.config_file.is_some());
     assert!(written.last_additional.is_none());
 }
@@ -863,19 +882,19 @@ fn deleted_objects_are_recreated_without_reusing_a_revision() {
             "Reach(Revision(1)) write 1 a=1",
         ),
         (
-            "deleted while no controller ran: higher than any assigned revision",
-            snapshot(found(B), None, "a=2:Synced b=3"),
-            "Reach(Revision(4)) write 4 b=4",
+            "deleted while no controller ran: what nodes are assigned doesn't count",
+            snapshot(found(B), None, "a=2:Synced"),
+            "Reach(Revision(1)) write 1 a=1",
         ),
         (
-            "or any that the controller reported",
+            "but what the controller reported does",
             reported,
             "Reach(Revision(8)) write 8 a=8",
         ),
         (
-            "its revision was decreased",
+            "a node has a higher one",
             snapshot(found(A), Some(global(1, A)), "a=2:Synced"),
-            "Reach(Revision(3)) slot 1 write 3 a=3",
+            "Reach(Revision(1)) a=1",
         ),
         (
             "revisions that nodes report don't count",
@@ -884,7 +903,7 @@ fn deleted_objects_are_recreated_without_reusing_a_revision() {
                 Some(global(2, A)),
                 "a=2:Synced b=2:Synced/9223372036854775806 c=0:Pending/99",
             ),
-            "Reach(Revision(2)) c=2",
+            "Reach(Revision(2))",
         ),
         (
             "a deleted object is written again: its node may be in the middle of a change and takes the only slot",
@@ -917,10 +936,12 @@ fn deleted_objects_are_recreated_without_reusing_a_revision() {
     ] {
         assert_eq!(line(&snapshot), expected, "{case}");
     }
-    let mut last = snapshot(found(B), Some(global(MAX_REVISION, A)), "a=1:Synced");
-    assert_eq!(line(&last), "Hold(NoRevisionLeft)");
-    last.additional = found(A);
-    assert!(line(&last).starts_with("Reach"));
+    let last = snapshot(found(B), Some(global(MAX_REVISION, A)), "a=1:Synced");
+    let first = "Reach(Revision(1)) keep 9007199254740991 slot 9007199254740991 write 1";
+    assert!(
+        line(&last).starts_with(first),
+        "numbers start again: the id tells them apart"
+    );
 }
 
 #[test]
@@ -1158,4 +1179,98 @@ fn the_path_of_the_credentials_file_stays() {
         next.config_file.as_deref(),
         Some("/var/lib/k0s/kubelet/config.json")
     );
+}
+
+#[test]
+fn only_number_and_id_together_are_a_revision() {
+    for (case, snapshot, expected) in [
+        (
+            "A6: another installation gave the number to other content",
+            snapshot(found(A), Some(global(1, A)), "a=0:Pending/1x"),
+            "Reach(Revision(1)) a=1",
+        ),
+        (
+            "a node that reports it as in force has not reached the goal",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced/1x b=0:Pending"),
+            "Reach(Revision(1))",
+        ),
+        (
+            "A5: the object is new, and its node has the goal: no limit applies",
+            snapshot(
+                found(A),
+                Some(global(1, A)),
+                "a=0:Pending/1 +b=0:Pending/1 c=1:Synced d=1:Synced",
+            ),
+            "Reach(Revision(1)) a=1 b=1",
+        ),
+        (
+            "A7: another client wrote a high number",
+            snapshot(
+                found(A),
+                Some(global(1, A)),
+                "a=9007199254740991:Syncing/1.Superseded b=99:Syncing/1.Superseded c=1:Synced",
+            ),
+            "Reach(Revision(1)) a=1 b=1",
+        ),
+        (
+            "or the number with another id",
+            snapshot(
+                found(A),
+                Some(global(1, A)),
+                "a=1x:Syncing/1.Superseded c=1:Synced",
+            ),
+            "Reach(Revision(1)) a=1",
+        ),
+        (
+            "or one that the node has not answered yet: it gets nothing, and counts",
+            snapshot(
+                found(B),
+                Some(without_canary(2, B)),
+                "a=99 b=1:Synced c=1:Synced",
+            ),
+            "Reach(Revision(2))",
+        ),
+        (
+            "an earlier revision waits for its turn",
+            snapshot(
+                found(B),
+                Some(without_canary(3, B)),
+                "a=2x:Synced b=1:Synced",
+            ),
+            "Reach(Revision(3)) a=3",
+        ),
+    ] {
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+    let mut paused = snapshot(
+        found(A),
+        Some(global(1, A)),
+        "a=99:Syncing/1.Superseded b=1:Synced",
+    );
+    paused.spec.rollout.paused = true;
+    assert_eq!(line(&paused), "Reach(Revision(1)) a=1", "also while paused");
+}
+
+#[test]
+fn an_assignment_that_another_client_changed_is_reverted_outside_the_limits() {
+    let mut changed = snapshot(
+        found(A),
+        Some(global(1, A)),
+        "a=1:Synced b=1:Synced c=1:Synced",
+    );
+    changed
+        .changed_out_of_band
+        .to_mut()
+        .extend(["a".to_owned(), "c".to_owned()]);
+    assert_eq!(line(&changed), "Reach(Revision(1)) a=1 c=1");
+    changed.spec.rollout.paused = true;
+    assert_eq!(line(&changed), "Reach(Revision(1)) a=1 c=1");
+}
+
+#[test]
+fn a_secret_without_a_valid_id_becomes_another_revision() {
+    let mut changed = global(3, A);
+    changed.revision = changed.revision.unidentified();
+    let changed = snapshot(found(A), Some(changed), "a=3:Synced");
+    assert_eq!(line(&changed), "Reach(Revision(4)) slot 3 write 4 a=4");
 }

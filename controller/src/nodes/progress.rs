@@ -3,7 +3,7 @@
 //! A status counts only for its own node: nothing that a node reports raises a revision, and every state in flight ends.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::rollout::{Goal, Progress, UNRESPONSIVE_AFTER};
+use globalps_core::rollout::{Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::{Heard, LeaderClock, Received, Uptime, up_to_date};
@@ -38,6 +38,10 @@ pub(super) struct Context<'a> {
     pub(super) joins_the_fleet: bool,
     /// Every reachable node had the newest revision.
     pub(super) is_rolled_out: bool,
+    /// The controller may have assigned the object's revision. Otherwise its last assignment is not known.
+    pub(super) is_own: bool,
+    /// Another client changed the assignment, and the node may be following that.
+    pub(super) is_changed: bool,
 }
 
 /// Last assignment and progress; `None`: the node has no assignment and no content.
@@ -50,9 +54,13 @@ pub(super) fn progress(
     let goal = match (spec.restore, spec.revision) {
         (true, _) => Goal::Restore,
         (false, 0) => return unassigned(object, node, context),
-        (false, revision) => Goal::Revision(revision),
+        (false, _) if !context.is_own => return unassigned(object, node, context),
+        (false, _) => Goal::Revision(spec.assigned()),
     };
     let Some(status) = up_to_date(object) else {
+        if let Some(status) = had(object, goal).filter(|_| !context.is_changed) {
+            return Some((goal, settled(object, status, node, context)));
+        }
         // A revoked node already has the revision that is assigned now.
         let progress = match (spec.revoked, is_bootstrapping(object, context)) {
             (true, _) => Progress::Done,
@@ -62,7 +70,7 @@ pub(super) fn progress(
         return Some((goal, progress));
     };
     let progress = match (&status.phase, goal) {
-        (Phase::Synced, Goal::Revision(revision)) if status.revision == revision => {
+        (Phase::Synced, Goal::Revision(revision)) if status.in_force() == revision => {
             settled(object, status, node, context)
         }
         (Phase::Restored, Goal::Restore) => settled(object, status, node, context),
@@ -74,6 +82,29 @@ pub(super) fn progress(
         _ => Progress::InFlight,
     };
     Some((goal, progress))
+}
+
+/// The revision with which the node is at rest: it has responded to its assignment and has nothing to do.
+pub(super) fn at_rest(object: &NodePullSecret) -> Option<Revision> {
+    let status = up_to_date(object).filter(|status| is_at_rest(status))?;
+    Some(status.in_force())
+}
+
+fn is_at_rest(status: &NodePullSecretStatus) -> bool {
+    match status.phase {
+        Phase::Pending | Phase::Synced => true,
+        Phase::Syncing => status.reason == SUPERSEDED,
+        _ => false,
+    }
+}
+
+/// The status, if the node was at rest with this goal when it was assigned: it has nothing to change.
+fn had(object: &NodePullSecret, goal: Goal) -> Option<&NodePullSecretStatus> {
+    let previous = object.metadata.generation?.checked_sub(1)?;
+    object.status.as_ref().filter(|status| {
+        let is_goal = goal == Goal::Revision(status.in_force());
+        status.observed_generation == previous && is_goal && is_at_rest(status)
+    })
 }
 
 /// Whether a blocked node may retry. One with a conflict over its file may not: each attempt restarts its kubelet.
@@ -90,18 +121,25 @@ fn unassigned(
 ) -> Option<(Goal, Progress)> {
     match up_to_date(object) {
         Some(status) if status.restored => None,
-        // What it reports to have is no assignment.
-        Some(_) => Some((Goal::Revision(0), Progress::Done)),
+        Some(status) => {
+            let progress = match status.phase {
+                Phase::Syncing | Phase::Restoring if !is_at_rest(status) => Progress::InFlight,
+                // What it reports to have is no assignment.
+                _ => Progress::Done,
+            };
+            Some((Goal::Revision(Revision::NONE), progress))
+        }
         // It must report first. One that never does, and can't have had an assignment, has no content.
         None => {
             let assigned_for = context.clock.assigned_for(object, context.now);
             let is_awaited = assigned_for < UNRESPONSIVE_AFTER;
-            let progress = match (object.spec.revoked, is_awaited) {
+            let may_have_content = object.spec.revoked || !context.is_own;
+            let progress = match (may_have_content, is_awaited) {
                 (true, true) if node.ready.is_ok() => Progress::Unknown,
                 (true, _) | (false, true) => Progress::Blocked,
                 (false, false) => return None,
             };
-            Some((Goal::Revision(0), progress))
+            Some((Goal::Revision(Revision::NONE), progress))
         }
     }
 }
@@ -214,6 +252,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::super::input::NotReady;
+    use globalps_core::rollout::RevisionId;
+
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
@@ -231,6 +271,8 @@ mod tests {
             min_ready: SignedDuration::ZERO,
             joins_the_fleet: true,
             is_rolled_out: false,
+            is_own: true,
+            is_changed: false,
         }
     }
 
@@ -701,7 +743,12 @@ mod tests {
                 ..NodePullSecretStatus::default()
             })
         };
-        let of = |revision, progress| Some((Goal::Revision(revision), progress));
+        let of = |revision, progress| {
+            Some((
+                Goal::Revision(Revision::new(revision, RevisionId::UNKNOWN)),
+                progress,
+            ))
+        };
         for (case, status, revoked, is_ready, seconds, expected) in [
             ("nothing", reported(true, 0), false, true, 0, None),
             ("something", reported(false, 3), false, true, 0, of(0, Done)),
@@ -758,7 +805,14 @@ mod tests {
             };
             let node = NodeView::of_test("a", at(0));
             let found = progress(&object, &node, context);
-            assert_eq!(found, Some((Goal::Revision(5), expected)), "{case}");
+            assert_eq!(
+                found,
+                Some((
+                    Goal::Revision(Revision::new(5, RevisionId::UNKNOWN)),
+                    expected
+                )),
+                "{case}"
+            );
         }
     }
 
@@ -839,18 +893,33 @@ mod tests {
         let clock = LeaderClock::default();
         let context = context(&clock, 1000);
         let found = progress(&object, &new, context);
-        assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
+        assert_eq!(
+            found,
+            Some((
+                Goal::Revision(Revision::new(5, RevisionId::UNKNOWN)),
+                Bootstrapping
+            ))
+        );
         let first_rollout = Context {
             joins_the_fleet: false,
             ..context
         };
         let found = progress(&object, &new, first_rollout);
-        assert_eq!(found, Some((Goal::Revision(5), InFlight)));
+        assert_eq!(
+            found,
+            Some((
+                Goal::Revision(Revision::new(5, RevisionId::UNKNOWN)),
+                InFlight
+            ))
+        );
         object.status = status(1, "Pending", "", 4);
         let found = progress(&object, &new, context);
         assert_eq!(
             found,
-            Some((Goal::Revision(5), InFlight)),
+            Some((
+                Goal::Revision(Revision::new(5, RevisionId::UNKNOWN)),
+                InFlight
+            )),
             "it already has content"
         );
     }

@@ -1,7 +1,8 @@
 //! What a new revision keeps from the previous state. Pure.
 
-use globalps_core::api::DeliveryType;
+use globalps_core::api::{DeliveryType, MAX_REVISION};
 use globalps_core::provider::{Content, Delivery};
+use globalps_core::rollout::Revision;
 
 use super::input::Snapshot;
 use crate::content::resolve::Desired;
@@ -28,18 +29,22 @@ pub(super) fn provider_since(before: Option<&Global>, content: &Content, revisio
     }
 }
 
-/// The highest revision that the controller has written. If the Secret or its revision was lost, the other objects that it wrote
-/// have it: a number must never get another meaning. What nodes report does not count.
-pub(super) fn last_revision(snapshot: &Snapshot) -> i64 {
-    let written = snapshot.global.as_ref().map_or(0, |global| global.revision);
-    let objects = snapshot.node_pull_secrets.values();
-    let assigned = objects.map(|object| object.spec.revision).max();
-    let last = assigned.unwrap_or_default().max(written);
-    if written > 0 {
-        return last;
-    }
-    let rolled_out = snapshot.rolled_out_revision.unwrap_or_default();
-    last.max(rolled_out).max(snapshot.reported_revision)
+/// The next revision. Its number follows the last one that the controller wrote; if that is lost, it may repeat one, and the id
+/// tells both apart. Numbers in the nodes' objects don't count: other clients can write those.
+pub(super) fn next_revision(snapshot: &Snapshot) -> Revision {
+    let written = snapshot
+        .global
+        .as_ref()
+        .map(|global| global.revision.number);
+    let written = written.filter(|number| *number > 0).unwrap_or_else(|| {
+        let rolled_out = snapshot.rolled_out_revision;
+        rolled_out
+            .map_or(0, |revision| revision.number)
+            .max(snapshot.reported_revision)
+    });
+    let next = written.checked_add(1);
+    let number = next.filter(|number| (1..=MAX_REVISION).contains(number));
+    Revision::new(number.unwrap_or(1), snapshot.new_id)
 }
 
 /// The file that the nodes first got stays: at another path the original content would be lost. `None`: no node has content of

@@ -21,8 +21,13 @@ pub(crate) fn up_to(duration: Duration) -> Duration {
     duration.mul_f64(random())
 }
 
-/// From 0 to 1. Each `RandomState` has its own random keys.
+/// From 0 to 1.
 #[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
 fn random() -> f64 {
-    (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64
+    (random_bits() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Each `RandomState` has its own random keys.
+pub(crate) fn random_bits() -> u64 {
+    RandomState::new().hash_one(())
 }

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
-use globalps_core::rollout::{self, Goal, Member};
+use globalps_core::rollout::{self, Goal, Member, Revision};
 use globalps_core::state::sources_removed;
 
 use super::counts::{NodeCounts, failures, restoring, rolling_out};
@@ -50,19 +50,19 @@ fn hold(hold: Hold, snapshot: &Snapshot) -> String {
         Hold::NoValidContent => {
             "no pull secret is valid; nodes keep their current credentials. To restore the nodes, delete the pull secrets"
         }
-        Hold::NoRevisionLeft => {
-            "the revision number can't be increased further; nodes keep their current credentials"
-        }
     }
     .to_owned()
 }
 
-/// Revision that is rolled out or held; 0: none.
-pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
+/// Revision that is rolled out or held; `NONE`: none.
+pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> Revision {
     match plan.aim {
         Aim::Reach(Goal::Revision(revision)) => revision,
-        Aim::Hold(_) => snapshot.global.as_ref().map_or(0, |global| global.revision),
-        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => 0,
+        Aim::Hold(_) => {
+            let global = snapshot.global.as_ref();
+            global.map_or(Revision::NONE, |global| global.revision)
+        }
+        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => Revision::NONE,
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn ready(
         };
     };
     let is_without_nodes = snapshot.spec.kubelet.delivery == DeliveryType::None;
-    let revision = revision(snapshot, plan);
+    let revision = revision(snapshot, plan).number;
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
             "revision {revision} stays in force: {}",
@@ -177,7 +177,7 @@ pub(super) fn progressing(
             ("True", "WaitingForCanary", message)
         }
         Aim::Reach(Goal::Revision(revision)) => {
-            ("True", "RollingOut", rolling_out(revision, counts))
+            ("True", "RollingOut", rolling_out(revision.number, counts))
         }
         Aim::Reach(Goal::Restore) => ("True", "Restoring", restoring(counts)),
     };

@@ -89,9 +89,11 @@ mod tests {
     use globalps_core::rollout::UNRESPONSIVE_AFTER;
     use jiff::SignedDuration;
 
+    use globalps_core::rollout::{Revision, RevisionId};
+
     use super::*;
 
-    const GOAL: Goal = Goal::Revision(2);
+    const GOAL: Goal = Goal::Revision(Revision::new(2, RevisionId::UNKNOWN));
 
     fn member(name: &str, ready: bool, assigned: Option<(Goal, Progress)>) -> Member {
         Member {
@@ -122,7 +124,7 @@ mod tests {
             retry: true,
             ..member("retried", true, Some((GOAL, Progress::Failed)))
         };
-        let older = Goal::Revision(1);
+        let older = Goal::Revision(Revision::new(1, RevisionId::UNKNOWN));
         let members = [
             unresponsive,
             retried,

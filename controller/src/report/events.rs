@@ -1,5 +1,6 @@
 //! Records events about the user's Secret: one per change of the status.
 
+use globalps_core::rollout::Revision;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -232,7 +233,8 @@ fn changes(
     {
         events.push((WARNING, "Invalid", message));
     }
-    if plan.global.is_some() && after.revision > before.map_or(0, |before| before.revision) {
+    let was = before.map_or(Revision::NONE, GlobalPullSecretStatus::rolled_out);
+    if plan.global.is_some() && after.revision > 0 && after.rolled_out() != was {
         events.push((
             NORMAL,
             "Merged",

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
 use globalps_core::phase;
-use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use jiff::Timestamp;
 
 use crate::content::expiry::Expiries;
@@ -16,7 +16,7 @@ pub(crate) fn figures(
 ) -> Fleet {
     Fleet {
         revision: status.revision,
-        nodes: nodes_by_phase(snapshot, status.revision),
+        nodes: nodes_by_phase(snapshot, status.rolled_out()),
         conditions: CONDITIONS.map(|type_| {
             let found = find(status, type_);
             found.map_or_else(String::new, |found| found.0.to_owned())
@@ -71,7 +71,7 @@ pub(crate) fn rollout_seconds(
     complete.then(|| now.duration_since(since).as_secs_f64().max(0.0))
 }
 
-fn nodes_by_phase(snapshot: &Snapshot, revision: i64) -> [u32; PHASES.len()] {
+fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()] {
     let mut counts = [0; PHASES.len()];
     for node in snapshot.nodes.values() {
         let Some(phase) = phase(snapshot, node, revision) else {
@@ -85,7 +85,7 @@ fn nodes_by_phase(snapshot: &Snapshot, revision: i64) -> [u32; PHASES.len()] {
 }
 
 /// `None`: globalps never managed this node.
-fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
+fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Phase> {
     let object = snapshot.node_pull_secrets.get(&node.name);
     let unresponsive = object.is_some_and(|object| {
         let status = object.status.as_ref();
@@ -146,7 +146,7 @@ mod tests {
             let mut snapshot = snapshot(Source::Absent, None, node);
             // The table's `!` nodes have been `NotReady` for a minute.
             snapshot.now += SignedDuration::from_secs(1);
-            let counts = nodes_by_phase(&snapshot, 5);
+            let counts = nodes_by_phase(&snapshot, crate::content::secret::revision_of_test(5));
             let found: Vec<String> = PHASES
                 .iter()
                 .zip(counts)

@@ -88,7 +88,8 @@ pub(crate) fn report(
     GlobalPullSecretStatus {
         observed_generation: generation,
         observed_additional: observed_additional.to_owned(),
-        revision,
+        revision: revision.number,
+        revision_id: revision.id,
         counts: counts.status,
         conflicts: named(&plan.resolved.conflicts),
         conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),

@@ -305,8 +305,8 @@ impl Controller {
             |error| tracing::warn!(%error, "could not read the last revision that was rolled out"),
         );
         let stable = secret::decode(&secret.ok()??);
-        let is_older = global.is_some_and(|global| stable.revision < global.revision);
-        (stable.revision > 0 && is_older).then_some(stable)
+        let is_other = global.is_some_and(|global| stable.revision != global.revision);
+        (stable.revision.is_identified() && is_other).then_some(stable)
     }
 }
 

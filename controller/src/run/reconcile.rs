@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, Verify};
 use globalps_core::manifests::Agent;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, RevisionId};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -20,6 +20,7 @@ use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::apply::ApplyError;
 use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
+use crate::process::backoff::random_bits;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
@@ -61,6 +62,7 @@ impl Controller {
         let now = Timestamp::now();
         let begun = Instant::now();
         let mut snapshot = self.cache.snapshot(uptime(), now);
+        snapshot.new_id = RevisionId::from_random(random_bits());
         let mut plan = plan(&snapshot);
         if plan.needs_history {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
@@ -155,7 +157,7 @@ impl Controller {
         }
         if let Some(write) = &plan.global {
             tracing::info!(
-                revision = write.global.revision,
+                revision = write.global.revision.number,
                 "writing global-pull-secret"
             );
             let secret = self.applier.global_secret(write).await?;
@@ -343,7 +345,7 @@ impl Controller {
     /// The additional Secret that the fleet had last.
     async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Result<Source, ApplyError> {
         let slots = self.applier.history(snapshot.spec.history_limit).await?;
-        let last = history::last(slots, snapshot.rolled_out_revision);
+        let last = history::last(slots, snapshot.rolled_out_revision.map(|it| it.number));
         Ok(last.map_or(Source::Absent, Source::Found))
     }
 

@@ -1,5 +1,6 @@
 //! Asks registries whether they accept the credentials, in the background.
 
+use globalps_core::rollout::Revision;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(super) struct Verification {
     /// `None`: `spec.verify` is absent.
     interval: Option<Duration>,
     /// Revision of the content in the ledger.
-    revision: i64,
+    revision: Revision,
     ledger: Ledger,
     questions: JoinSet<(Question, Outcome)>,
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Counts;
+use crate::rollout::{Revision, RevisionId};
 
 /// Desired state (spec) and observed state (status) of one cluster, both written by the hub. The object's owner is the
 /// `Cluster`, or the Secret that registers the cluster.
@@ -42,6 +43,9 @@ pub struct ClusterPullSecretSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
+    /// Random id of that revision. Number and id together identify its content. Empty: none yet.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     /// true: the hub removes the Secret from the cluster.
     #[serde(default)]
     pub remove: bool,
@@ -49,12 +53,30 @@ pub struct ClusterPullSecretSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_at: Option<Time>,
     /// true: the hub revoked the previous assignment because the cluster did not finish it in time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub revoked: bool,
     /// Value of the annotation `globalps.io/retry` at the time of this assignment. A new value causes another attempt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = 1024))]
     pub retry: String,
+}
+
+impl ClusterPullSecretSpec {
+    /// The desired revision.
+    pub fn assigned(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
+}
+
+impl ClusterPullSecretStatus {
+    /// The revision in force.
+    pub fn in_force(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
+
+    pub fn set_in_force(&mut self, revision: Revision) {
+        (self.revision, self.revision_id) = (revision.number, revision.id);
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +90,9 @@ pub struct ClusterPullSecretStatus {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
+    /// Random id of the revision in force. Empty: none.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     #[serde(default)]
     pub phase: ClusterPhase,
     /// uid of the cluster's namespace `kube-system`. The hub uses it to detect two kubeconfigs of one cluster. Empty: the

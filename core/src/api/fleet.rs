@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, OnFailure, default_key, default_max_failures, default_max_unavailable};
 use crate::names;
+use crate::rollout::{Revision, RevisionId};
 
 /// Maximum length of `status.failures`.
 pub const STATUS_CLUSTERS: usize = 20;
@@ -229,6 +230,9 @@ pub struct FleetPullSecretStatus {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
+    /// Random id of that revision. Also written when empty.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     /// Numbers of clusters by state.
     #[serde(default)]
     pub counts: Counts,
@@ -238,6 +242,13 @@ pub struct FleetPullSecretStatus {
     pub failures: Vec<ClusterFailure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+impl FleetPullSecretStatus {
+    /// The revision that is rolled out.
+    pub fn rolled_out(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
 }
 
 /// Why a cluster does not have its desired state.

@@ -8,6 +8,8 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::rollout::{Revision, RevisionId};
+
 /// Largest revision: the largest integer that every JSON reader represents exactly.
 pub const MAX_REVISION: i64 = (1 << 53) - 1;
 /// Maximum length of `status.message` and other free text in a status, in characters.
@@ -38,6 +40,9 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
+    /// Random id of that revision. Number and id together identify its content. Empty: none yet.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     /// Restore the node's own file as it was before its first revision.
     #[serde(default)]
     pub restore: bool,
@@ -46,22 +51,18 @@ pub struct NodePullSecretSpec {
     pub assigned_at: Option<Time>,
     /// The controller revoked the previous assignment because the node did not respond in time. It assigns again when the node
     /// responds.
-    #[serde(
-        default,
-        rename = "withdrawn",
-        skip_serializing_if = "std::ops::Not::not"
-    )]
+    #[serde(default, rename = "withdrawn")]
     pub revoked: bool,
     /// Value of the annotation `globalps.io/retry` when this was assigned. A different value requests another attempt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = 1024))]
     pub retry: String,
     /// Version of the node's kubelet when this was assigned, such as `v1.36.3`; empty: unknown.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = 64))]
     pub kubelet_version: String,
     /// Program that manages the credentials file of this node; globalps doesn't change the file then. Empty: none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = 253))]
     pub foreign_owner: String,
 }
@@ -77,6 +78,9 @@ pub struct NodePullSecretStatus {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
+    /// Random id of the revision in force. Empty: none, or the content in force is not known.
+    #[serde(default)]
+    pub revision_id: RevisionId,
     #[serde(default)]
     pub phase: Phase,
     /// CamelCase word for programs; empty if the phase needs no explanation.
@@ -109,6 +113,20 @@ pub struct NodePullSecretStatus {
     /// The node is as it was before its first revision; there is nothing to restore.
     #[serde(default)]
     pub restored: bool,
+}
+
+impl NodePullSecretSpec {
+    /// The desired revision.
+    pub fn assigned(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
+}
+
+impl NodePullSecretStatus {
+    /// The reported revision in force.
+    pub fn in_force(&self) -> Revision {
+        Revision::new(self.revision, self.revision_id)
+    }
 }
 
 /// State of a node. Nodes never report `Excluded` and `Unreachable`: [`crate::phase`] computes them.

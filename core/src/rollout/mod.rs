@@ -2,6 +2,7 @@
 //! writes what it returns.
 
 mod next;
+mod revision;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::api;
 
 pub use next::{Next, next};
+pub use revision::{Revision, RevisionId};
 
 /// The assignment of a member that was `NotReady` for this long is revoked, so that others can proceed.
 pub const UNREACHABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -24,7 +26,7 @@ pub const DEADLINE: SignedDuration = SignedDuration::from_mins(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// This revision is in force.
-    Revision(i64),
+    Revision(Revision),
     /// The member is as it was before its first revision.
     Restore,
 }

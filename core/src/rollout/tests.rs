@@ -18,7 +18,7 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
             let mut retry = false;
             let assigned = rest.split_once(':').map(|(_, assigned)| {
                 let (goal, progress) = assigned.split_at(assigned.len() - 1);
-                let goal = goal.parse().map_or(Goal::Restore, Goal::Revision);
+                let goal = goal.parse().map_or(Goal::Restore, revision);
                 retry = matches!(progress, "?" | "B");
                 let progress = match progress {
                     "+" => Progress::InFlight,
@@ -84,7 +84,11 @@ fn line(goal: Goal, fleet: &str, limits: &api::Rollout) -> String {
     words.join(" ")
 }
 
-const FIVE: Goal = Goal::Revision(5);
+const fn revision(number: i64) -> Goal {
+    Goal::Revision(Revision::new(number, RevisionId::from_random(7)))
+}
+
+const FIVE: Goal = revision(5);
 
 #[test]
 fn the_next_members_are_those_that_the_limits_allow() {
@@ -532,7 +536,7 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
 #[test]
 fn limits_in_time_are_inclusive() {
     let moment = SignedDuration::from_secs(1);
-    let member = |text: &str| members(Goal::Revision(5), text).remove(0);
+    let member = |text: &str| members(revision(5), text).remove(0);
     let done = |not_ready| Member {
         not_ready: Some(not_ready),
         ..member("n:5.")
@@ -578,9 +582,9 @@ fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
         ("#n:4.", true),
         ("n:5b", true),
     ] {
-        let member = members(Goal::Revision(5), text).remove(0);
+        let member = members(revision(5), text).remove(0);
         assert_eq!(member.is_passed_over(), is_passed_over, "{text}");
     }
-    let is_foreign = |text| members(Goal::Revision(5), text).remove(0).is_foreign();
+    let is_foreign = |text| members(revision(5), text).remove(0).is_foreign();
     assert!(is_foreign("n:5f") && !is_foreign("n:5.") && !is_foreign("n"));
 }

@@ -12,6 +12,7 @@ use globalps_core::api::{
     FleetPullSecret, FleetPullSecretStatus, condition,
 };
 use globalps_core::names;
+use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
@@ -147,12 +148,13 @@ impl FleetStatus {
     ) -> Self {
         let title = title(fleet);
         let reported = current(fleet);
-        let revision = fleet.status.as_ref().map_or(0, |status| status.revision);
+        let status = fleet.status.as_ref();
+        let newest = status.map_or(Revision::NONE, FleetPullSecretStatus::rolled_out);
         let failures = fleet.status.iter().flat_map(|status| &status.failures);
         let mut clusters: Vec<ClusterRow> = objects
             .into_iter()
             .filter(|object| object.spec.fleet == title)
-            .map(|object| cluster_row(object, revision))
+            .map(|object| cluster_row(object, newest))
             .collect();
         // An obstacle is in this list only: the cluster's object does not name it, and often there is no such object.
         for failure in failures.filter(|it| is_obstacle(&it.reason)) {
@@ -171,7 +173,7 @@ impl FleetStatus {
         let is_part = !named.is_empty();
         if is_part {
             row.counts = count(&clusters);
-            row.ready = reported.is_some() && revision > 0 && is_settled(&clusters);
+            row.ready = reported.is_some() && newest.number > 0 && is_settled(&clusters);
         }
         Self {
             fleet: row,
@@ -256,10 +258,10 @@ fn fleet_row(fleet: &FleetPullSecret, reported: Option<&FleetPullSecretStatus>) 
     }
 }
 
-fn cluster_row(object: &ClusterPullSecret, revision: i64) -> ClusterRow {
+fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
     let none = ClusterPullSecretStatus::default();
     let status = object.status.as_ref().unwrap_or(&none);
-    let (phase, is_own) = phase(object, status, revision);
+    let (phase, is_own) = phase(object, status, newest);
     let or_empty = |text: &String| if is_own { text.clone() } else { String::new() };
     let (mut reason, mut message) = (or_empty(&status.reason), or_empty(&status.message));
     if object.spec.revoked && !has_error(phase) {
@@ -307,11 +309,11 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
     }
 }
 
-/// The phase, and whether it is the one that was reported. `revision`: of the rollout.
+/// The phase, and whether it is the one that was reported. `newest`: of the rollout.
 fn phase(
     object: &ClusterPullSecret,
     status: &ClusterPullSecretStatus,
-    revision: i64,
+    newest: Revision,
 ) -> (ClusterPhase, bool) {
     let spec = &object.spec;
     let generation = object.metadata.generation.unwrap_or_default();
@@ -322,7 +324,7 @@ fn phase(
         _ if !is_up_to_date && spec.revision > 0 => (ClusterPhase::Syncing, false),
         _ if !is_up_to_date => (ClusterPhase::Pending, false),
         // It has another revision, and waits for its turn.
-        ClusterPhase::Synced if status.revision != revision => (ClusterPhase::Pending, false),
+        ClusterPhase::Synced if status.in_force() != newest => (ClusterPhase::Pending, false),
         phase => (phase, true),
     }
 }

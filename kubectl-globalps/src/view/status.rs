@@ -12,7 +12,7 @@ use globalps_core::api::{
     condition,
 };
 use globalps_core::phase::{NodeView, NotReady, phase};
-use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use globalps_core::state::{RESTORE_CONFIGURATION, SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -100,8 +100,9 @@ pub(crate) struct ConditionRow {
 impl Status {
     pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
         let reported = facts.gps().and_then(|gps| gps.status.as_ref());
-        let revision = reported.map_or(0, |status| status.revision);
-        let mut nodes = rows(facts, revision, now);
+        let newest = reported.map_or(Revision::NONE, GlobalPullSecretStatus::rolled_out);
+        let revision = newest.number;
+        let mut nodes = rows(facts, newest, now);
         nodes.retain(|row| facts.is_shown(&row.name));
         let spec = facts.gps().map(|gps| &gps.spec);
         let has_nodes = spec.is_none_or(|spec| spec.kubelet.delivery != DeliveryType::None);
@@ -241,12 +242,12 @@ pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
         .unwrap_or_default()
 }
 
-fn rows(facts: &Facts, revision: i64, now: Timestamp) -> Vec<Row> {
+fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> {
     let node = |name: &str| facts.nodes.as_ref().and_then(|nodes| nodes.get(name));
     let mut rows: Vec<Row> = facts
         .node_secrets
         .iter()
-        .map(|(name, object)| row(name, object, node(name), revision, now))
+        .map(|(name, object)| row(name, object, node(name), newest, now))
         .collect();
     // An excluded node has no NodePullSecret, but `status` should list it.
     if facts.gps().is_some()
@@ -274,11 +275,11 @@ fn row(
     name: &str,
     object: &NodePullSecret,
     node: Option<&NodeFacts>,
-    revision: i64,
+    newest: Revision,
     now: Timestamp,
 ) -> Row {
     let status = object.status.clone().unwrap_or_default();
-    let phase = phase(Some(object), view(object, node, now), revision).unwrap_or_default();
+    let phase = phase(Some(object), view(object, node, now), newest).unwrap_or_default();
     let since_time = status.last_transition_time.map(|Time(time)| time);
     // Reason and message belong to the phase that the node reported.
     let own = phase == status.phase;

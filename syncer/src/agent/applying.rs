@@ -122,7 +122,9 @@ impl Agent {
         match goal {
             _ if self.last_error.is_some() => {}
             Some(Goal::Restore) => tracing::info!("restoring the node"),
-            Some(Goal::Revision(revision)) => tracing::info!(revision, "applying the revision"),
+            Some(Goal::Revision(revision)) => {
+                tracing::info!(revision = revision.number, "applying the revision")
+            }
             None => {}
         }
         let path = self.config_file.clone();

@@ -2,7 +2,7 @@
 
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::provider::{Content, Delivery};
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 
 use crate::delivery::config_file::{has_none_of, is_as_written, is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
@@ -167,7 +167,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
         return Action::LeaveAlone;
     };
     let aside = Task {
-        revision: 0,
+        revision: Revision::NONE,
         ..task.clone()
     };
     let failed = state.failed.as_ref();
@@ -232,7 +232,7 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
                 })
             }
             (None, Delivery::CredentialProvider(config), Some(provider)) => provider
-                .with_content(task.revision, content, config, in_force)
+                .with_content(task.revision.number, content, config, in_force)
                 .ok(),
             (None, ..) => None,
         };
@@ -377,6 +377,7 @@ mod tests {
 
     use globalps_core::dockerconfig;
     use globalps_core::provider::ProviderConfig;
+    use globalps_core::rollout::RevisionId;
 
     use super::*;
     use crate::delivery::config_file::rebase;
@@ -395,11 +396,17 @@ mod tests {
         r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"},"r":{"auth":"dTpw"}}}"#;
     const OWN_R: &str = r#"{"auths":{"https://r/":{"auth":"bzpv"}}}"#;
 
-    fn task(revision: i64) -> Task {
+    /// 0: none.
+    fn revision(number: i64) -> Revision {
+        let id = RevisionId::from_random(u64::from(number > 0));
+        Revision::new(number, id)
+    }
+
+    fn task(number: i64) -> Task {
         Task {
             uid: "u".to_owned(),
             generation: 7,
-            revision,
+            revision: revision(number),
         }
     }
 
@@ -428,7 +435,7 @@ mod tests {
         let existing = parsed(&file(snapshot)).unwrap_or_default();
         let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
         state.managed = ManagedEntries::of(&merged);
-        state.revision = 1;
+        state.revision = revision(1);
         state
     }
 
@@ -443,7 +450,7 @@ mod tests {
             before: FileSnapshot::Absent,
             before_managed: ManagedEntries::default(),
             superseded: None,
-            before_revision: 0,
+            before_revision: Revision::NONE,
             back_from: None,
             failure: String::new(),
             provider: None,
@@ -860,7 +867,11 @@ mod tests {
                 format!("644 {OWN}, no restart"),
             ),
         ] {
-            let desired = self::content(if task.revision == 2 { NEWER } else { OURS });
+            let desired = self::content(if task.revision.number == 2 {
+                NEWER
+            } else {
+                OURS
+            });
             let file = file(content).with_mode(Some(mode));
             let facts = NodeFacts {
                 is_watched,
@@ -1594,7 +1605,7 @@ mod tests {
         };
         facts.has_program = true;
         let mut state = State::new(file(OWN), 1);
-        state.revision = 1;
+        state.revision = revision(1);
         state.provider = side.installed;
         (facts, state)
     }
@@ -1965,9 +1976,9 @@ mod tests {
             }),
             ..content(text)
         };
-        let of_generation = |generation, revision| Task {
+        let of_generation = |generation, number| Task {
             generation,
-            ..task(revision)
+            ..task(number)
         };
         let new = facts_on(FLAGS, None, None);
         let mut by_file = synced("");
@@ -1976,7 +1987,7 @@ mod tests {
             .with_content(1, &by_provider(OURS, &[]), &with_scopes(), None)
             .unwrap();
         let mut provided = State::new(FileSnapshot::Absent, 1);
-        provided.revision = 1;
+        provided.revision = revision(1);
         provided.applied = Some(task(1));
         provided.provider.clone_from(&side.installed);
         let installed = facts_on(FLAGS, Some(&side), None);
@@ -2122,7 +2133,7 @@ mod tests {
                     let is_in = both.is_some_and(|both| both.target.installed.is_some());
                     assert_eq!(
                         change.target_managed.is_empty(),
-                        is_in || task.revision == 0,
+                        is_in || task.revision == Revision::NONE,
                         "{sentence}"
                     );
                     let way = if is_in { "in" } else { "out" };

@@ -45,7 +45,7 @@ impl Agent {
                 let pause = self.backoff.next();
                 tracing::warn!(%error, "could not fetch the content; retrying in {} ms", pause.as_millis());
                 // A node whose revision is already in force stays Synced.
-                if self.state.as_ref().map_or(0, |state| state.revision) != task.revision {
+                if self.state.as_ref().map(|state| state.revision) != Some(task.revision) {
                     self.report(Phase::Syncing, "SecretNotRead", &error.to_string());
                 }
                 pause

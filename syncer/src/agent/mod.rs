@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::provider::Content;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -81,11 +81,9 @@ pub(crate) struct Agent {
     objects: watch::Receiver<Known>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
-    desired: Option<(i64, Content)>,
-    /// uid of the object that assigned it.
-    desired_for: Option<String>,
+    desired: Option<(Revision, Content)>,
     /// The assigned revision, if the cluster no longer has its content.
-    superseded: Option<i64>,
+    superseded: Option<Revision>,
     backoff: Backoff,
     /// uid and generation of the object that reports refer to.
     about: Option<(String, i64)>,
@@ -116,7 +114,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         Self {
-            journal: Journal::next_to(&options.config_file),
+            journal: Journal::next_to(&options.config_file, cluster.node()),
             drift: Drift::new(&options.config_file),
             no_restart: None,
             last_error: None,
@@ -133,7 +131,6 @@ impl Agent {
             lock: None,
             about: None,
             desired: None,
-            desired_for: None,
             superseded: None,
             backoff: Backoff::default(),
             watch_until: None,
@@ -228,12 +225,6 @@ impl Agent {
         }
         let known = self.observe_object();
         let object = known.object();
-        let uid = object.and_then(|object| object.metadata.uid.clone());
-        if self.desired_for != uid {
-            // Revisions restart at 1 after a cleanup, so the same number may have other content.
-            self.desired = None;
-            self.desired_for = uid;
-        }
         if self.is_held() {
             return Ok(self.revive().await);
         }

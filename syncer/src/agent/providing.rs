@@ -5,6 +5,8 @@ use globalps_core::provider::{
     Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version,
 };
 
+use globalps_core::rollout::Revision;
+
 use super::Agent;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
@@ -16,7 +18,7 @@ impl Agent {
     pub(super) async fn observe_provider(
         &mut self,
         object: Option<&NodePullSecret>,
-        revision: Option<i64>,
+        revision: Option<Revision>,
     ) -> Result<Option<ProviderFacts>, NodeError> {
         let is_on_node = self.has_provider();
         let desired = self.desired.as_ref();
@@ -53,7 +55,7 @@ impl Agent {
                 return None;
             };
             facts
-                .with_content(*revision, content, config, in_force)
+                .with_content(revision.number, content, config, in_force)
                 .err()
         });
         Ok(Some(facts))
@@ -86,7 +88,7 @@ impl Agent {
             .state
             .get_or_insert_with(|| State::new(file.clone(), restarts));
         // No revision: the assigned one is applied.
-        (state.provider, state.revision, state.applied) = (Some(installed), 0, None);
+        (state.provider, state.revision, state.applied) = (Some(installed), Revision::NONE, None);
         Ok(())
     }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
 
+use globalps_core::rollout::Revision;
+
 use super::{Access, Agent};
 use crate::cluster::identity;
 use crate::node::state::{Failure, NodeError};
@@ -80,7 +82,7 @@ impl Agent {
     fn delivery(&self) -> &'static str {
         match &self.state {
             Some(state) if state.provider.is_some() => DeliveryType::CredentialProvider.as_str(),
-            Some(state) if state.revision > 0 => DeliveryType::ConfigFile.as_str(),
+            Some(state) if state.revision != Revision::NONE => DeliveryType::ConfigFile.as_str(),
             _ => "",
         }
     }
@@ -115,8 +117,12 @@ impl Agent {
         if self.access != Access::State {
             return object.status.clone().unwrap_or_default();
         }
+        let in_force = self.state.as_ref().map(|state| state.revision);
+        let in_force = in_force.filter(|revision| revision.is_identified());
+        let Revision { number, id } = in_force.unwrap_or_default();
         NodePullSecretStatus {
-            revision: self.state.as_ref().map_or(0, |state| state.revision),
+            revision: number,
+            revision_id: id,
             restarts: self
                 .state
                 .as_ref()

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
@@ -40,14 +41,14 @@ impl Restore {
         Self {
             config_file: config_file.to_owned(),
             provider,
-            journal: Journal::next_to(config_file),
+            journal: Journal::next_to(config_file, ""),
             unit,
             restart,
             // A new task, so that one that failed before is retried.
             task: Task {
                 uid: format!("by hand at {}", Timestamp::now()),
                 generation: 0,
-                revision: 0,
+                revision: Revision::NONE,
             },
         }
     }
@@ -213,7 +214,7 @@ fn found(state: &State) -> String {
         1 => "1 managed entry".to_owned(),
         number => format!("{number} managed entries"),
     };
-    let revision = match state.revision {
+    let revision = match state.revision.number {
         0 => "no revision".to_owned(),
         revision => format!("revision {revision}"),
     };

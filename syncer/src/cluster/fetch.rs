@@ -2,10 +2,11 @@
 
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, ROLLED_OUT_SECRET,
-    SCOPED_KEY,
+    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
+    ROLLED_OUT_SECRET, SCOPED_KEY,
 };
 use globalps_core::provider::{Content, ContentError, Delivery, parse_scoped};
+use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -45,12 +46,14 @@ impl FetchError {
 
 impl Cluster {
     /// The content of this revision: the newest one, or the last one that was rolled out to all nodes.
-    pub(crate) async fn fetch(&self, revision: i64) -> Result<Content, FetchError> {
+    pub(crate) async fn fetch(&self, revision: Revision) -> Result<Content, FetchError> {
         let newest = match self.read(GLOBAL_SECRET).await {
             Ok(secret) if has_revision(&secret, revision) => {
                 return content(GLOBAL_SECRET, &secret);
             }
-            Ok(_) => FetchError::Superseded { revision },
+            Ok(_) => FetchError::Superseded {
+                revision: revision.number,
+            },
             Err(error) if error.is_absent() => error,
             Err(error) => return Err(error),
         };
@@ -77,8 +80,12 @@ impl Cluster {
     }
 }
 
-fn has_revision(secret: &Secret, revision: i64) -> bool {
-    secret.annotations().get(REVISION_ANNOTATION) == Some(&revision.to_string())
+/// Number and id: a Secret with the same number may have other content.
+fn has_revision(secret: &Secret, revision: Revision) -> bool {
+    let has = |key, value: String| secret.annotations().get(key) == Some(&value);
+    revision.is_identified()
+        && has(REVISION_ANNOTATION, revision.number.to_string())
+        && has(REVISION_ID_ANNOTATION, revision.id.to_string())
 }
 
 /// Delivery and scopes are never guessed: an unreadable field is an error.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use globalps_core::names::SYNCER_MANAGER;
+use globalps_core::rollout::Revision;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
@@ -52,6 +53,10 @@ impl Cluster {
         }
     }
 
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
     fn objects(&self) -> Api<NodePullSecret> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
@@ -88,9 +93,14 @@ pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
 /// What the object assigns to the node; `None`: nothing yet.
 pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
     let spec = &object.spec;
-    let revision = if spec.restore { 0 } else { spec.revision };
+    let is_assigned = !spec.restore && spec.revision > 0;
+    let revision = if is_assigned {
+        spec.assigned()
+    } else {
+        Revision::NONE
+    };
     let (uid, generation) = identity(object);
-    (spec.restore || revision > 0).then_some(Task {
+    (spec.restore || is_assigned).then_some(Task {
         uid,
         generation,
         revision,

@@ -47,7 +47,7 @@ impl ProviderFacts {
         content: &Content,
     ) -> Result<ProviderSide, Obstacle> {
         let mut installed = installed.clone();
-        let data = render_data(task.revision, content);
+        let data = render_data(task.revision.number, content);
         installed.data = FileSnapshot::Absent.with_bytes(data);
         self.with(installed)
     }

@@ -409,6 +409,8 @@ mod tests {
     use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
     use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
 
+    use globalps_core::rollout::{Revision, RevisionId};
+
     use super::*;
     use crate::delivery::writes::write;
     use crate::node::managed::ManagedEntries;
@@ -509,12 +511,18 @@ mod tests {
         })
     }
 
-    fn change(before: &FileSnapshot, revision: i64, restart: bool) -> Change {
+    /// 0: none.
+    fn revision(number: i64) -> Revision {
+        let id = RevisionId::from_random(u64::from(number > 0));
+        Revision::new(number, id)
+    }
+
+    fn change(before: &FileSnapshot, number: i64, restart: bool) -> Change {
         Change {
             task: Task {
                 uid: "u".to_owned(),
                 generation: 1,
-                revision,
+                revision: revision(number),
             },
             step: Step::Forward,
             target: image(Some(NEW)),
@@ -524,7 +532,7 @@ mod tests {
             before: before.clone(),
             before_managed: ManagedEntries::default(),
             superseded: None,
-            before_revision: 3,
+            before_revision: revision(3),
             back_from: None,
             failure: String::new(),
             provider: None,
@@ -599,7 +607,7 @@ mod tests {
             if let Some(text) = before {
                 file::replace(&path, &image(Some(text))).unwrap();
             }
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(before), 0);
             let mut kubelet = Fake {
                 failures,
@@ -623,7 +631,11 @@ mod tests {
                 "{sentence}: {outcome:?}"
             );
             let saved = journal.load().unwrap().unwrap();
-            assert_eq!(saved.revision, if in_force { 4 } else { 3 }, "{sentence}");
+            assert_eq!(
+                saved.revision.number,
+                if in_force { 4 } else { 3 },
+                "{sentence}"
+            );
             assert_eq!(
                 saved.failed.is_some(),
                 !in_force,
@@ -727,7 +739,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -772,7 +784,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake {
                 bus_until: Some(bus_until),
@@ -845,7 +857,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(NEW))).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(Some(OLD)), 0);
             let mut begun = Change {
                 step,
@@ -878,7 +890,7 @@ mod tests {
     async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
-        let journal = Journal::next_to(&path);
+        let journal = Journal::next_to(&path, "a");
         let mut state = State::new(FileSnapshot::Absent, 0);
         let cooldown = Duration::from_secs(7);
         let mut kubelet = Fake {
@@ -905,13 +917,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(NEW))).unwrap();
-        let journal = Journal::next_to(&path);
+        let journal = Journal::next_to(&path, "a");
         let mut state = State::new(image(None), 6);
-        state.revision = 3;
+        state.revision = revision(3);
         let failed = Task {
             uid: "u".to_owned(),
             generation: 1,
-            revision: 2,
+            revision: revision(2),
         };
         state.failed = Some(Failure {
             task: failed,
@@ -936,7 +948,8 @@ mod tests {
             Outcome::InForce
         );
         assert_eq!(on_disk(&path), None);
-        assert_eq!((state.revision, state.restarts, state.failed), (0, 7, None));
+        assert_eq!(state.revision, Revision::NONE);
+        assert_eq!((state.restarts, state.failed), (7, None));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -945,7 +958,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(OLD))).unwrap();
-        let journal = Journal::next_to(&path);
+        let journal = Journal::next_to(&path, "a");
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -968,7 +981,7 @@ mod tests {
         assert_eq!(on_disk(&path).as_deref(), Some(OLD));
         assert_eq!(
             (kubelet.restarts, state.restarts, state.revision),
-            (2, 2, 3)
+            (2, 2, revision(3))
         );
     }
 
@@ -977,7 +990,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         fs::create_dir(&path).unwrap();
-        let journal = Journal::next_to(&path);
+        let journal = Journal::next_to(&path, "a");
         let mut state = State::new(FileSnapshot::Absent, 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -1004,7 +1017,7 @@ mod tests {
         for before in [image(None), image(Some(OLD))] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(before.clone(), 0);
             let mut kubelet = Fake::default();
             let change = change(&before, 4, true);
@@ -1030,7 +1043,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake::default();
             let is_over = Arc::new(AtomicBool::new(false));
@@ -1056,7 +1069,7 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             writer.join().unwrap();
             match outcome {
-                Ok(outcome) => assert_eq!((outcome, state.revision), (Outcome::InForce, 4)),
+                Ok(outcome) => assert_eq!((outcome, state.revision.number), (Outcome::InForce, 4)),
                 Err(error) => {
                     assert!(error.to_string().contains("at the same time"), "{error}");
                     assert!(state.change.is_some(), "it continues");
@@ -1083,7 +1096,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             file::replace(&path, &image(Some(on_disk_now))).unwrap();
             let mut state = State::new(FileSnapshot::Absent, 0);
             let change = Change {
@@ -1126,7 +1139,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(content))).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -1184,7 +1197,7 @@ mod tests {
             let answer = if program_works { &*answer } else { "{}" };
             let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
             fs::write(directory.path().join("program"), script).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
             Self {
                 journal,

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use globalps_core::names::{LOCK_FILE, PROVIDER_BIN_DIR, STATE_DIR};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::file::{self, FileError, FileSnapshot};
 use super::lock::NodeLock;
@@ -17,10 +17,20 @@ const STATE_FILE: &str = "state.json";
 /// Name prefix of quarantined files; a timestamp follows.
 const QUARANTINED: &str = "config.json.unparsable-";
 
-/// The field that every format version has.
+/// The fields that every format version has.
 #[derive(Deserialize)]
-struct Versioned {
+struct Header {
     version: u32,
+    #[serde(default)]
+    node: String,
+}
+
+/// The content of the state file.
+#[derive(Serialize)]
+struct Written<'a> {
+    node: &'a str,
+    #[serde(flatten)]
+    state: &'a State,
 }
 
 /// The state directory next to the credentials file.
@@ -28,11 +38,14 @@ struct Versioned {
 pub(crate) struct Journal {
     directory: PathBuf,
     config_file: PathBuf,
+    /// Name of this node; empty: not known.
+    node: String,
 }
 
 impl Journal {
-    pub(crate) fn next_to(config_file: &Path) -> Self {
+    pub(crate) fn next_to(config_file: &Path, node: &str) -> Self {
         Self {
+            node: node.to_owned(),
             directory: config_file
                 .parent()
                 .unwrap_or(Path::new("/"))
@@ -72,21 +85,30 @@ impl Journal {
             return Ok(None);
         };
         let damaged = |_| NodeError::Damaged { path: path.clone() };
-        let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+        let Header { version, node } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if version > VERSION {
             return Err(NodeError::Newer {
                 path,
                 found: version,
             });
         }
-        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+        let mut state: State = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if node != self.node {
+            tracing::warn!(
+                node,
+                "another node wrote the state; the revision in force is not known"
+            );
+            state.forget_revisions();
+        }
+        Ok(Some(state))
     }
 
     /// Durable when it returns.
     pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
         self.make_directory()?;
-        let bytes =
-            serde_json::to_vec(&state).map_err(|_| NodeError::Damaged { path: self.path() })?;
+        let node = &self.node;
+        let bytes = serde_json::to_vec(&Written { node, state })
+            .map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(file::replace(
             &self.path(),
             &FileSnapshot::Absent.with_bytes(bytes),
@@ -183,6 +205,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+    use globalps_core::rollout::{Revision, RevisionId};
     use rustix::fs::{FlockOperation, flock};
 
     use super::*;
@@ -191,7 +214,7 @@ mod tests {
     #[test]
     fn a_saved_state_is_private_to_root_and_can_be_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::next_to(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         assert!(journal.load().unwrap().is_none());
         let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
@@ -212,9 +235,54 @@ mod tests {
     }
 
     #[test]
+    fn the_state_of_another_node_or_without_an_id_has_no_known_revision() {
+        let id = RevisionId::from_random(7);
+        let revision = Revision::new(5, id);
+        for (node, written, expected) in [
+            ("a", None, revision),
+            ("b", None, revision.unidentified()),
+            ("a", Some(r#""node":"","#), revision.unidentified()),
+            ("a", Some(r#""x":"","#), revision.unidentified()),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            let snapshot = FileSnapshot::Absent.with_bytes(b"{}".to_vec());
+            let mut state = State::new(snapshot.clone(), 0);
+            state.revision = revision;
+            let journal = Journal::next_to(&path, "a");
+            journal.save(&state).unwrap();
+            if let Some(written) = written {
+                let text = fs::read_to_string(journal.path()).unwrap();
+                fs::write(journal.path(), text.replace(r#""node":"a","#, written)).unwrap();
+            }
+            let journal = Journal::next_to(&path, node);
+            let loaded = journal.load().unwrap().unwrap();
+            assert_eq!(loaded.revision, expected, "{node} {written:?}");
+            assert_eq!(
+                loaded.snapshot, snapshot,
+                "what was there before stays known"
+            );
+            journal.save(&loaded).unwrap();
+            let again = Journal::next_to(&path, node).load().unwrap().unwrap();
+            assert_eq!(again.revision, expected, "{node} {written:?}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
+        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        let text = fs::read_to_string(journal.path()).unwrap();
+        fs::write(
+            journal.path(),
+            text.replace(r#""revision":"0""#, r#""revision":5"#),
+        )
+        .unwrap();
+        let loaded = journal.load().unwrap().unwrap();
+        assert_eq!(loaded.revision, revision.unidentified());
+    }
+
+    #[test]
     fn one_syncer_at_a_time_works_on_a_node() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::next_to(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         // Another user's process may have the kubelet's directory open.
         let directory = fs::File::open(directory.path()).unwrap();
         flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -232,7 +300,7 @@ mod tests {
     #[test]
     fn a_newer_or_damaged_state_is_rejected_and_not_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::next_to(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         journal.make_directory().unwrap();
         for (content, reason) in [
             (r#"{"version":2,"x":1}"#, "StateTooNew"),
@@ -251,7 +319,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             fs::write(&path, back).unwrap();
-            let journal = Journal::next_to(&path);
+            let journal = Journal::next_to(&path, "a");
             let aside = journal.quarantine(b"{").unwrap();
             assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
             journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();

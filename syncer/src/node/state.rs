@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use globalps_core::provider::{Content, ProviderConfig, parse_data};
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
@@ -83,13 +83,13 @@ pub(crate) struct Task {
     /// uid of the object: a generation is only meaningful within one object.
     pub(crate) uid: String,
     pub(crate) generation: i64,
-    /// Revision to put in force; 0: restore the node.
-    pub(crate) revision: i64,
+    /// Revision to put in force; `NONE`: restore the node.
+    pub(crate) revision: Revision,
 }
 
 impl Task {
     pub(crate) fn goal(&self) -> Goal {
-        if self.revision == 0 {
+        if self.revision == Revision::NONE {
             Goal::Restore
         } else {
             Goal::Revision(self.revision)
@@ -179,7 +179,7 @@ pub(crate) struct Change {
     pub(crate) started_from: Option<String>,
     pub(crate) before: FileSnapshot,
     pub(crate) before_managed: ManagedEntries,
-    pub(crate) before_revision: i64,
+    pub(crate) before_revision: Revision,
     /// The same for the restart with the previous content.
     #[serde(default)]
     pub(crate) back_from: Option<String>,
@@ -264,8 +264,8 @@ pub(crate) struct State {
     /// The file before the first change.
     pub(crate) snapshot: FileSnapshot,
     pub(crate) managed: ManagedEntries,
-    /// Revision in force; 0: none.
-    pub(crate) revision: i64,
+    /// Revision in force; `NONE`: none. Without an id its content is not known.
+    pub(crate) revision: Revision,
     /// The last task that failed. It is not repeated.
     pub(crate) failed: Option<Failure>,
     pub(crate) change: Option<Change>,
@@ -300,6 +300,16 @@ impl State {
         change.is_some_and(|change| change.started_from.is_some())
     }
 
+    /// Another node wrote the journal: this machine is a clone, or got its disk. What was there before globalps is still known, but
+    /// this cluster may have given the revision's number to other content.
+    pub(super) fn forget_revisions(&mut self) {
+        self.revision = self.revision.unidentified();
+        if let Some(change) = &mut self.change {
+            change.task.revision = change.task.revision.unidentified();
+            change.before_revision = change.before_revision.unidentified();
+        }
+    }
+
     /// The task's revision is in force, and no later assignment repeated it.
     pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
         self.change.is_none()
@@ -312,7 +322,7 @@ impl State {
             version: VERSION,
             snapshot,
             managed: ManagedEntries::default(),
-            revision: 0,
+            revision: Revision::NONE,
             failed: None,
             change: None,
             restarts,

@@ -11,7 +11,8 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::names::{
-    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION, VERSION,
+    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION,
+    REVISION_ID_ANNOTATION, VERSION,
 };
 use globalps_core::provider::Delivery;
 use http_body_util::combinators::BoxBody;
@@ -55,6 +56,9 @@ pub enum Secret {
     },
 }
 
+/// Id of every revision.
+const REVISION_ID: &str = "00000000000000a1";
+
 impl Secret {
     fn value(&self, name: &str) -> (u16, Value) {
         let (revision, credentials, delivery) = match self {
@@ -65,7 +69,9 @@ impl Secret {
                 delivery,
             } => (revision, credentials, delivery),
         };
-        let mut annotations = json!({REVISION_ANNOTATION: revision.to_string()});
+        let mut annotations = json!({
+            REVISION_ANNOTATION: revision.to_string(), REVISION_ID_ANNOTATION: REVISION_ID,
+        });
         if *delivery != Delivery::ConfigFile {
             annotations[DELIVERY_ANNOTATION] = serde_json::to_string(delivery).unwrap().into();
         }
@@ -93,7 +99,8 @@ impl Ask {
                 "generation": self.generation, "resourceVersion": version.to_string(),
             },
             "spec": {
-                "revision": self.revision.unwrap_or(0), "restore": self.revision.is_none(),
+                "revision": self.revision.unwrap_or(0), "revisionId": REVISION_ID,
+                "restore": self.revision.is_none(),
                 "kubeletVersion": self.kubelet_version, "foreignOwner": self.foreign_owner,
             },
         })

@@ -80,7 +80,7 @@ async fn run(
                 secrets.get(GLOBAL_SECRET).await?;
                 let generation = assigned.metadata.generation.unwrap_or_default();
                 let object_uid = assigned.uid().unwrap_or_default();
-                let status = status(generation, revision, Phase::Synced);
+                let status = status(generation, assigned.spec.assigned(), Phase::Synced);
                 patch_status(&objects, node, &object_uid, &status).await?;
                 requests += 3;
             }

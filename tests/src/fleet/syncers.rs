@@ -11,8 +11,9 @@ use anyhow::{Result, bail};
 use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::{
-    DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER,
+    DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION, SYNCER_MANAGER,
 };
+use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -54,7 +55,7 @@ struct Shared {
 struct Task {
     uid: String,
     generation: i64,
-    revision: i64,
+    revision: Revision,
     restore: bool,
 }
 
@@ -197,9 +198,12 @@ impl Syncer {
 
     /// Whether the node reached its assignment.
     async fn try_once(&self, task: &Task) -> bool {
-        if task.revision == 0 && !task.restore {
+        if task.revision == Revision::NONE && !task.restore {
             // Reported once, so that the controller knows that a syncer is there.
-            return self.patch(task, 0, Phase::Pending).await.is_ok();
+            return self
+                .patch(task, Revision::NONE, Phase::Pending)
+                .await
+                .is_ok();
         }
         let mut provider = None;
         let after = if task.restore {
@@ -209,7 +213,10 @@ impl Syncer {
                 return false;
             };
             let found = secret.annotations().get(REVISION_ANNOTATION);
-            if found != Some(&task.revision.to_string()) {
+            let id = secret.annotations().get(REVISION_ID_ANNOTATION);
+            let is_same = found == Some(&task.revision.number.to_string())
+                && id == Some(&task.revision.id.to_string());
+            if !is_same {
                 return false;
             }
             provider = secret.annotations().get(DELIVERY_ANNOTATION).cloned();
@@ -228,7 +235,7 @@ impl Syncer {
             let synced = self.shared.synced.lock();
             synced
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(self.name.clone(), (task.revision, Instant::now()));
+                .insert(self.name.clone(), (task.revision.number, Instant::now()));
         }
         done
     }
@@ -238,7 +245,7 @@ impl Syncer {
         provider.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn patch(&self, task: &Task, revision: i64, phase: Phase) -> kube::Result<()> {
+    async fn patch(&self, task: &Task, revision: Revision, phase: Phase) -> kube::Result<()> {
         let mut status = status(task.generation, revision, phase);
         let delivery = match self.provider() {
             Some(_) => DeliveryType::CredentialProvider,
@@ -253,7 +260,7 @@ fn tell(sender: &watch::Sender<Option<Task>>, object: &NodePullSecret) {
     let task = Some(Task {
         uid: object.uid().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or_default(),
-        revision: object.spec.revision,
+        revision: object.spec.assigned(),
         restore: object.spec.restore,
     });
     sender.send_if_modified(|known| {
@@ -263,10 +270,11 @@ fn tell(sender: &watch::Sender<Option<Task>>, object: &NodePullSecret) {
     });
 }
 
-pub(super) fn status(generation: i64, revision: i64, phase: Phase) -> NodePullSecretStatus {
+pub(super) fn status(generation: i64, revision: Revision, phase: Phase) -> NodePullSecretStatus {
     NodePullSecretStatus {
         observed_generation: generation,
-        revision,
+        revision: revision.number,
+        revision_id: revision.id,
         phase,
         last_transition_time: Some(Time(Timestamp::now())),
         ..NodePullSecretStatus::default()

@@ -156,7 +156,10 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
         return !is_withdrawn;
     }
     let is_over = match status["phase"].as_str().unwrap_or_default() {
-        "Synced" => !is_restore && status["revision"] == spec["revision"],
+        "Synced" => {
+            let is_same = |field: &str| status[field] == spec[field];
+            !is_restore && is_same("revision") && is_same("revisionId")
+        }
         "Restored" => is_restore,
         // Its content was replaced before the node fetched it: the node is unchanged, and its next assignment follows.
         "Syncing" => status["reason"] == "Superseded",

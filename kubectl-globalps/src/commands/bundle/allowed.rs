@@ -26,8 +26,9 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 27] = [
+const ANNOTATIONS: [&str; 28] = [
     names::REVISION_ANNOTATION,
+    names::REVISION_ID_ANNOTATION,
     names::PROVEN_ANNOTATION,
     names::ROLLED_OUT_ANNOTATION,
     names::ADDITIONAL_PROVEN_ANNOTATION,

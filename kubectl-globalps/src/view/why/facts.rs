@@ -45,9 +45,10 @@ pub(crate) struct Lag {
 impl Lag {
     /// `None`: the node has the newest revision.
     pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
-        let wanted = gps?.status.as_ref()?.revision;
+        let newest = gps?.status.as_ref()?.rolled_out();
+        let wanted = newest.number;
         let status = object.status.clone().unwrap_or_default();
-        let is_behind = status.phase != Phase::Synced || status.revision < wanted;
+        let is_behind = status.phase != Phase::Synced || status.in_force() != newest;
         (wanted > 0 && is_behind).then(|| Self {
             phase: status.phase,
             revision: status.revision,
