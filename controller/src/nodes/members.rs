@@ -95,7 +95,12 @@ fn member(
         ..
     } = snapshot;
     let context = context(snapshot, node, min_ready);
-    let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
+    let unreadable = snapshot.unreadable.get(&node.name);
+    let annotations = match (unreadable, object) {
+        (Some(unreadable), _) => unreadable.metadata.annotations.as_ref(),
+        (None, object) => object.and_then(|object| object.metadata.annotations.as_ref()),
+    };
+    let is_abandoned = goal == Goal::Restore && annotations.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
     let asked = retry(snapshot, object);
@@ -131,6 +136,13 @@ fn member(
         is_skipped: goal != Goal::Restore && is_skipped(spec, node),
         in_place: false,
     };
+    if unreadable.is_some() {
+        // What it does is unknown. It gets nothing until its object is readable, and nobody waits for it.
+        member.assigned = (!is_abandoned).then_some((goal, Progress::Blocked));
+        member.is_up_to_date = true;
+        member.retry = false;
+        return member;
+    }
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
         // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
@@ -156,9 +168,8 @@ fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
 }
 
 /// The user lets the cleanup finish without this node.
-fn is_abandoned(object: &NodePullSecret) -> bool {
-    object
-        .annotations()
+fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
+    annotations
         .get(ABANDON_ANNOTATION)
         .is_some_and(|value| value == "true")
 }
@@ -181,6 +192,7 @@ impl<'a> Canaries<'a> {
             });
             is_selected(spec, node)
                 && !is_skipped(spec, node)
+                && !snapshot.unreadable.contains_key(&node.name)
                 && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
@@ -256,7 +268,10 @@ pub(super) fn missing(
     let nodes = snapshot.nodes.values();
     let are_needed = !snapshot.is_without_nodes();
     let nodes = nodes.filter(move |node| {
-        are_needed && node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
+        are_needed
+            && node.is_linux()
+            && !snapshot.node_pull_secrets.contains_key(&node.name)
+            && !snapshot.unreadable.contains_key(&node.name)
     });
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {
@@ -282,7 +297,8 @@ pub(super) fn with_new_owner(
 ) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     snapshot.nodes.values().filter_map(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name)?;
-        has_new_owner(object, node).then(|| {
+        let is_readable = !snapshot.unreadable.contains_key(&node.name);
+        (is_readable && has_new_owner(object, node)).then(|| {
             let spec = NodePullSecretSpec {
                 assigned_at: Some(Time(snapshot.now)),
                 foreign_owner: node.file_owner.to_owned(),
@@ -336,6 +352,9 @@ fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
 
 /// Why a failed or blocked node doesn't reach its goal, as text.
 pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
+    if let Some(unreadable) = snapshot.unreadable.get(name) {
+        return format!("{name}: its NodePullSecret can't be read: {unreadable}");
+    }
     let object = snapshot.node_pull_secrets.get(name);
     let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {
         return name.to_owned();

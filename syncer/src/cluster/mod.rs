@@ -7,6 +7,7 @@ mod watch;
 use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::decode::Item;
 use globalps_core::names::SYNCER_MANAGER;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
@@ -52,7 +53,7 @@ impl Cluster {
         }
     }
 
-    fn objects(&self) -> Api<NodePullSecret> {
+    fn objects(&self) -> Api<Item<NodePullSecret>> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
