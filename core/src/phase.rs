@@ -1,8 +1,11 @@
 //! The phase of a node as status counts, metrics and the plugin show it. Pure.
 
+// Times and numbers of other programs must not overflow.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use jiff::SignedDuration;
 
-use crate::api::{NodePullSecret, Phase};
+use crate::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use crate::rollout::Revision;
 
 /// A restarted kubelet may report `NotReady` for some seconds, so shorter periods are ignored.
@@ -40,6 +43,10 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) 
     let Some(object) = object else {
         return node.excluded.then_some(Phase::Excluded);
     };
+    let is_unreadable = |status: &NodePullSecretStatus| status.phase == Phase::Unreadable;
+    if object.status.as_ref().is_some_and(is_unreadable) {
+        return Some(Phase::Unreadable);
+    }
     let is_absent = match node.not_ready {
         Some(NotReady::Unknown(_)) => true,
         Some(NotReady::Reported(duration)) => duration > NOT_READY_GRACE,
@@ -76,7 +83,7 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) 
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::api::{NodePullSecretSpec, NodePullSecretStatus};
+    use crate::api::NodePullSecretSpec;
     use crate::rollout::RevisionId;
 
     /// `5x`: a revision with another id than `5`.
@@ -150,6 +157,7 @@ mod tests {
             ("4:Failed", here, Some("Failed")),
             ("5:RolledBack", here, Some("RolledBack")),
             ("5:ForeignOwner", here, Some("ForeignOwner")),
+            ("0:Unreadable", silent, Some("Unreadable")),
             ("5:Dreaming", here, Some("Dreaming")),
             ("R", here, Some("Restoring")),
             ("R:Restoring", here, Some("Restoring")),

@@ -254,6 +254,12 @@ pub const FILES: &[TestFile] = &[
         "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
     ),
     file(
+        "odd_values",
+        On::Nodes(0),
+        300,
+        "odd values in every field that others may write: only the object with the value is affected, and it is named",
+    ),
+    file(
         "operators",
         On::Nodes(1),
         90,

@@ -3,6 +3,7 @@
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use globalps_core::api::HostedControlPlaneRef;
+use globalps_core::decode::Item;
 use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject};
@@ -33,7 +34,7 @@ pub(crate) fn original(
     local: &Client,
     reference: &HostedControlPlaneRef,
 ) -> BoxStream<'static, Source> {
-    let secrets: Api<Secret> = Api::namespaced(local.clone(), CONTROLLER_NAMESPACE);
+    let secrets: Api<Item<Secret>> = Api::namespaced(local.clone(), CONTROLLER_NAMESPACE);
     let name = &reference.kubeconfig_secret_ref.name;
     let hosted = Hosted {
         reference: reference.clone(),
@@ -92,7 +93,9 @@ impl Hosted {
             // A failed request doesn't invalidate the kubeconfig that was read before.
             ObjectState::Unknown(_) if self.kubeconfig.is_some() => return,
             ObjectState::Stale => return,
-            ObjectState::Unknown(reason) => Err(format!("could not read {title}: {reason}")),
+            ObjectState::Unknown(reason) | ObjectState::Unreadable(reason) => {
+                Err(format!("could not read {title}: {reason}"))
+            }
         };
         if let (Ok(data), Some(Ok((known, _)))) = (&found, &self.kubeconfig)
             && data == known
@@ -108,7 +111,7 @@ impl Hosted {
         };
         self.control_planes = match &connected {
             Ok((_, client)) => {
-                let api =
+                let api: Api<Item<DynamicObject>> =
                     Api::namespaced_with(client.clone(), &self.reference.namespace, &resource());
                 watch_object(api, &self.reference.name, "HostedControlPlane")
             }
@@ -142,7 +145,7 @@ impl Hosted {
         if let (Ok(pull_secret), Some(Ok((_, client)))) = (&found, &self.kubeconfig)
             && !matches!(&self.control_plane, Some(Ok(known)) if known == pull_secret)
         {
-            let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+            let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
             self.secrets = watch_object(secrets, pull_secret, "pull secret of the control plane");
             self.pull_secret = None;
         }
@@ -172,7 +175,7 @@ fn readable<K, T>(
         ObjectState::Forbidden => Err(format!(
             "the kubeconfig's user may not list and watch {title} on the management cluster"
         )),
-        ObjectState::Unknown(reason) => Err(format!(
+        ObjectState::Unknown(reason) | ObjectState::Unreadable(reason) => Err(format!(
             "could not read {title} from the management cluster: {reason}"
         )),
         ObjectState::Stale => return None,

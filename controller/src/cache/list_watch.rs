@@ -1,10 +1,11 @@
 //! Lists and watches objects, with deadlines. After an error it lists again: a resumed watch yields nothing until something
-//! changes, so nobody could tell whether it works.
+//! changes, so nobody could tell whether it works. An object that can't be decoded is no error: the others are not affected.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
+use globalps_core::decode::{Item, Unreadable};
 use kube::runtime::watcher::{self, DefaultBackoff, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -25,6 +26,11 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 pub(crate) enum Update<K> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
+    /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
+    Unreadable {
+        object: Box<Unreadable>,
+        is_deleted: bool,
+    },
     /// A list is not complete within its deadline: the known objects may be outdated until it is.
     Stale,
     /// The objects are listed again.
@@ -39,8 +45,26 @@ impl<K> Update<K> {
             Self::Event(Event::Init) => Update::Event(Event::Init),
             Self::Event(Event::InitApply(object)) => Update::Event(Event::InitApply(f(object))),
             Self::Event(Event::InitDone) => Update::Event(Event::InitDone),
+            Self::Unreadable { object, is_deleted } => Update::Unreadable { object, is_deleted },
             Self::Stale => Update::Stale,
             Self::Failed(error) => Update::Failed(error),
+        }
+    }
+}
+
+impl<K, const OWNERS: bool> From<Event<Item<K, OWNERS>>> for Update<K> {
+    fn from(event: Event<Item<K, OWNERS>>) -> Self {
+        type Wrap<K> = fn(K) -> Event<K>;
+        let (item, wrap, is_deleted) = match event {
+            Event::Apply(item) => (item, Event::Apply as Wrap<K>, false),
+            Event::InitApply(item) => (item, Event::InitApply as Wrap<K>, false),
+            Event::Delete(item) => (item, Event::Delete as Wrap<K>, true),
+            Event::Init => return Self::Event(Event::Init),
+            Event::InitDone => return Self::Event(Event::InitDone),
+        };
+        match item.into_result() {
+            Ok(object) => Self::Event(wrap(object)),
+            Err(object) => Self::Unreadable { object, is_deleted },
         }
     }
 }
@@ -55,13 +79,13 @@ pub(crate) struct WatchError {
     pub(crate) is_not_served: bool,
 }
 
-struct ListWatch<K> {
-    api: Api<K>,
+struct ListWatch<K, const OWNERS: bool> {
+    api: Api<Item<K, OWNERS>>,
     config: watcher::Config,
     /// Name of the watch in the log.
     what: &'static str,
     /// `None`: restarts after a backoff.
-    watch: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
+    watch: Option<BoxStream<'static, watcher::Result<Event<Item<K, OWNERS>>>>>,
     backoff: DefaultBackoff,
     /// The list is complete, and the watch reports changes.
     is_complete: bool,
@@ -74,8 +98,8 @@ struct ListWatch<K> {
 }
 
 /// The objects that `config` selects, and each change of them.
-pub(crate) fn list_watch<K>(
-    api: Api<K>,
+pub(crate) fn list_watch<K, const OWNERS: bool>(
+    api: Api<Item<K, OWNERS>>,
     config: watcher::Config,
     what: &'static str,
 ) -> BoxStream<'static, Update<K>>
@@ -103,7 +127,7 @@ where
     .boxed()
 }
 
-impl<K> ListWatch<K>
+impl<K, const OWNERS: bool> ListWatch<K, OWNERS>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
@@ -139,7 +163,7 @@ where
                     self.response_deadline = Instant::now() + LIST;
                     self.is_complete |= matches!(event, Event::InitDone);
                     self.is_not_served = false;
-                    return Update::Event(event);
+                    return event.into();
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
                 Ok(None) => WatchError::new("the watch has ended"),
@@ -241,7 +265,7 @@ mod tests {
     /// The updates, each with the second in which it comes.
     async fn updates(replies: impl IntoIterator<Item = Reply>, count: usize) -> Vec<(u64, String)> {
         let begun = Instant::now();
-        let api: Api<Secret> = Api::default_namespaced(client(replies));
+        let api: Api<Item<Secret>> = Api::default_namespaced(client(replies));
         let updates = list_watch(api, watcher::Config::default(), "secrets");
         let described = updates.take(count).map(|update| {
             let text = match update {
@@ -249,6 +273,7 @@ mod tests {
                 Update::Event(Event::InitApply(secret)) => secret.name_any(),
                 Update::Event(Event::InitDone) => "done".to_owned(),
                 Update::Event(Event::Apply(_) | Event::Delete(_)) => "change".to_owned(),
+                Update::Unreadable { object, .. } => format!("{}: {object}", object.name()),
                 Update::Stale => "stale".to_owned(),
                 Update::Failed(error) if error.is_forbidden => "forbidden".to_owned(),
                 Update::Failed(_) => "failed".to_owned(),
@@ -272,6 +297,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_unreadable_object_harms_no_other() {
+        let secret = |name: &str, data| {
+            let metadata = json!({"name": name, "resourceVersion": "1"});
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        };
+        let items = [
+            secret("a", json!({})),
+            secret("b", json!({"k": 5})),
+            secret("c", json!({})),
+        ];
+        let list = json!({"metadata": {"resourceVersion": "2"}, "items": items});
+        let found = updates([Reply::Json(200, list), Reply::Never], 5).await;
+        let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
+        let named = "b: its field `data.k` can't be decoded";
+        assert_eq!(texts, ["init", "a", named, "c", "done"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_long_outage_is_reported_once() {
         let updates = updates((0..100).map(|_| error(403)), 40).await;
         let stale: Vec<_> = updates.iter().filter(|(_, text)| text == "stale").collect();
@@ -292,7 +335,7 @@ mod tests {
         let metadata = json!({"resourceVersion": "3"});
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
         let bookmark = Reply::Json(200, json!({"type": "BOOKMARK", "object": object}));
-        let api: Api<Secret> = Api::default_namespaced(client([list(), bookmark]));
+        let api: Api<Item<Secret>> = Api::default_namespaced(client([list(), bookmark]));
         let mut updates = list_watch(api, watcher::Config::default(), "secrets");
         for _ in 0..3 {
             updates.next().await;

@@ -16,6 +16,7 @@ mod snapshot;
 mod state;
 pub(crate) mod store;
 mod syncers;
+mod unreadable;
 pub(crate) mod versioned;
 mod watches;
 
@@ -55,6 +56,8 @@ use crate::targets::namespace::NamespaceView;
 #[derive(Default)]
 pub(crate) struct Cache {
     additional: Debounced<Secret>,
+    /// Why its newest version can't be decoded.
+    additional_unreadable: Option<String>,
     /// The watched original, and its content; `None`: not listed yet.
     original_ref: Option<OriginalRef>,
     original: Option<Source>,
@@ -96,10 +99,12 @@ impl Cache {
         match event {
             CacheEvent::Additional(state) => match state {
                 ObjectState::Present(secret) => {
+                    self.additional_unreadable = None;
                     self.additional.found(secret);
                     true
                 }
                 ObjectState::Absent => {
+                    self.additional_unreadable = None;
                     self.additional.absent(now);
                     // It may be the last missing list.
                     true
@@ -107,6 +112,12 @@ impl Cache {
                 ObjectState::Forbidden | ObjectState::Stale => {
                     self.additional.is_known = false;
                     false
+                }
+                ObjectState::Unreadable(reason) => {
+                    self.additional.is_known = true;
+                    let changed = self.additional_unreadable.as_ref() != Some(&reason);
+                    self.additional_unreadable = Some(reason);
+                    changed
                 }
                 ObjectState::Unknown(_) => false,
             },
@@ -224,19 +235,6 @@ impl Cache {
             object.spec = known.spec.clone();
             self.changed_out_of_band.insert(name);
         }
-    }
-
-    /// The first heartbeat since the node's syncer restarted the kubelet.
-    fn is_awaited(&self, node: &NodeView) -> bool {
-        let object = self.node_pull_secrets.get(&node.name);
-        let status = object.and_then(|object| object.status.as_ref());
-        let restarted_at = status.and_then(|status| status.kubelet_restarted_at.as_ref());
-        let known = self.nodes.get(&node.name);
-        known
-            .zip(restarted_at)
-            .is_some_and(|(known, restarted_at)| {
-                known.heartbeat < restarted_at.0 && known.heartbeat < node.heartbeat
-            })
     }
 
     /// When the absence of a Secret or a change of namespaces takes effect; call [`Self::settle`] then.

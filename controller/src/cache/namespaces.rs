@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use globalps_core::decode::Unreadable;
 use tokio::time::Instant;
 
 use super::list_watch::Update;
@@ -125,6 +126,10 @@ impl WatchedNamespaces {
     /// All of them are known.
     pub(super) fn is_listed(&self) -> bool {
         self.is_watched && self.store.synced
+    }
+
+    pub(super) fn unreadable(&self) -> &BTreeMap<String, Box<Unreadable>> {
+        &self.store.unreadable
     }
 
     pub(super) fn live(&self) -> &BTreeMap<String, NamespaceView> {

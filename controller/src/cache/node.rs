@@ -2,12 +2,12 @@
 
 use globalps_core::machine_config::file_owner;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt as _;
 
+use super::Cache;
 use super::versioned::Versioned;
 use crate::nodes::input::{NodeView, NotReady};
-use crate::objects::views::NodeFields;
+use crate::objects::views::{NodeConditionFields, NodeFields};
 use crate::targets::version;
 
 /// Taints of the cluster autoscaler and of Karpenter (1.0 and before) on a node that they are going to drain and delete.
@@ -52,6 +52,21 @@ impl Versioned for NodeView {
     }
 }
 
+impl Cache {
+    /// The first heartbeat since the node's syncer restarted the kubelet.
+    pub(super) fn is_awaited(&self, node: &NodeView) -> bool {
+        let object = self.node_pull_secrets.get(&node.name);
+        let status = object.and_then(|object| object.status.as_ref());
+        let restarted_at = status.and_then(|status| status.kubelet_restarted_at.as_ref());
+        let known = self.nodes.get(&node.name);
+        known
+            .zip(restarted_at)
+            .is_some_and(|(known, restarted_at)| {
+                known.heartbeat < restarted_at.0 && known.heartbeat < node.heartbeat
+            })
+    }
+}
+
 pub(super) fn node_view(node: &NodeFields) -> NodeView {
     let created = node
         .creation_timestamp()
@@ -77,7 +92,10 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
     }
 }
 
-fn ready(condition: Option<&NodeCondition>, created: Timestamp) -> Result<Timestamp, NotReady> {
+fn ready(
+    condition: Option<&NodeConditionFields>,
+    created: Timestamp,
+) -> Result<Timestamp, NotReady> {
     let Some(condition) = condition else {
         return Err(NotReady {
             since: created,

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::future::ready;
 
 use futures::stream::{BoxStream, StreamExt as _};
+use globalps_core::decode::Item;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -14,6 +15,8 @@ use super::list_watch::{Update, list_watch};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState<K> {
     Present(K),
+    /// It can't be decoded: the reason, as a clause.
+    Unreadable(String),
     /// It does not exist, or is being deleted.
     Absent,
     /// The API server does not allow it.
@@ -26,7 +29,7 @@ pub(crate) enum ObjectState<K> {
 
 /// The state of the object of this name, and each change of it. `what` names the watch in the log.
 pub(crate) fn watch_object<K>(
-    api: Api<K>,
+    api: Api<Item<K>>,
     name: &str,
     what: &'static str,
 ) -> BoxStream<'static, ObjectState<K>>
@@ -41,32 +44,53 @@ where
         .boxed()
 }
 
-/// `listed`: the object of the list in progress.
-fn state<K: Resource>(update: Update<K>, listed: &mut Option<K>) -> Option<ObjectState<K>> {
+/// The object as a list has it, or why it is unreadable.
+type Found<K> = Option<Result<K, String>>;
+
+/// `listed`: what the list in progress has found; `None`: there is no list in progress.
+fn state<K: Resource>(update: Update<K>, listed: &mut Option<Found<K>>) -> Option<ObjectState<K>> {
     let found = match update {
         Update::Event(Event::Init) => {
-            *listed = None;
+            *listed = Some(None);
             return None;
         }
         Update::Event(Event::InitApply(object)) => {
-            *listed = Some(object);
+            *listed = Some(Some(Ok(object)));
             return None;
         }
-        Update::Event(Event::InitDone) => listed.take(),
-        Update::Event(Event::Apply(object)) => Some(object),
-        Update::Event(Event::Delete(_)) => None,
+        Update::Event(Event::InitDone) => listed.take().flatten(),
+        Update::Event(Event::Apply(object)) => Some(Ok(object)),
+        Update::Event(Event::Delete(_))
+        | Update::Unreadable {
+            is_deleted: true, ..
+        } => None,
+        Update::Unreadable { object, .. } => {
+            let found = Some(Err(object.to_string()));
+            if let Some(listed) = listed {
+                *listed = found;
+                return None;
+            }
+            found
+        }
         Update::Stale => return Some(ObjectState::Stale),
         Update::Failed(error) if error.is_forbidden => return Some(ObjectState::Forbidden),
         Update::Failed(error) => return Some(ObjectState::Unknown(error.message)),
     };
-    // A finalizer may keep a deleted object for long.
-    let found = found.filter(|object| object.meta().deletion_timestamp.is_none());
-    Some(found.map_or(ObjectState::Absent, ObjectState::Present))
+    Some(match found {
+        // A finalizer may keep a deleted object for long.
+        Some(Ok(object)) if object.meta().deletion_timestamp.is_none() => {
+            ObjectState::Present(object)
+        }
+        Some(Err(reason)) => ObjectState::Unreadable(reason),
+        Some(Ok(_)) | None => ObjectState::Absent,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::decode::Unreadable;
     use k8s_openapi::api::core::v1::Secret;
+    use kube::api::ObjectMeta;
     use serde_json::json;
 
     use super::super::list_watch::WatchError;
@@ -80,6 +104,17 @@ mod tests {
 
     #[test]
     fn a_state_follows_from_each_update() {
+        let unreadable = |is_deleted| Update::Unreadable {
+            object: Box::new(Unreadable {
+                metadata: ObjectMeta::default(),
+                field: "data.a".to_owned(),
+            }),
+            is_deleted,
+        };
+        let named = || {
+            let reason = "its field `data.a` can't be decoded";
+            Some(ObjectState::Unreadable(reason.to_owned()))
+        };
         let failed = |is_forbidden| {
             Update::Failed(WatchError {
                 message: "refused".to_owned(),
@@ -116,6 +151,15 @@ mod tests {
             ),
             ("a long one", Update::Stale, Some(ObjectState::Stale)),
             ("no permission", failed(true), Some(ObjectState::Forbidden)),
+            ("an unreadable change", unreadable(false), named()),
+            (
+                "an unreadable deletion",
+                unreadable(true),
+                Some(ObjectState::Absent),
+            ),
+            ("another list", event(Event::Init), None),
+            ("it finds an unreadable object", unreadable(false), None),
+            ("it is complete", event(Event::InitDone), named()),
             ("another list", event(Event::Init), None),
             (
                 "it finds a deleted object",

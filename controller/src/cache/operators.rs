@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::runtime::watcher;
@@ -30,6 +31,10 @@ macro_rules! versioned {
         impl Versioned for $view {
             fn key(&self) -> String {
                 AccountView::key_of(&self.id.0, &self.id.1)
+            }
+
+            fn key_of(namespace: &str, name: &str) -> String {
+                AccountView::key_of(namespace, name)
             }
 
             fn version(&self) -> u64 {
@@ -162,7 +167,7 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
         config: watcher::Config,
         event: fn(Update<T>) -> OperatorEvent,
     ) -> BoxStream<'static, CacheEvent> {
-        let objects = Api::<OlmObject>::all_with(client.clone(), &resource(kind));
+        let objects = Api::<Item<OlmObject>>::all_with(client.clone(), &resource(kind));
         list_watch(objects, config, kind)
             .map(move |update| CacheEvent::Operators(event(update.map(T::from))))
             .boxed()
@@ -172,7 +177,7 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
         .page_size(PAGE_OF_CSVS)
         .labels(&format!("!{COPIED_LABEL}"));
     let accounts = list_watch(
-        Api::<ServiceAccount>::all(client.clone()),
+        Api::<Item<ServiceAccount>>::all(client.clone()),
         config(),
         "service accounts of operators",
     );
@@ -198,7 +203,7 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
 pub(crate) fn catalog_secret_events(client: &Client, secrets: &BTreeSet<Id>) -> CacheEvents {
     let watch = |id: &Id| {
         let (namespace, name) = id;
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
         let id = id.clone();
         sources(
             secrets,

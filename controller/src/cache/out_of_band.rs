@@ -5,6 +5,7 @@ use kube::runtime::watcher::Event;
 use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
+use crate::targets::version_of;
 
 /// A change by another client of an object that the controller wrote.
 #[derive(Debug)]
@@ -30,6 +31,17 @@ pub(super) fn out_of_band_changes<T: Versioned + Clone>(
     let (object, is_deleted) = match update {
         Update::Event(Event::Apply(object)) => (object, false),
         Update::Event(Event::Delete(object)) => (object, true),
+        Update::Unreadable {
+            object,
+            is_deleted: true,
+        } => {
+            let name = T::key_of(object.namespace(), object.name());
+            let known = store.get(&name);
+            let is_news = known.map_or(store.unreadable.contains_key(&name), |known| {
+                known.version() <= version_of(&object.metadata)
+            });
+            return is_news.then(|| change(name, true)).into_iter().collect();
+        }
         Update::Event(Event::InitDone) => {
             let missing = store.missing().into_iter();
             return missing.map(|name| change(name, true)).collect();

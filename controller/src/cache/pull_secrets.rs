@@ -2,6 +2,7 @@
 
 use futures::StreamExt as _;
 use futures::stream;
+use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::provider::Pattern;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -25,6 +26,10 @@ impl Versioned for PullSecretView {
         self.namespace.clone()
     }
 
+    fn key_of(namespace: &str, _name: &str) -> String {
+        namespace.to_owned()
+    }
+
     fn version(&self) -> u64 {
         self.version
     }
@@ -41,6 +46,10 @@ impl Versioned for PullSecretView {
 impl Versioned for AccountView {
     fn key(&self) -> String {
         AccountView::key(self)
+    }
+
+    fn key_of(namespace: &str, name: &str) -> String {
+        AccountView::key_of(namespace, name)
     }
 
     fn version(&self) -> u64 {
@@ -115,12 +124,12 @@ pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> C
     let config = watcher::Config::default()
         .fields(&format!("metadata.name={}", watch.secret_name))
         .page_size(PAGE);
-    let secrets = Api::<PartialObjectMeta<Secret>>::all(client.clone());
+    let secrets = Api::<Owned<PartialObjectMeta<Secret>>>::all(client.clone());
     let secrets = list_watch(secrets, config, "pull secrets of namespaces")
         .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
     let mut events = stream::select_all([secrets.boxed()]);
     if let Some(patterns) = watch.accounts.clone() {
-        let accounts = Api::<ServiceAccount>::all(client.clone());
+        let accounts = Api::<Item<ServiceAccount>>::all(client.clone());
         let config = watcher::Config::default().page_size(PAGE);
         let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
             let view = |account: ServiceAccount| AccountView::new(&account, ATTACHED_ANNOTATION);

@@ -22,9 +22,11 @@ type Sources = Vec<(String, Source)>;
 
 impl Cache {
     pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
-        let additional = self.additional().map_or(Source::Absent, |secret| {
-            Source::Found(Data::of(secret, DATA_KEY))
-        });
+        let additional = match (&self.additional_unreadable, self.additional()) {
+            (Some(reason), _) => Source::Unreadable(reason.clone()),
+            (None, Some(secret)) => Source::Found(Data::of(secret, DATA_KEY)),
+            (None, None) => Source::Absent,
+        };
         let config = self.config();
         let status = config.and_then(|config| config.status.as_ref());
         let global = self.decoded_global();
@@ -48,7 +50,9 @@ impl Cache {
         Snapshot {
             spec,
             deviation,
-            config_missing: config.is_none(),
+            config_missing: config.is_none() && self.config_unreadable().is_none(),
+            config_unreadable: self.config_unreadable().map(ToString::to_string),
+            config_known: config.is_some(),
             additional,
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
             additional_retry: self
@@ -77,6 +81,8 @@ impl Cache {
             uptime,
             daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
+            unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
+            unreadable_objects: self.unreadable(),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
             changed_out_of_band: Cow::Borrowed(&self.changed_out_of_band),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),

@@ -2,25 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::decode::Unreadable;
 use kube::runtime::watcher::Event;
 
 use super::list_watch::Update;
 use super::versioned::Versioned;
+use crate::targets::version_of;
 
 /// The objects of one watch by name, as of the newest event.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
+    /// The last readable version of each object.
     pub(crate) live: BTreeMap<String, T>,
-    /// Filled during a relist, and replaces `live` at its end, so that deletions during a gap of the watch are not missed.
-    relist: Option<BTreeMap<String, T>>,
+    /// Objects whose newest version can't be decoded.
+    pub(crate) unreadable: BTreeMap<String, Box<Unreadable>>,
+    /// Filled during a relist, and replaces the objects at its end, so that deletions during a gap of the watch are not missed.
+    relist: Option<Relist<T>>,
     /// A list is complete, and no later one is overdue.
     pub(crate) synced: bool,
+}
+
+#[derive(Debug)]
+struct Relist<T> {
+    live: BTreeMap<String, T>,
+    unreadable: BTreeMap<String, Box<Unreadable>>,
+}
+
+impl<T> Default for Relist<T> {
+    fn default() -> Self {
+        Self {
+            live: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+        }
+    }
 }
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
         Self {
             live: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             relist: None,
             synced: false,
         }
@@ -41,6 +62,15 @@ impl<T: Versioned + Clone> Store<T> {
     pub(crate) fn handle(&mut self, update: Update<T>) -> bool {
         match update {
             Update::Event(event) => self.handle_event(event),
+            Update::Unreadable { object, is_deleted } => {
+                let key = T::key_of(object.namespace(), object.name());
+                let version = version_of(&object.metadata);
+                if is_deleted {
+                    self.delete(&key, version)
+                } else {
+                    self.put_unreadable(key, version, object)
+                }
+            }
             Update::Stale => {
                 self.synced = false;
                 false
@@ -52,43 +82,64 @@ impl<T: Versioned + Clone> Store<T> {
     fn handle_event(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Apply(object) => self.put(object),
-            Event::Delete(object) => {
-                // The controller's own write may have stored a newer one.
-                let key = object.key();
-                if self
-                    .live
-                    .get(&key)
-                    .is_none_or(|known| known.version() <= object.version())
-                {
-                    self.live.remove(&key).is_some()
-                } else {
-                    false
-                }
-            }
+            Event::Delete(object) => self.delete(&object.key(), object.version()),
             Event::Init => {
-                self.relist = Some(BTreeMap::new());
+                self.relist = Some(Relist::default());
                 false
             }
             Event::InitApply(object) => {
-                insert(self.relist.get_or_insert_default(), object);
+                insert(&mut self.relist.get_or_insert_default().live, object);
                 false
             }
             Event::InitDone => {
-                self.live = self.relist.take().unwrap_or_default();
+                let Relist { live, unreadable } = self.relist.take().unwrap_or_default();
+                self.live = live;
+                self.unreadable = unreadable;
                 self.synced = true;
                 true
             }
         }
     }
 
+    /// The controller's own write may have stored a newer one.
+    fn delete(&mut self, key: &str, version: u64) -> bool {
+        let known = self.live.get(key);
+        if known.is_some_and(|known| known.version() > version) {
+            return false;
+        }
+        self.unreadable.remove(key).is_some() | self.live.remove(key).is_some()
+    }
+
+    /// The last readable version stays.
+    fn put_unreadable(&mut self, key: String, version: u64, object: Box<Unreadable>) -> bool {
+        let known = self.live.get(&key);
+        let is_old = known.is_some_and(|known| known.version() > version);
+        if let Some(relist) = &mut self.relist {
+            relist
+                .live
+                .extend(known.cloned().map(|known| (key.clone(), known)));
+            if !is_old {
+                relist.unreadable.insert(key, object);
+            }
+            return false;
+        }
+        if is_old {
+            return false;
+        }
+        let field = object.field.clone();
+        let known = self.unreadable.insert(key, object);
+        known.is_none_or(|known| known.field != field)
+    }
+
     /// Stores the object unless a newer one is present: the response to a write may arrive before the watch event. Returns
     /// whether it changes anything.
     pub(crate) fn put(&mut self, object: T) -> bool {
+        let key = object.key();
         if let Some(relist) = &mut self.relist {
             // The list in progress may be older than this.
-            insert(relist, object.clone());
+            relist.unreadable.remove(&key);
+            insert(&mut relist.live, object.clone());
         }
-        let key = object.key();
         let known = self.live.get(&key);
         if known.is_some_and(|known| known.version() > object.version()) {
             return false;
@@ -96,15 +147,18 @@ impl<T: Versioned + Clone> Store<T> {
         let changed = known.is_none_or(|known| {
             known.version() < object.version() && !known.means_the_same(&object)
         });
+        let was_unreadable = self.unreadable.remove(&key).is_some();
         self.live.insert(key, object);
-        changed
+        changed || was_unreadable
     }
 
     /// Objects that the relist does not have. Once it is complete, they are known to be deleted.
     pub(crate) fn missing(&self) -> Vec<String> {
         let listed = |name: &&String| {
             let relist = self.relist.as_ref();
-            relist.is_some_and(|relist| relist.contains_key(*name))
+            relist.is_some_and(|relist| {
+                relist.live.contains_key(*name) || relist.unreadable.contains_key(*name)
+            })
         };
         self.live
             .keys()
@@ -124,6 +178,8 @@ impl<T: Versioned + Clone> Store<T> {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::ObjectMeta;
+
     use super::*;
 
     impl Versioned for (&str, u64) {
@@ -178,6 +234,68 @@ mod tests {
             (Some(&("b", 7)), Some(&("c", 8))),
             "a write during the relist is newer than the list"
         );
+    }
+
+    fn unreadable(name: &str, version: u64, field: &str) -> Box<Unreadable> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            resource_version: Some(version.to_string()),
+            ..ObjectMeta::default()
+        };
+        Box::new(Unreadable {
+            metadata,
+            field: field.to_owned(),
+        })
+    }
+
+    #[test]
+    fn the_last_readable_version_stays_while_an_object_is_unreadable() {
+        type Step = (&'static str, Update<(&'static str, u64)>, bool);
+        let event = |event| Update::Event(event);
+        let bad = |version, field| Update::Unreadable {
+            object: unreadable("a", version, field),
+            is_deleted: false,
+        };
+        let deleted = |version| Update::Unreadable {
+            object: unreadable("a", version, "x"),
+            is_deleted: true,
+        };
+        let steps: [(Step, Option<u64>, bool); 16] = [
+            (("a list", event(Event::Init), false), None, false),
+            (("it is in it", bad(2, "x"), false), None, false),
+            (("its end", event(Event::InitDone), true), None, true),
+            (
+                ("readable", event(Event::Apply(("a", 3))), true),
+                Some(3),
+                false,
+            ),
+            (("unreadable", bad(4, "x"), true), Some(3), true),
+            (("likewise", bad(5, "x"), false), Some(3), true),
+            (("elsewhere", bad(6, "y"), true), Some(3), true),
+            (("a list", event(Event::Init), false), Some(3), true),
+            (("it is in it", bad(6, "y"), false), Some(3), true),
+            (("its end", event(Event::InitDone), true), Some(3), true),
+            (
+                ("readable again", event(Event::Apply(("a", 7))), true),
+                Some(7),
+                false,
+            ),
+            (("an old event", bad(6, "y"), false), Some(7), false),
+            (("an old deletion", deleted(6), false), Some(7), false),
+            (("unreadable", bad(8, "x"), true), Some(7), true),
+            (("deleted", deleted(9), true), None, false),
+            (("never seen", deleted(9), false), None, false),
+        ];
+        let mut store = Store::default();
+        for ((case, update, changed), version, is_unreadable) in steps {
+            assert_eq!(store.handle(update), changed, "{case}");
+            assert_eq!(store.get("a").map(|known| known.1), version, "{case}");
+            assert_eq!(store.unreadable.contains_key("a"), is_unreadable, "{case}");
+        }
+        store.handle(event(Event::Apply(("a", 1))));
+        store.handle(event(Event::Init));
+        store.handle(bad(2, "x"));
+        assert!(store.missing().is_empty(), "it is not deleted");
     }
 
     #[test]

@@ -13,6 +13,11 @@ pub(crate) trait Versioned {
     fn key(&self) -> String;
     fn version(&self) -> u64;
 
+    /// The key of an object with this namespace and name.
+    fn key_of(_namespace: &str, name: &str) -> String {
+        name.to_owned()
+    }
+
     /// Whether the two are equal in everything that the plan depends on.
     fn means_the_same(&self, _other: &Self) -> bool {
         false
@@ -27,6 +32,10 @@ impl<T: Versioned> Versioned for Box<T> {
 
     fn version(&self) -> u64 {
         T::version(self)
+    }
+
+    fn key_of(namespace: &str, name: &str) -> String {
+        T::key_of(namespace, name)
     }
 
     fn means_the_same(&self, other: &Self) -> bool {
@@ -58,6 +67,10 @@ versioned!(
 impl Versioned for LiveObject {
     /// Each of these watches has one object.
     fn key(&self) -> String {
+        String::new()
+    }
+
+    fn key_of(_namespace: &str, _name: &str) -> String {
         String::new()
     }
 

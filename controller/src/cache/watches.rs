@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use futures::future::ready;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
+use globalps_core::decode::Item;
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION,
     ROLLED_OUT_SECRET, STATE_SECRET,
@@ -31,7 +32,7 @@ pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
 
 /// All objects that are watched from the start.
 pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
-    fn api<K>(client: &Client, namespace: &str) -> Api<K>
+    fn api<K>(client: &Client, namespace: &str) -> Api<Item<K>>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
@@ -51,8 +52,12 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
     let config = named(api(client, namespace), GLOBAL_SECRET, "GlobalPullSecret");
     let state = named(api(client, namespace), STATE_SECRET, "state");
     // Nodes are large objects: keep only the fields that the plan needs.
-    let nodes = list_watch(Api::<NodeFields>::all(client.clone()), all(), "nodes");
-    let node_pull_secrets = list_watch(api(client, namespace), all(), "NodePullSecrets");
+    let nodes = list_watch(Api::<Item<NodeFields>>::all(client.clone()), all(), "nodes");
+    let node_pull_secrets = list_watch(
+        api::<NodePullSecret>(client, namespace),
+        all(),
+        "NodePullSecrets",
+    );
     let managed = ManagedObject::all().map(|object| match object.kind {
         ManagedKind::ServiceAccount => managed(
             api::<PartialObjectMeta<ServiceAccount>>(client, namespace),
@@ -98,7 +103,7 @@ pub(crate) fn original_events(
         }
         OriginalRef::Secret(secret) => secret.clone(),
     };
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), &namespace);
     sources(secrets, &name, "original pull secret", key)
         .map(move |source| {
             CacheEvent::Original(match source {
@@ -117,7 +122,7 @@ pub(crate) fn original_events(
 
 /// Watches each of these Secrets separately, so that a forbidden one does not delay the others.
 pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) -> CacheEvents {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
     let watch = |name: &String| {
         let name = name.clone();
         sources(secrets.clone(), &name, "source", DATA_KEY.to_owned())
@@ -129,7 +134,7 @@ pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) 
 
 /// Watches the labels of all namespaces.
 pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
-    let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
     let updates = list_watch(namespaces, all(), "namespaces");
     let events = updates.map(|update| CacheEvent::Namespace(update.map(Into::into)));
     stream::select_all([events.boxed()])
@@ -138,7 +143,7 @@ pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
 /// The content of this key of the Secret. An error is reported only while nothing is known yet: an outage of the API server does
 /// not change the Secret.
 pub(super) fn sources(
-    secrets: Api<Secret>,
+    secrets: Api<Item<Secret>>,
     name: &str,
     what: &'static str,
     key: String,
@@ -148,6 +153,7 @@ pub(super) fn sources(
         let source = match state {
             ObjectState::Present(secret) => Some(Source::Found(Data::of(&secret, &key))),
             ObjectState::Absent => Some(Source::Absent),
+            ObjectState::Unreadable(reason) => Some(Source::Unreadable(reason)),
             ObjectState::Forbidden => Some(Source::Forbidden),
             ObjectState::Unknown(_) if is_known => None,
             ObjectState::Stale => None,
@@ -159,7 +165,7 @@ pub(super) fn sources(
 }
 
 /// Watches one of the syncer's objects.
-fn managed<K>(api: Api<K>, object: ManagedObject) -> BoxStream<'static, CacheEvent>
+fn managed<K>(api: Api<Item<K>>, object: ManagedObject) -> BoxStream<'static, CacheEvent>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
@@ -170,19 +176,13 @@ where
         .boxed()
 }
 
-fn named<K>(api: Api<K>, name: &str, what: &'static str) -> BoxStream<'static, Update<K>>
+fn named<K>(api: Api<Item<K>>, name: &str, what: &'static str) -> BoxStream<'static, Update<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let without_managed_fields = |mut object: K| {
-        object.meta_mut().managed_fields = None;
-        object
-    };
     list_watch(api, config, what)
-        .map(move |update| update.map(without_managed_fields))
-        .boxed()
 }
 
 fn all() -> watcher::Config {

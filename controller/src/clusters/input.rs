@@ -31,6 +31,8 @@ pub(crate) struct ClusterView {
 /// One `FleetPullSecret` with everything that its plan depends on.
 pub(crate) struct Input<'a> {
     pub(crate) fleet: &'a FleetPullSecret,
+    /// Why its newest version can't be decoded; `fleet` is the last one that could.
+    pub(crate) unreadable: Option<String>,
     pub(crate) source: &'a Source,
     /// What to install in the clusters; `Err`: the message if it can't be installed.
     pub(crate) install: Result<Option<Arc<Installation>>, String>,

@@ -22,9 +22,14 @@ use crate::content::source::{Data, Source, Verdict};
 /// Maximum number of assignments in one plan.
 const MAX_ASSIGNMENTS: usize = 256;
 
+/// Reason for objects that can't be decoded.
+pub(crate) const UNREADABLE: &str = "Unreadable";
+
 /// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
+    /// The newest `FleetPullSecret` can't be decoded: why, as a clause.
+    Unreadable(String),
     /// A selector is invalid.
     Selector(String),
     /// There is no valid source, and no revision yet.
@@ -75,6 +80,10 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
         is_first_step: false,
         is_finished: false,
     };
+    if let Some(reason) = &input.unreadable {
+        plan.hold = Some(Hold::Unreadable(reason.clone()));
+        return plan;
+    }
     let selection = match Selection::new(input.fleet) {
         Ok(selection) => selection,
         Err(reason) => {
@@ -294,7 +303,8 @@ fn with_progress(
 /// assigns by the rollout's rules.
 fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let missing = plan.members.iter().map(|(key, _)| key);
-    let missing = missing.filter(|key| !input.objects.contains_key(key));
+    let is_unreadable = |key: &ClusterKey| matches!(plan.obstacles.get(key), Some((reason, _)) if *reason == UNREADABLE);
+    let missing = missing.filter(|key| !input.objects.contains_key(key) && !is_unreadable(key));
     plan.assignments = missing.map(|key| (key.clone(), spec(input, key))).collect();
     let is_held = plan.hold.is_some() && !is_deleted;
     let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();

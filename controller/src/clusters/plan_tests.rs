@@ -147,6 +147,7 @@ impl Hub {
     fn plan(&self) -> FleetPlan {
         plan(&Input {
             fleet: &self.fleet,
+            unreadable: None,
             source: &self.source,
             install: self.install.clone(),
             revisions: self.revisions.clone(),

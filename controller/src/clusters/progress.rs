@@ -1,5 +1,8 @@
 //! The progress of a cluster with its assignment, from its `ClusterPullSecret`. Pure.
 
+// Times and numbers of other programs must not overflow.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::{Goal, Member, Progress, UNREACHABLE_AFTER};

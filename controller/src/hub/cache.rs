@@ -1,16 +1,17 @@
 //! Cache of the management cluster: fleets, clusters, kubeconfigs, revisions and `ClusterPullSecret`s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::decode::Unreadable;
 use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
 use super::views::{
-    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision, slim,
+    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision,
 };
 use super::watches::{HubEvent, Scoped, scopes};
 use crate::cache::list_watch::Update;
@@ -109,7 +110,7 @@ impl HubCache {
     pub(super) fn put_object(&mut self, object: ClusterPullSecret) {
         let namespace = object.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            scope.objects.put(Box::new(slim(object)));
+            scope.objects.put(Box::new(object));
         }
     }
 
@@ -123,7 +124,7 @@ impl HubCache {
     pub(super) fn put_fleet(&mut self, fleet: FleetPullSecret) {
         let namespace = fleet.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            scope.fleets.put(Box::new(slim(fleet)));
+            scope.fleets.put(Box::new(fleet));
         }
     }
 
@@ -145,6 +146,37 @@ impl HubCache {
             (created.map(|time| time.0), key(fleet))
         });
         fleets
+    }
+
+    /// Why the newest version of the fleet can't be decoded.
+    pub(super) fn unreadable_fleet(&self, fleet: &FleetPullSecret) -> Option<String> {
+        let (namespace, name) = key(fleet);
+        let key = format!("{namespace}/{name}");
+        let mut scopes = self.scopes.values();
+        scopes.find_map(|it| Some(it.fleets.unreadable.get(&key)?.to_string()))
+    }
+
+    /// `ClusterPullSecret`s that can't be decoded.
+    pub(super) fn unreadable_objects(&self) -> impl Iterator<Item = &Unreadable> {
+        let scopes = self.scopes.values();
+        scopes.flat_map(|it| it.objects.unreadable.values().map(AsRef::as_ref))
+    }
+
+    /// Every object that can't be decoded: kind, namespace and name, and why.
+    pub(super) fn unreadable(&self) -> BTreeSet<String> {
+        let of_scopes = self.scopes.values().flat_map(|it| {
+            [
+                ("FleetPullSecret", &it.fleets.unreadable),
+                ("ClusterPullSecret", &it.objects.unreadable),
+                ("Cluster", &it.clusters.unreadable),
+                ("Secret", &it.kubeconfigs.unreadable),
+                ("Secret", &it.registered.unreadable),
+                ("Secret", &it.revisions.unreadable),
+            ]
+        });
+        let all = of_scopes.chain([("Namespace", &self.namespaces.unreadable)]);
+        all.flat_map(|(kind, objects)| objects.values().map(move |object| object.titled(kind)))
+            .collect()
     }
 
     /// `ClusterPullSecret`s of all fleets.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use globalps_core::api::GlobalPullSecret;
+use globalps_core::decode::Item;
 use globalps_core::names::GLOBAL_SECRET;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
@@ -35,7 +36,7 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
     };
     let namespace = &spec.target.namespace;
     if spec.require_nodes && spec.target.is_additional() {
-        let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), namespace);
+        let api: Api<Item<GlobalPullSecret>> = Api::namespaced(client.clone(), namespace);
         let mut listed = false;
         watcher(api, config(GLOBAL_SECRET))
             .filter_map(move |event| {
@@ -59,7 +60,8 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
             })
             .boxed()
     } else {
-        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+        let secrets: Api<Item<PartialObjectMeta<Secret>>> =
+            Api::namespaced(client.clone(), namespace);
         watcher(secrets, config(&spec.target.name))
             .filter_map(|event| {
                 let event = match event {
@@ -87,7 +89,11 @@ pub(super) fn member_events_later(
     .boxed()
 }
 
-fn report(object: &GlobalPullSecret) -> WatchEvent {
-    let status = MemberStatus::of(object).map(Box::new);
+/// A status that can't be decoded counts as missing.
+fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
+    let status = match object {
+        Item::Readable(object) => MemberStatus::of(object).map(Box::new),
+        Item::Unreadable(_) => None,
+    };
     WatchEvent::Report(status.map_or(MemberReport::NoStatus, MemberReport::Status))
 }

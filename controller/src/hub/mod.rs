@@ -122,6 +122,8 @@ struct Hub {
     /// Statuses from the sessions that are not written yet.
     observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
     sessions: Sessions,
+    /// The objects that can't be decoded and are in the log.
+    unreadable: BTreeSet<String>,
     shard: Shard,
     cache: HubCache,
     writer: Writer,
@@ -146,6 +148,7 @@ impl Hub {
             observations,
             observed: BTreeMap::new(),
             sessions: Sessions::new(fence, sender),
+            unreadable: BTreeSet::new(),
             cache: HubCache::new(&args.namespaces, args.shard),
             shard: args.shard,
             writer: Writer::new(client.clone(), resource),

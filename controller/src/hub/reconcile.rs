@@ -1,16 +1,16 @@
 //! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new specs to the sessions.
 
-use crate::process::backoff::random_bits;
-use globalps_core::api::ClusterPullSecretStatus;
-use globalps_core::rollout::{self, RevisionId};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use globalps_core::api::{
-    ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret, FleetSecretRef,
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, Counts, FleetPullSecret,
+    FleetSecretRef,
 };
-use globalps_core::names::{FLEET_FINALIZER, HUB};
+use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret};
+use globalps_core::rollout::{self, RevisionId};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -23,11 +23,12 @@ use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
 use crate::clusters::member::{Desired, Release};
-use crate::clusters::plan::{FleetPlan, plan};
+use crate::clusters::plan::{FleetPlan, UNREADABLE, plan};
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::objects::apply::ApplyError;
+use crate::process::backoff::random_bits;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
@@ -59,6 +60,7 @@ impl Hub {
         if !is_known {
             return Ok(RESYNC);
         }
+        self.log_unreadable();
         let clusters = self.clusters();
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
@@ -99,11 +101,14 @@ impl Hub {
         let target = &fleet.spec.target;
         let place = format!("{}/{}", target.namespace, target.name);
         let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
+        let unreadable = self.cache.unreadable_fleet(&fleet);
+        let clusters = &self.with_unreadable(&fleet, clusters);
         let (plan, input_revisions) = {
             let known = found.as_ref().map(|found| &found.source);
             let taken_here = state.taken.iter().filter(|((it, _), _)| *it == place);
             let input = Input {
                 fleet: &fleet,
+                unreadable,
                 source: known.unwrap_or(&Source::Absent),
                 install: self.installation(&fleet),
                 revisions: self.cache.revisions(&fleet),
@@ -164,6 +169,39 @@ impl Hub {
             }
         }
         clusters
+    }
+
+    /// A cluster whose `ClusterPullSecret` can't be decoded gets nothing of the fleet.
+    fn with_unreadable<'a>(
+        &self,
+        fleet: &FleetPullSecret,
+        clusters: &'a BTreeMap<ClusterKey, ClusterView>,
+    ) -> Cow<'a, BTreeMap<ClusterKey, ClusterView>> {
+        let mut clusters = Cow::Borrowed(clusters);
+        let (namespace, name) = (fleet.namespace().unwrap_or_default(), fleet.name_any());
+        for object in self.cache.unreadable_objects() {
+            let is_of = |(place, cluster): &&ClusterKey| {
+                *place == object.namespace()
+                    && cluster_pull_secret(cluster, &namespace, &name) == object.name()
+            };
+            let Some(key) = clusters.keys().find(is_of).cloned() else {
+                continue;
+            };
+            if let Some(view) = clusters.to_mut().get_mut(&key) {
+                let message = format!("its ClusterPullSecret can't be read: {object}");
+                view.obstacle.get_or_insert((UNREADABLE, message));
+            }
+        }
+        clusters
+    }
+
+    /// Logs each object that can't be decoded once.
+    fn log_unreadable(&mut self) {
+        let unreadable = self.cache.unreadable();
+        for object in unreadable.difference(&self.unreadable) {
+            tracing::warn!("an object can't be read; it has no effect on others: {object}");
+        }
+        self.unreadable = unreadable;
     }
 
     fn installation(&self, fleet: &FleetPullSecret) -> Result<Option<Arc<Installation>>, String> {

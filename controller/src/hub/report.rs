@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::clusters::input::{ClusterKey, title};
-use crate::clusters::plan::{FleetPlan, Hold, is_halted as halts};
+use crate::clusters::plan::{FleetPlan, Hold, UNREADABLE, is_halted as halts};
 use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
 use crate::report::statement::{Statement, dated, first, sentences, statement};
@@ -137,6 +137,12 @@ fn ready(
     }
     let counts = &summary.counts;
     match &plan.hold {
+        Some(Hold::Unreadable(reason)) => {
+            let message = format!(
+                "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
+            );
+            return no(UNREADABLE, message);
+        }
         Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
         Some(Hold::NothingYet) => {
             return no("NoSource", "there is no valid source yet".to_owned());

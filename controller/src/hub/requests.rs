@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use globalps_core::decode::Owned;
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
@@ -19,8 +20,20 @@ use crate::telemetry::client::without_content;
 /// Deadline of each request.
 const REQUEST: Duration = Duration::from_secs(15);
 
-pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Secret> {
+pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Owned<Secret>> {
     Api::namespaced(client.clone(), &spec.target.namespace)
+}
+
+/// The target Secret in the cluster; `None`: there is none.
+pub(super) async fn target(client: &Client, spec: &MemberSpec) -> Result<Option<Secret>, Reason> {
+    let name = &spec.target.name;
+    let found = within(secrets(client, spec).get_opt(name)).await;
+    let found = found.map_err(unreachable_reason)?;
+    let found = found.map(Owned::into_result).transpose();
+    found.map_err(|unreadable| {
+        let message = format!("its Secret `{name}` can't be read: {unreadable}");
+        ("Unreadable", message)
+    })
 }
 
 /// `version`: the API server rejects the write unless the Secret still has this `resourceVersion`.

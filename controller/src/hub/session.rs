@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
+use globalps_core::decode::Item;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, member_events, member_events_later};
 use super::messages::{MemberSpec, Observation, Shared};
-use super::requests::{body, secrets, unreachable_reason, within};
+use super::requests::{body, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
 use crate::clusters::member::{
@@ -219,9 +220,9 @@ impl Session {
 
     /// Reads the cluster's identity. It is empty if the kubeconfig does not allow that.
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        match within(namespaces.get_metadata("kube-system")).await {
-            Ok(found) => self.identity = found.metadata.uid.map(|uid| sanitized(&uid, IDENTITY)),
+        let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
+        match within(namespaces.get("kube-system")).await {
+            Ok(found) => self.identity = found.uid().map(|uid| sanitized(&uid, IDENTITY)),
             Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                 self.identity.get_or_insert_with(String::new);
             }
@@ -231,8 +232,7 @@ impl Session {
     }
 
     async fn read_target(&mut self, client: &Client, spec: &MemberSpec) -> Result<(), Reason> {
-        let found = within(secrets(client, spec).get_opt(&spec.target.name)).await;
-        let found = found.map_err(unreachable_reason)?;
+        let found = target(client, spec).await?;
         let manager = &self.shared.manager;
         let desired = self.specs.borrow().desired.clone();
         self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &desired));
@@ -329,7 +329,7 @@ impl Session {
             Ok(secret) => {
                 let manager = &self.shared.manager;
                 let view = |secret| TargetView::new(&secret, manager, &spec.desired);
-                self.facts.target = secret.map(view);
+                self.facts.target = secret.and_then(|it| it.into_result().ok()).map(view);
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code == 404 => {

@@ -3,6 +3,7 @@
 use std::future::ready;
 
 use futures::{Stream, StreamExt as _};
+use globalps_core::decode::Item;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _};
 
@@ -24,7 +25,7 @@ pub(super) fn source(
     client: &Client,
     (namespace, name, key): &SourceRef,
 ) -> impl Stream<Item = SourceState> + Send + use<> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
     let key = key.clone();
     let mut is_known = false;
     watch_object(secrets, name, "source").filter_map(move |state| {
@@ -38,6 +39,7 @@ pub(super) fn source(
                 version: secret.resource_version().unwrap_or_default(),
             }),
             ObjectState::Absent => Some(without(Source::Absent)),
+            ObjectState::Unreadable(reason) => Some(without(Source::Unreadable(reason))),
             ObjectState::Forbidden => Some(without(Source::Forbidden)),
             ObjectState::Unknown(reason) if !is_known => Some(without(Source::Unreadable(reason))),
             ObjectState::Unknown(_) | ObjectState::Stale => None,

@@ -96,6 +96,10 @@ macro_rules! versioned {
                 joined(&self.id.key)
             }
 
+            fn key_of(namespace: &str, name: &str) -> String {
+                format!("{namespace}/{name}")
+            }
+
             fn version(&self) -> u64 {
                 self.id.version
             }
@@ -116,6 +120,10 @@ macro_rules! versioned_objects {
                 joined(&key(self))
             }
 
+            fn key_of(namespace: &str, name: &str) -> String {
+                format!("{namespace}/{name}")
+            }
+
             fn version(&self) -> u64 {
                 version(self)
             }
@@ -124,27 +132,10 @@ macro_rules! versioned_objects {
 }
 versioned_objects!(FleetPullSecret, ClusterPullSecret);
 
-/// Drops the managed fields to save memory.
-pub(super) fn slim<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
-}
-
 pub(super) fn cluster(object: &DynamicObject) -> ClusterObject {
     let metadata = &object.metadata;
     ClusterObject {
-        id: Id {
-            key: (
-                metadata.namespace.clone().unwrap_or_default(),
-                metadata.name.clone().unwrap_or_default(),
-            ),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            version: metadata
-                .resource_version
-                .as_deref()
-                .and_then(|version| version.parse().ok())
-                .unwrap_or_default(),
-        },
+        id: Id::of(object),
         labels: metadata.labels.clone().unwrap_or_default(),
         is_deleting: metadata.deletion_timestamp.is_some(),
     }

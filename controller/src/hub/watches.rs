@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll, select_all};
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::decode::Item;
 use globalps_core::names::{CLUSTER_LABEL, FLEET_LABEL};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::views::{
     ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, cluster, kubeconfig,
-    revision, slim,
+    revision,
 };
 use crate::cache::list_watch::{Update, list_watch};
 
@@ -44,7 +45,7 @@ pub(super) fn events(
     resource: &ApiResource,
 ) -> SelectAll<BoxStream<'static, Scoped>> {
     let mut streams: Vec<BoxStream<'static, Scoped>> = Vec::new();
-    let all = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let all = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
     let labels = |object: PartialObjectMeta<Namespace>| NamespaceLabels {
         id: Id::of(&object),
         labels: object.labels().clone(),
@@ -77,7 +78,7 @@ fn config(labels: Option<&str>) -> watcher::Config {
     }
 }
 
-fn api<K>(client: &Client, scope: &str) -> Api<K>
+fn api<K>(client: &Client, scope: &str) -> Api<Item<K>>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -101,7 +102,7 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
         config(None),
         "objects of clusters",
     );
-    let clusters: Api<DynamicObject> = if scope.is_empty() {
+    let clusters: Api<Item<DynamicObject>> = if scope.is_empty() {
         Api::all_with(client.clone(), resource)
     } else {
         Api::namespaced_with(client.clone(), scope, resource)
@@ -114,20 +115,10 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
     let (four, five, six) = (scope.to_owned(), scope.to_owned(), scope.to_owned());
     vec![
         fleets
-            .map(move |it| {
-                (
-                    one.clone(),
-                    HubEvent::Fleet(it.map(|it| Box::new(slim(it)))),
-                )
-            })
+            .map(move |it| (one.clone(), HubEvent::Fleet(it.map(Box::new))))
             .boxed(),
         objects
-            .map(move |it| {
-                (
-                    two.clone(),
-                    HubEvent::Object(it.map(|it| Box::new(slim(it)))),
-                )
-            })
+            .map(move |it| (two.clone(), HubEvent::Object(it.map(Box::new))))
             .boxed(),
         clusters
             .map(move |it| (three.clone(), HubEvent::Cluster(it.map(|it| cluster(&it)))))

@@ -4,6 +4,7 @@ use globalps_core::api::{
     ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, FleetPullSecret,
     FleetPullSecretStatus,
 };
+use globalps_core::decode::Item;
 use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret, fleet_revision};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
-use crate::objects::apply::{ApplyError, within};
+use crate::objects::apply::{ApplyError, readable, within};
 
 pub(super) struct Writer {
     client: Client,
@@ -58,11 +59,11 @@ impl Writer {
             uid,
             ..OwnerReference::default()
         }]);
-        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Item<ClusterPullSecret>> = Api::namespaced(self.client.clone(), namespace);
         let params = PatchParams::apply(HUB).force();
         let patch = Patch::Apply(&object);
         let call = api.patch(&name, &params, &patch);
-        within("apply", "ClusterPullSecret", &name, call).await
+        readable("apply", "ClusterPullSecret", &name, call).await
     }
 
     pub(super) async fn object_status(
@@ -72,11 +73,11 @@ impl Writer {
     ) -> Result<ClusterPullSecret, ApplyError> {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
-        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<Item<ClusterPullSecret>> = Api::namespaced(self.client.clone(), &namespace);
         let patch = Patch::Merge(json!({"status": status}));
         let params = merge();
         let call = api.patch_status(&name, &params, &patch);
-        within("write status of", "ClusterPullSecret", &name, call).await
+        readable("write status of", "ClusterPullSecret", &name, call).await
     }
 
     pub(super) async fn delete_object(
@@ -85,7 +86,7 @@ impl Writer {
         fleet: &FleetPullSecret,
     ) -> Result<(), ApplyError> {
         let name = object_name(cluster, fleet);
-        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Item<ClusterPullSecret>> = Api::namespaced(self.client.clone(), namespace);
         let params = DeleteParams::default();
         let deleted = within(
             "delete",
@@ -106,7 +107,7 @@ impl Writer {
         let api = self.secrets(fleet);
         let params = PatchParams::apply(HUB).force();
         let patch = Patch::Apply(&secret);
-        within("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
+        readable("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
     }
 
     pub(super) async fn delete_revision(
@@ -120,7 +121,7 @@ impl Writer {
         gone(within("delete", "Secret", &name, api.delete(&name, &params)).await)
     }
 
-    fn secrets(&self, fleet: &FleetPullSecret) -> Api<Secret> {
+    fn secrets(&self, fleet: &FleetPullSecret) -> Api<Item<Secret>> {
         let namespace = fleet.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }
@@ -144,7 +145,7 @@ impl Writer {
         let api = self.fleets(fleet);
         let (params, patch) = (merge(), Patch::Merge(body));
         let call = api.patch(&name, &params, &patch);
-        within("patch", "FleetPullSecret", &name, call).await
+        readable("patch", "FleetPullSecret", &name, call).await
     }
 
     pub(super) async fn fleet_status(
@@ -156,10 +157,10 @@ impl Writer {
         let api = self.fleets(fleet);
         let (params, patch) = (merge(), Patch::Merge(json!({"status": status})));
         let call = api.patch_status(&name, &params, &patch);
-        within("write status of", "FleetPullSecret", &name, call).await
+        readable("write status of", "FleetPullSecret", &name, call).await
     }
 
-    fn fleets(&self, fleet: &FleetPullSecret) -> Api<FleetPullSecret> {
+    fn fleets(&self, fleet: &FleetPullSecret) -> Api<Item<FleetPullSecret>> {
         let namespace = fleet.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }

@@ -8,18 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
+use globalps_core::decode::Item;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Client, ResourceExt as _};
 use tokio::time::sleep;
 
 use super::fencing::LEASE_DURATION;
-use super::lease::{LeaseApi, LeaseError, warn};
+use super::lease::{Lease, LeaseApi, LeaseError, warn};
 use super::lease_guard::LeaseGuard;
 use crate::process::backoff::random_bits;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
+
+/// Shortest and longest time for which a holder is waited for: any client that may write Leases can write any duration.
+const DURATIONS: (Duration, Duration) = (LEASE_DURATION, Duration::from_mins(1));
 
 /// The last known state of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +31,7 @@ struct LeaseState {
     /// Its `resourceVersion`; `None`: there is no Lease.
     version: Option<String>,
     transitions: i32,
-    /// Duration that the holder wrote.
+    /// Duration that the holder wrote, within [`DURATIONS`].
     duration: Duration,
     /// When this version was first seen, by [`clock::now`].
     since: Duration,
@@ -46,7 +49,7 @@ enum Step {
 fn step(state: &LeaseState, me: &str, now: Duration) -> Step {
     if state.holder.as_ref().is_some_and(|holder| holder != me) {
         // After a deletion the same time must pass: the holder may not know of it yet.
-        let left = (state.since + state.duration.max(LEASE_DURATION)).saturating_sub(now);
+        let left = (state.since + state.duration).saturating_sub(now);
         if !left.is_zero() {
             return Step::Wait(left);
         }
@@ -59,7 +62,7 @@ fn step(state: &LeaseState, me: &str, now: Duration) -> Step {
 
 impl LeaseState {
     fn of(lease: &Lease, before: Option<&Self>, now: Duration) -> Self {
-        let spec = lease.spec.clone().unwrap_or_default();
+        let spec = lease.spec.clone();
         let version = lease.resource_version();
         let since = before
             .filter(|before| before.version == version)
@@ -69,7 +72,8 @@ impl LeaseState {
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             version,
             transitions: spec.lease_transitions.unwrap_or_default(),
-            duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+            duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+                .clamp(DURATIONS.0, DURATIONS.1),
             since,
         }
     }
@@ -176,7 +180,14 @@ impl Election {
                 Some(event) = events.next() => {
                     let now = clock::now();
                     match event {
-                        Ok(Event::Apply(lease) | Event::InitApply(lease)) => {
+                        Ok(
+                            Event::Apply(Item::Unreadable(lease))
+                            | Event::InitApply(Item::Unreadable(lease)),
+                        ) => tracing::warn!("the Lease can't be read: {lease}"),
+                        Ok(
+                            Event::Apply(Item::Readable(lease))
+                            | Event::InitApply(Item::Readable(lease)),
+                        ) => {
                             state = Some(LeaseState::of(&lease, state.as_ref(), now));
                             self.health.answered();
                         }
@@ -198,18 +209,17 @@ impl Election {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::coordination::v1::LeaseSpec;
-
+    use super::super::lease::LeaseFields;
     use super::*;
 
     fn lease(version: &str, holder: &str) -> Lease {
         let mut lease = Lease::default();
         lease.metadata.resource_version = Some(version.to_owned());
-        lease.spec = Some(LeaseSpec {
+        lease.spec = LeaseFields {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: Some(10),
-            ..LeaseSpec::default()
-        });
+            ..LeaseFields::default()
+        };
         lease
     }
 
@@ -228,11 +238,14 @@ mod tests {
         let deleted = LeaseState::gone(Some(&held), at(105));
         let again = LeaseState::gone(Some(&deleted), at(109));
         let mut longer = lease("1", "other");
-        longer.spec.get_or_insert_default().lease_duration_seconds = Some(30);
+        longer.spec.lease_duration_seconds = Some(30);
         let longer = LeaseState::of(&longer, None, at(100));
         let mut nonsense = lease("1", "other");
-        nonsense.spec.get_or_insert_default().lease_duration_seconds = Some(-1);
+        nonsense.spec.lease_duration_seconds = Some(-1);
         let nonsense = LeaseState::of(&nonsense, None, at(100));
+        let mut endless = lease("1", "other");
+        endless.spec.lease_duration_seconds = Some(i32::MAX);
+        let endless = LeaseState::of(&endless, None, at(100));
         let take = |version: &str| Step::Take(version.to_owned());
         for (sentence, state, now, expected) in [
             ("a missing Lease is created", &never, 100, Step::Create),
@@ -287,6 +300,7 @@ mod tests {
                 110,
                 Step::Wait(at(20)),
             ),
+            ("but not for years", &endless, 100, Step::Wait(DURATIONS.1)),
             (
                 "an invalid duration counts as the default",
                 &nonsense,

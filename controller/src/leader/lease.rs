@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
+use globalps_core::decode::Item;
 use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, LEADER_ANNOTATION};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::{Lease as WholeLease, LeaseSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::api::{ObjectMeta, PartialObjectMeta, Patch, PatchParams};
+use kube::{Api, Client, Resource as _};
+use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -20,9 +23,27 @@ pub(super) const RETRY: Duration = Duration::from_millis(500);
 /// Deadline of each request.
 const REQUEST: Duration = Duration::from_secs(2);
 
+/// A Lease without its times, which no decision needs: another client can write any time.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Lease {
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: LeaseFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct LeaseFields {
+    pub(super) holder_identity: Option<String>,
+    pub(super) lease_duration_seconds: Option<i32>,
+    pub(super) lease_transitions: Option<i32>,
+}
+
+globalps_core::view!(Lease: WholeLease);
+
 pub(super) struct LeaseApi {
-    pub(super) leases: Api<Lease>,
-    accounts: Api<ServiceAccount>,
+    pub(super) leases: Api<Item<Lease>>,
+    accounts: Api<Item<PartialObjectMeta<ServiceAccount>>>,
     /// Name of the `ServiceAccount` that names the holder to the admission policy; `None`: no policy reads it.
     record: Option<&'static str>,
     /// Name of the Lease.
@@ -49,11 +70,11 @@ impl LeaseApi {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.name},
         });
         let patch = Patch::Apply(&body);
-        within(self.leases.patch(&self.name, &params, &patch)).await
+        readable(within(self.leases.patch(&self.name, &params, &patch)).await?)
     }
 
     pub(super) async fn get(&self) -> Result<Lease, LeaseError> {
-        within(self.leases.get(&self.name)).await
+        readable(within(self.leases.get(&self.name)).await?)
     }
 
     pub(super) async fn take(&self, version: &str, transitions: i32) -> Result<Lease, LeaseError> {
@@ -73,7 +94,7 @@ impl LeaseApi {
     pub(super) async fn write(&self, version: &str, spec: Value) -> Result<Lease, LeaseError> {
         let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
         let (patch, params) = (Patch::Merge(&body), params());
-        within(self.leases.patch(&self.name, &params, &patch)).await
+        readable(within(self.leases.patch(&self.name, &params, &patch)).await?)
     }
 
     /// The object that names the holder, if it has to be written: it names another one.
@@ -81,8 +102,8 @@ impl LeaseApi {
         let Some(name) = self.record else {
             return Ok(None);
         };
-        let metadata = match within(self.accounts.get_metadata(name)).await {
-            Ok(found) => found.metadata,
+        let metadata = match within(self.accounts.get(name)).await {
+            Ok(found) => found.meta().clone(),
             // The policy is not in force without it.
             Err(LeaseError::Gone) => {
                 tracing::warn!(
@@ -107,7 +128,7 @@ impl LeaseApi {
             "resourceVersion": record.version, "annotations": {LEADER_ANNOTATION: self.me},
         }});
         let (patch, params) = (Patch::Merge(&body), params());
-        within(self.accounts.patch_metadata(record.name, &params, &patch)).await?;
+        within(self.accounts.patch(record.name, &params, &patch)).await?;
         Ok(())
     }
 }
@@ -145,6 +166,14 @@ async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result
         Ok(Err(error)) => Err(LeaseError::Other(error)),
         Err(_) => Err(LeaseError::Timeout),
     }
+}
+
+fn readable(item: Item<Lease>) -> Result<Lease, LeaseError> {
+    item.into_result().map_err(|unreadable| {
+        LeaseError::Other(kube::Error::SerdeError(serde_json::Error::custom(
+            unreadable,
+        )))
+    })
 }
 
 /// Logs the error and returns the pause before the next attempt, with jitter.

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::fencing::FencingToken;
-use super::lease::{LeaseApi, LeaseError, RETRY, warn};
+use super::lease::{Lease, LeaseApi, LeaseError, RETRY, warn};
 use crate::telemetry::clock;
 
 /// Interval between renewals.
@@ -140,8 +139,7 @@ impl<'a> LeaseGuard<'a> {
     }
 
     fn is_mine(&self, lease: &Lease) -> bool {
-        let spec = lease.spec.as_ref();
-        spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.api.me)
+        lease.spec.holder_identity.as_ref() == Some(&self.api.me)
     }
 }
 

@@ -77,7 +77,8 @@ pub(super) fn upkeep(
         .chain(with_new_owner(snapshot))
         .chain(reverted)
         .chain(had)
-        .filter(|(name, _)| names.insert(name.clone()))
+        // What an unreadable one says is unknown.
+        .filter(|(name, _)| !snapshot.unreadable.contains_key(name) && names.insert(name.clone()))
         .collect()
 }
 

@@ -44,7 +44,8 @@ pub(super) fn bootstrap(
     };
     let nodes = snapshot.nodes.values().filter(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name);
-        object.is_some_and(|object| is_waiting(snapshot, node, object))
+        !snapshot.unreadable.contains_key(&node.name)
+            && object.is_some_and(|object| is_waiting(snapshot, node, object))
     });
     nodes
         .map(|node| {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::decode::Unreadable;
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 
@@ -26,6 +27,10 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) deviation: Deviation,
     /// There is no `GlobalPullSecret`.
     pub(crate) config_missing: bool,
+    /// Why the newest `GlobalPullSecret` can't be decoded, as a clause; `spec` is the last one that could.
+    pub(crate) config_unreadable: Option<String>,
+    /// `spec` is that of a `GlobalPullSecret`; otherwise it has the defaults.
+    pub(crate) config_known: bool,
     pub(crate) additional: Source,
     /// Type of the additional Secret.
     pub(crate) additional_type: Option<String>,
@@ -62,6 +67,10 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) daemon_set: bool,
     pub(crate) syncers: Syncers,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
+    /// Nodes whose `NodePullSecret` can't be decoded; `node_pull_secrets` has the last version that could.
+    pub(crate) unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
+    /// Every object that can't be decoded: kind, name and why.
+    pub(crate) unreadable_objects: Vec<String>,
     /// Nodes whose `NodePullSecret` another client deleted.
     pub(crate) deleted_out_of_band: Cow<'a, BTreeSet<String>>,
     /// Nodes whose assignment another client changed. Their objects below have what this controller assigned.
@@ -105,6 +114,7 @@ impl Snapshot<'_> {
         let global = self.global.as_ref();
         self.daemon_set
             || !self.node_pull_secrets.is_empty()
+            || !self.unreadable.is_empty()
             || global.is_some_and(|global| global.config_file.is_some())
     }
 

@@ -1,11 +1,12 @@
 //! The nodes as members of the rollout. Pure.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::names::ABANDON_ANNOTATION;
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
 use jiff::SignedDuration;
-use kube::ResourceExt as _;
 
 use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
@@ -108,7 +109,12 @@ fn member(
         ..
     } = snapshot;
     let context = context(snapshot, node, object, min_ready);
-    let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
+    let unreadable = snapshot.unreadable.get(&node.name);
+    let annotations = match (unreadable, object) {
+        (Some(unreadable), _) => unreadable.metadata.annotations.as_ref(),
+        (None, object) => object.and_then(|object| object.metadata.annotations.as_ref()),
+    };
+    let is_abandoned = goal == Goal::Restore && annotations.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
     let asked = retry(snapshot, object);
@@ -148,6 +154,13 @@ fn member(
             || object.is_some_and(|object| has_unassigned(object, goal)),
         in_place: false,
     };
+    if unreadable.is_some() {
+        // What it does is unknown. It gets nothing until its object is readable, and nobody waits for it.
+        member.assigned = (!is_abandoned).then_some((goal, Progress::Blocked));
+        member.is_up_to_date = true;
+        member.retry = false;
+        return member;
+    }
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
         // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
@@ -160,9 +173,8 @@ fn member(
 }
 
 /// The user lets the cleanup finish without this node.
-fn is_abandoned(object: &NodePullSecret) -> bool {
-    object
-        .annotations()
+fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
+    annotations
         .get(ABANDON_ANNOTATION)
         .is_some_and(|value| value == "true")
 }
@@ -185,6 +197,7 @@ impl<'a> Canaries<'a> {
             });
             is_selected(spec, node)
                 && !is_skipped(spec, node)
+                && !snapshot.unreadable.contains_key(&node.name)
                 && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
@@ -207,6 +220,9 @@ impl<'a> Canaries<'a> {
 
 /// Why a failed or blocked node doesn't reach its goal, as text.
 pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
+    if let Some(unreadable) = snapshot.unreadable.get(name) {
+        return format!("{name}: its NodePullSecret can't be read: {unreadable}");
+    }
     let object = snapshot.node_pull_secrets.get(name);
     let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {
         return name.to_owned();

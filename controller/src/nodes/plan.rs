@@ -35,6 +35,8 @@ pub(crate) enum Hold {
     ConfigMissing,
     /// The configuration names no source any more, but the Secrets of those in force exist.
     SourcesRemoved,
+    /// The newest `GlobalPullSecret` can't be decoded: its limits are unknown.
+    ConfigUnreadable,
     /// There is a Secret, but no valid content. Only absence restores.
     NoValidContent,
 }
@@ -85,6 +87,9 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
         let mut plan = Plan::new(resolved, Aim::Hold(Hold::ConfigMissing));
         plan.assignments = with_new_owner(snapshot).collect();
         return plan;
+    }
+    if snapshot.config_unreadable.is_some() {
+        return hold(snapshot, resolved, Hold::ConfigUnreadable);
     }
     let Some(desired) = &resolved.desired else {
         return without_content(snapshot, resolved);
@@ -139,7 +144,9 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 /// Every node keeps its content; new nodes get the fleet's, if any node has some.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    if !snapshot.may_be_on_nodes() {
+    // Which nodes are selected may not be known.
+    let is_unknown = reason == Hold::ConfigUnreadable && !snapshot.config_known;
+    if is_unknown || !snapshot.may_be_on_nodes() {
         return plan;
     }
     if let Some(global) = &snapshot.global {

@@ -7,10 +7,12 @@ use globalps_core::api::{
     GlobalPullSecretSpec, MAX_REVISION, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus,
     Phase,
 };
+use globalps_core::decode::Unreadable;
 use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
 use globalps_core::provider::{Content, Delivery, ProviderConfig};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::super::input::{NodeView, NotReady, Syncers};
@@ -79,6 +81,8 @@ pub(crate) fn snapshot(
         deviation: Deviation::None,
         spec: GlobalPullSecretSpec::default(),
         config_missing: false,
+        config_unreadable: None,
+        config_known: true,
         additional,
         additional_type: None,
         additional_retry: None,
@@ -100,6 +104,8 @@ pub(crate) fn snapshot(
         rolled_out_revision: None,
         reported_revision: 0,
         nodes: Cow::default(),
+        unreadable: Cow::default(),
+        unreadable_objects: Vec::new(),
         deleted_out_of_band: Cow::default(),
         node_pull_secrets: Cow::default(),
         clock: Cow::default(),
@@ -1273,4 +1279,169 @@ fn a_secret_without_a_valid_id_becomes_another_revision() {
     changed.revision = changed.revision.unidentified();
     let changed = snapshot(found(A), Some(changed), "a=3:Synced");
     assert_eq!(line(&changed), "Reach(Revision(4)) slot 3 write 4 a=4");
+}
+
+fn unreadable(snapshot: &mut Snapshot, name: &str, field: &str) {
+    let unreadable = Unreadable {
+        metadata: ObjectMeta::default(),
+        field: field.to_owned(),
+    };
+    let unreadable = Box::new(unreadable);
+    snapshot
+        .unreadable
+        .to_mut()
+        .insert(name.to_owned(), unreadable);
+}
+
+#[test]
+fn an_unreadable_node_pull_secret_gets_nothing_and_takes_no_slot() {
+    for (case, global, nodes, expected) in [
+        (
+            "it was in flight",
+            global(1, A),
+            "a=1:Syncing b=0",
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "its readable version was never seen",
+            global(1, A),
+            "a b=0",
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "it is the first node",
+            without_canary(1, A),
+            "a=0 b=0",
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "it is new",
+            global(1, A),
+            "+a=0 b=1:Synced",
+            "Reach(Revision(1))",
+        ),
+        (
+            "the others are done",
+            Global {
+                rolled_out: None,
+                ..global(1, A)
+            },
+            "a=0 b=1:Synced",
+            "Reach(Revision(1)) write 1 passed rolled out",
+        ),
+    ] {
+        let mut snapshot = snapshot(found(A), Some(global), nodes);
+        unreadable(&mut snapshot, "a", "status.x");
+        assert_eq!(line(&snapshot), expected, "{case}");
+        let members = plan(&snapshot).members;
+        let member = members.iter().find(|member| member.name == "a");
+        assert!(member.is_some_and(rollout::Member::is_blocked), "{case}");
+    }
+}
+
+#[test]
+fn an_unreadable_configuration_holds() {
+    for (case, additional, global, nodes, known, expected) in [
+        (
+            "a rotation",
+            found(B),
+            Some(global(1, A)),
+            "a=1:Synced b=0",
+            true,
+            "Hold(ConfigUnreadable)",
+        ),
+        (
+            "a new node gets what the fleet has",
+            found(B),
+            Some(global(1, A)),
+            "a=1:Synced +b=0",
+            true,
+            "Hold(ConfigUnreadable) b=1",
+        ),
+        (
+            "unless it is not known which nodes are selected",
+            found(B),
+            Some(global(1, A)),
+            "a=1:Synced +b=0",
+            false,
+            "Hold(ConfigUnreadable)",
+        ),
+        (
+            "a deletion",
+            Source::Absent,
+            Some(global(1, A)),
+            "a=1:Synced",
+            true,
+            "Hold(ConfigUnreadable)",
+        ),
+        (
+            "a first add",
+            found(A),
+            None,
+            "a",
+            false,
+            "Hold(ConfigUnreadable)",
+        ),
+    ] {
+        let mut snapshot = snapshot(additional, global, nodes);
+        snapshot.config_unreadable = Some("its field `spec` can't be decoded".to_owned());
+        snapshot.config_known = known;
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+}
+
+/// The test profile checks for overflows.
+#[test]
+fn no_time_or_number_of_others_overflows() {
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let now = NOW.as_second();
+    // The first and last that are decoded, and those around the leader's.
+    let times = [0, now - 1, now, now + 1, 7_258_118_399].map(at);
+    let numbers = [0, 1, 2, (1 << 53) - 1];
+    let phases = [
+        Phase::Pending,
+        Phase::Syncing,
+        Phase::Synced,
+        Phase::RolledBack,
+        Phase::Failed,
+        Phase::Restored,
+    ];
+    let mut plans = 0;
+    for phase in phases {
+        for (reported, own) in times.iter().flat_map(|a| times.map(|b| (*a, b))) {
+            for number in numbers {
+                for ready in [true, false] {
+                    let nodes = "a=1:Synced b=1 c=R d=0";
+                    let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
+                    for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+                        let status = object.status.get_or_insert_default();
+                        status.phase = phase.clone();
+                        status.revision = number;
+                        status.restarts = number;
+                        status.drifts = number;
+                        status.last_transition_time = Some(Time(reported));
+                        status.kubelet_restarted_at = Some(Time(own));
+                        object.metadata.generation = Some(number);
+                        status.observed_generation = number;
+                    }
+                    for node in snapshot.nodes.to_mut().values_mut() {
+                        (node.heartbeat, node.created) = (own, reported);
+                        node.ready = if ready {
+                            Ok(reported)
+                        } else {
+                            Err(NotReady {
+                                since: reported,
+                                unknown: number == 0,
+                            })
+                        };
+                    }
+                    snapshot.spec.rollout.min_ready_seconds = u32::MAX;
+                    snapshot.spec.rollout.max_unavailable = IntOrString::Int(i32::MAX);
+                    plan(&snapshot);
+                    plans += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(plans, 6 * 25 * 4 * 2);
 }

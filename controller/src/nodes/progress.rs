@@ -2,6 +2,9 @@
 //!
 //! A status counts only for its own node: nothing that a node reports raises a revision, and every state in flight ends.
 
+// Times and numbers of other programs must not overflow.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::rollout::{Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
@@ -227,7 +230,7 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
     };
     let suspect = SUSPECT_FOR.max(context.min_ready);
     let (within, is_lasting) = if not_ready.unknown {
-        (suspect + NODE_MONITOR_GRACE, true)
+        (suspect.saturating_add(NODE_MONITOR_GRACE), true)
     } else {
         (suspect, received.unchanged_for >= BLIP)
     };

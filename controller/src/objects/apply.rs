@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globalps_core::api::{
-    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret,
-    NodePullSecretSpec,
+    GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
 };
+use globalps_core::decode::Item;
 use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{
     ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
@@ -26,57 +25,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::managed::{LiveObject, PerKind, PerObject};
+pub(crate) use super::request::{ApplyError, readable, within};
 use super::views::DaemonSetView;
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::objects::helm::HelmRelease;
-use crate::telemetry::client::without_content;
 
-const TIMEOUT: Duration = Duration::from_secs(15);
 const DELETES_AT_ONCE: usize = 16;
-
-/// The failed action, the object and the error. Never the content of the object.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplyError {
-    #[error("{action} {object}: {}", without_content(.source))]
-    Api {
-        action: &'static str,
-        object: String,
-        source: kube::Error,
-    },
-    #[error("{action} {object}: no response from the API server within {} s", TIMEOUT.as_secs())]
-    Timeout {
-        action: &'static str,
-        object: String,
-    },
-}
-
-impl ApplyError {
-    /// The API server responded, so a status with the failure can be written.
-    pub(crate) fn is_response(&self) -> bool {
-        self.code().is_some()
-    }
-
-    pub(crate) fn is_forbidden(&self) -> bool {
-        self.is_code(403)
-    }
-
-    /// The API server's response has this HTTP status.
-    pub(crate) fn is_code(&self, code: u16) -> bool {
-        self.code() == Some(code)
-    }
-
-    /// HTTP status of the API server's response; `None`: it did not respond.
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Api {
-                source: kube::Error::Api(status),
-                ..
-            } => Some(status.code),
-            _ => None,
-        }
-    }
-}
 
 pub(crate) struct Applier {
     client: Client,
@@ -141,11 +96,13 @@ impl Applier {
 
     /// The slots of the history; `None`: empty.
     pub(crate) async fn history(&self, slots: u32) -> Result<Vec<Option<Kept>>, ApplyError> {
-        let api: Api<Secret> = self.api();
+        let api: Api<Item<Secret>> = self.api();
         let mut kept = Vec::new();
         for slot in 0..slots {
             let name = history_secret(slot);
             let found = within("read", "Secret", &name, api.get_opt(&name)).await?;
+            // One that can't be read has no content to keep.
+            let found = found.and_then(|found| found.into_result().ok());
             kept.push(found.as_ref().map(history::decode));
         }
         Ok(kept)
@@ -221,13 +178,13 @@ impl Applier {
     }
 
     async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSetView, ApplyError> {
-        let api: Api<DaemonSetView> = self.api();
+        let api: Api<Item<DaemonSetView>> = self.api();
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let patch = Patch::Merge(body);
-        within("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
+        readable("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
     /// Writes the node's object. The Node owns it, so it is deleted with the Node.
@@ -262,11 +219,12 @@ impl Applier {
         self.apply_body(GLOBAL_SECRET, &body).await
     }
 
+    /// Returns the object, if it is readable.
     pub(crate) async fn status(
         &self,
-        status: &GlobalPullSecretStatus,
-    ) -> Result<GlobalPullSecret, ApplyError> {
-        let api: Api<GlobalPullSecret> = self.api();
+        status: &impl Serialize,
+    ) -> Result<Option<GlobalPullSecret>, ApplyError> {
+        let api: Api<Item<GlobalPullSecret>> = self.api();
         let body = json!({"status": status});
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
@@ -274,7 +232,8 @@ impl Applier {
         };
         let patch = Patch::Merge(&body);
         let call = api.patch_status(GLOBAL_SECRET, &params, &patch);
-        within("write status of", "GlobalPullSecret", GLOBAL_SECRET, call).await
+        let written = within("write status of", "GlobalPullSecret", GLOBAL_SECRET, call).await?;
+        Ok(written.into_result().ok())
     }
 
     /// Deletes the syncer and the restorer, with their objects.
@@ -345,10 +304,10 @@ impl Applier {
             + Debug,
         B: Serialize + Debug,
     {
-        let api: Api<K> = self.api();
+        let api: Api<Item<K>> = self.api();
         let params = PatchParams::apply(CONTROLLER_MANAGER).force();
         let patch = Patch::Apply(body);
-        within(
+        readable(
             "apply",
             &K::kind(&()),
             name,
@@ -364,33 +323,12 @@ impl Applier {
             + DeserializeOwned
             + Debug,
     {
-        let api: Api<K> = self.api();
+        let api: Api<Item<K>> = self.api();
         let params = DeleteParams::background();
         match within("delete", &K::kind(&()), name, api.delete(name, &params)).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_code(404) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-}
-
-pub(crate) async fn within<T>(
-    action: &'static str,
-    kind: &str,
-    name: &str,
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, ApplyError> {
-    let object = || format!("{kind} `{name}`");
-    match tokio::time::timeout(TIMEOUT, call).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(source)) => Err(ApplyError::Api {
-            action,
-            object: object(),
-            source,
-        }),
-        Err(_) => Err(ApplyError::Timeout {
-            action,
-            object: object(),
-        }),
     }
 }

@@ -26,6 +26,17 @@ pub(crate) enum ManagedKind {
     DaemonSet,
 }
 
+impl ManagedKind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "ServiceAccount",
+            Self::Role => "Role",
+            Self::RoleBinding => "RoleBinding",
+            Self::DaemonSet => "DaemonSet",
+        }
+    }
+}
+
 /// An object of the syncer or the restorer that the controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedObject {
@@ -49,7 +60,7 @@ impl ManagedObject {
 
 impl fmt::Display for ManagedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} `{}`", self.kind, self.agent.name())
+        write!(f, "{} `{}`", self.kind.as_str(), self.agent.name())
     }
 }
 

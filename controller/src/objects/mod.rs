@@ -5,4 +5,5 @@ pub(crate) mod helm;
 pub(crate) mod managed;
 pub(crate) mod namespaced;
 pub(crate) mod operators;
+mod request;
 pub(crate) mod views;

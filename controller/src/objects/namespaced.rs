@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
     CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
     IMAGE_PULL_SECRETS, ROLLED_OUT_SECRET, SECRET_TYPE,
@@ -15,7 +16,7 @@ use kube::api::{
     Patch, PatchParams, Preconditions,
 };
 
-use super::apply::{Applier, ApplyError, within};
+use super::apply::{Applier, ApplyError, readable, within};
 use crate::targets::account::AccountView;
 
 /// Why the API server rejected a write: a reason for the status.
@@ -80,11 +81,11 @@ impl Applier {
             data: Some([(DATA_KEY.to_owned(), ByteString(content))].into()),
             ..Secret::default()
         };
-        let api: Api<Secret> = self.in_namespace(namespace);
+        let api: Api<Owned<PartialObjectMeta<Secret>>> = self.in_namespace(namespace);
         let params = PatchParams::apply(CONTROLLER_MANAGER).force();
         let patch = Patch::Apply(&secret);
-        let call = api.patch_metadata(name, &params, &patch);
-        within("apply", "Secret", &format!("{namespace}/{name}"), call).await
+        let call = api.patch(name, &params, &patch);
+        readable("apply", "Secret", &format!("{namespace}/{name}"), call).await
     }
 
     /// Deletes the Secret of a namespace, unless another client has written it since.
@@ -114,22 +115,23 @@ impl Applier {
         change: &Change,
         annotation: &str,
     ) -> Result<AccountView, ApplyError> {
-        let api: Api<ServiceAccount> = self.in_namespace(&account.namespace);
+        let api: Api<Item<ServiceAccount>> = self.in_namespace(&account.namespace);
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let patch: Patch<()> = Patch::Json(account.references.patch(change, annotation));
         let call = api.patch(&account.name, &params, &patch);
-        let account = within("patch", "ServiceAccount", &account.key(), call).await?;
+        let account = readable("patch", "ServiceAccount", &account.key(), call).await?;
         Ok(AccountView::new(&account, annotation))
     }
 
     /// `global-pull-secret-rolled-out`; `None`: there is none.
     pub(crate) async fn rolled_out(&self) -> Result<Option<Secret>, ApplyError> {
-        let api: Api<Secret> = self.api();
+        let api: Api<Item<Secret>> = self.api();
         let call = api.get_opt(ROLLED_OUT_SECRET);
-        within("read", "Secret", ROLLED_OUT_SECRET, call).await
+        let found = within("read", "Secret", ROLLED_OUT_SECRET, call).await?;
+        Ok(found.and_then(|found| found.into_result().ok()))
     }
 
     /// Whether the policy that attaches Secrets to pods is in force.

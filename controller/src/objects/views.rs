@@ -1,13 +1,12 @@
 //! Kubernetes objects, reduced to the fields that the controller needs. The full types, with everything that a pod can have,
 //! would take a twentieth of the program.
 
-use std::borrow::Cow;
-
 use globalps_core::api::ProviderPaths;
+use globalps_core::decode;
 use globalps_core::manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
-use kube::Resource;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
@@ -126,14 +125,32 @@ pub(crate) struct NodeFields {
 #[serde(default)]
 pub(crate) struct NodeSpecFields {
     pub(crate) unschedulable: bool,
-    pub(crate) taints: Vec<Taint>,
+    pub(crate) taints: Vec<TaintFields>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TaintFields {
+    pub(crate) key: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct NodeStatusFields {
-    pub(crate) conditions: Vec<NodeCondition>,
+    pub(crate) conditions: Vec<NodeConditionFields>,
     pub(crate) node_info: NodeInfoFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct NodeConditionFields {
+    #[serde(rename = "type")]
+    pub(crate) type_: String,
+    pub(crate) status: String,
+    #[serde(deserialize_with = "decode::time")]
+    pub(crate) last_heartbeat_time: Option<Time>,
+    #[serde(deserialize_with = "decode::time")]
+    pub(crate) last_transition_time: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -142,40 +159,7 @@ pub(crate) struct NodeInfoFields {
     pub(crate) kubelet_version: String,
 }
 
-macro_rules! view {
-    ($($view:ty: $whole:ty),*) => {$(
-        impl Resource for $view {
-            type DynamicType = ();
-            type Scope = <$whole as Resource>::Scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                <$whole>::kind(&())
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                <$whole>::group(&())
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                <$whole>::version(&())
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                <$whole>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    )*};
-}
-
-view!(DaemonSetView: DaemonSet, NodeFields: Node);
+globalps_core::view!(DaemonSetView: DaemonSet, NodeFields: Node);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,9 @@ use globalps_core::state::sources_removed;
 use super::counts::{NodeCounts, failures, restoring, rolling_out};
 use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
-use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, list, sentences, statement};
+use super::statement::{
+    MAY_NOT_READ, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
+};
 use crate::content::source::Verdict;
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::absence::Absence;
@@ -22,6 +24,8 @@ const NAMED: usize = 5;
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
 
+/// Reason of conditions and events about objects that can't be decoded.
+pub(super) const UNREADABLE: &str = "Unreadable";
 /// Reason of `Ready` and `Degraded` while every reconcile fails.
 pub(super) const RECONCILE_FAILED: &str = "ReconcileFailed";
 
@@ -35,10 +39,16 @@ fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bo
     rollout::is_halted(counts.halting, &snapshot.spec.rollout, members.len())
 }
 
-fn hold(hold: Hold, snapshot: &Snapshot) -> String {
+pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
     match hold {
         Hold::ConfigMissing => {
             "the GlobalPullSecret was deleted; nodes keep their current credentials until it is recreated"
+        }
+        Hold::ConfigUnreadable => {
+            let reason = snapshot.config_unreadable.as_deref().unwrap_or_default();
+            return format!(
+                "the GlobalPullSecret can't be read: {reason}; nodes keep their current credentials until you correct it"
+            );
         }
         Hold::SourcesRemoved => {
             let Absence::OnlyUnnamed(names) = snapshot.absence() else {
@@ -52,6 +62,15 @@ fn hold(hold: Hold, snapshot: &Snapshot) -> String {
         }
     }
     .to_owned()
+}
+
+/// Reason of the conditions while nothing changes.
+fn hold_reason(hold: Hold) -> &'static str {
+    if hold == Hold::ConfigUnreadable {
+        UNREADABLE
+    } else {
+        "Held"
+    }
 }
 
 /// Revision that is rolled out or held; `NONE`: none.
@@ -74,8 +93,10 @@ pub(super) fn ready(
 ) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
-    if let (Aim::Hold(reason), false) = (plan.aim, is_invalid(&plan.resolved.additional)) {
-        return no("Held", hold(reason, snapshot));
+    if let Aim::Hold(reason) = plan.aim
+        && (reason == Hold::ConfigUnreadable || !is_invalid(&plan.resolved.additional))
+    {
+        return no(hold_reason(reason), hold(reason, snapshot));
     }
     let (Aim::Reach(Goal::Revision(_)) | Aim::Hold(_)) = plan.aim else {
         return match (&plan.resolved.additional, plan.aim) {
@@ -107,6 +128,16 @@ pub(super) fn ready(
     }
     if !counts.failed.is_empty() {
         return no("NodesFailed", failures(snapshot, &counts.failed));
+    }
+    let is_unreadable = |name: &&String| snapshot.unreadable.contains_key(*name);
+    let unreadable: Vec<String> = counts
+        .blocked
+        .iter()
+        .filter(is_unreadable)
+        .cloned()
+        .collect();
+    if !unreadable.is_empty() {
+        return no(UNREADABLE, failures(snapshot, &unreadable));
     }
     if !counts.blocked.is_empty() {
         return no("NodesBlocked", failures(snapshot, &counts.blocked));
@@ -164,7 +195,7 @@ pub(super) fn progressing(
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        Aim::Hold(reason) => ("False", "Held", hold(reason, snapshot)),
+        Aim::Hold(reason) => ("False", hold_reason(reason), hold(reason, snapshot)),
         Aim::Reach(_) if is_halted(snapshot, counts, members) => {
             ("False", "Halted", failures(snapshot, &counts.failed))
         }
@@ -212,11 +243,15 @@ pub(super) fn degraded(
         };
         return yes(reason, failures(snapshot, &counts.failed));
     }
+    if !snapshot.unreadable_objects.is_empty() {
+        let named = snapshot.unreadable_objects.iter().cloned();
+        return yes(UNREADABLE, first(named, NAMED));
+    }
     if !counts.blocked.is_empty() {
         return yes("NodesBlocked", failures(snapshot, &counts.blocked));
     }
     if let Aim::Hold(reason) = plan.aim {
-        return yes("Held", hold(reason, snapshot));
+        return yes(hold_reason(reason), hold(reason, snapshot));
     }
     if let Some(path) = snapshot.other_config_file() {
         let message = format!(

@@ -1,13 +1,13 @@
 //! Records events about the user's Secret: one per change of the status.
 
-use globalps_core::rollout::Revision;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use globalps_core::api::{
     ConflictStatus, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
 use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
+use globalps_core::rollout::Revision;
 use globalps_core::state::RESTORE_CONFIGURATION;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::conditions::RECONCILE_FAILED;
+use super::conditions::{RECONCILE_FAILED, UNREADABLE};
 use super::statement::list;
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
@@ -43,6 +43,8 @@ pub(crate) struct EventRecorder {
     reference: ObjectReference,
     /// The last recorded failure of each node: its reason, and the generation or revision that it refers to.
     failures: BTreeMap<String, (&'static str, i64)>,
+    /// The recorded objects that can't be decoded.
+    unreadable: BTreeSet<String>,
 }
 
 impl EventRecorder {
@@ -58,6 +60,7 @@ impl EventRecorder {
             queue: writer(Api::namespaced(client, namespace)),
             reference,
             failures: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
         }
     }
 
@@ -123,6 +126,25 @@ impl EventRecorder {
         );
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "ConfigMissing", note)]);
+    }
+
+    /// Whether all of them are recorded.
+    pub(crate) fn knows(&self, objects: &[String]) -> bool {
+        objects
+            .iter()
+            .all(|object| self.unreadable.contains(object))
+    }
+
+    /// One event for each object that can't be decoded, once for each field.
+    pub(crate) fn record_unreadable(&mut self, objects: &[String]) {
+        let known = std::mem::take(&mut self.unreadable);
+        let new = objects.iter().filter(|object| !known.contains(*object));
+        let events = new.map(|object| {
+            tracing::warn!("an object can't be read; it has no effect on others: {object}");
+            (WARNING, UNREADABLE, object.clone())
+        });
+        self.write(events.collect());
+        self.unreadable = objects.iter().cloned().collect();
     }
 
     /// Queues the events. Those that do not fit are dropped: after a change of the leader every failed node yields one.

@@ -86,6 +86,9 @@ fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()
 
 /// `None`: globalps never managed this node.
 fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Phase> {
+    if snapshot.unreadable.contains_key(&node.name) {
+        return Some(Phase::Unreadable);
+    }
     let object = snapshot.node_pull_secrets.get(&node.name);
     let unresponsive = object.is_some_and(|object| {
         let status = object.status.as_ref();

@@ -16,10 +16,11 @@ use globalps_core::api::{
 };
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{
-    RECONCILE_FAILED, additional_valid, degraded, original_valid, progressing, ready, revision,
-    syncers_healthy,
+    RECONCILE_FAILED, UNREADABLE, additional_valid, degraded, hold, original_valid, progressing,
+    ready, revision, syncers_healthy,
 };
 use counts::count;
 use expiry::credentials_expiring;
@@ -33,7 +34,7 @@ use crate::content::expiry::Expiries;
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
-use crate::nodes::plan::{Aim, Plan};
+use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::operators::summary::OperatorsReport;
 use crate::verification::Verified;
 
@@ -133,6 +134,21 @@ pub(crate) fn failed(
         }
     }
     after
+}
+
+/// The conditions while the configuration can't be decoded, and no earlier version of it is known.
+pub(crate) fn unreadable(snapshot: &Snapshot, generation: i64) -> Vec<Condition> {
+    let conditions = [
+        (condition::READY, "False"),
+        (condition::PROGRESSING, "False"),
+        (condition::DEGRADED, "True"),
+    ];
+    let say = |(type_, status)| {
+        let message = hold(Hold::ConfigUnreadable, snapshot);
+        let new = statement(type_, status, UNREADABLE, message);
+        dated(new, &[], generation, snapshot.now)
+    };
+    conditions.map(say).into()
 }
 
 /// As many as fit into the status, without names that are too long for a registry.

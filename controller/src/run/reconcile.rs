@@ -37,7 +37,9 @@ impl Controller {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
         self.cache.observe_clock(uptime());
-        let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
+        let has_no_config =
+            self.cache.config().is_none() && self.cache.config_unreadable().is_none();
+        let is_missing = has_no_config && self.cache.additional().is_some();
         if is_missing
             && !self
                 .cache
@@ -92,6 +94,11 @@ impl Controller {
             return Ok(RESYNC);
         }
         self.config_missing = false;
+        if plan.aim == Aim::Hold(Hold::ConfigUnreadable) && self.cache.config().is_none() {
+            // What it says of namespaces and operators is not known either.
+            self.report_unreadable(now).await?;
+            return Ok(RESYNC);
+        }
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
             && self.cache.additional().is_none()
@@ -203,7 +210,7 @@ impl Controller {
                 self.installed = None;
             }
         }
-        if self.cache.config().is_none() {
+        if self.cache.config().is_none() && self.cache.config_unreadable().is_none() {
             let config = self.applier.default_config().await?;
             if self.cache.put_config(config) {
                 revert_delay = Some(Duration::ZERO);
@@ -351,9 +358,12 @@ impl Controller {
 
     /// Generation of the spec; 0: there is none.
     pub(super) fn generation(&self) -> i64 {
-        let config = self.cache.config();
-        let generation = config.and_then(|config| config.metadata.generation);
-        generation.unwrap_or_default()
+        let unreadable = self.cache.config_unreadable();
+        let metadata = unreadable.map(|unreadable| &unreadable.metadata);
+        let metadata = metadata.or(self.cache.config().map(|config| &config.metadata));
+        metadata
+            .and_then(|metadata| metadata.generation)
+            .unwrap_or_default()
     }
 
     fn at_rest(&self) -> bool {

@@ -5,9 +5,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use globalps_core::api::SecretRef;
+use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
 use super::{Controller, RESYNC};
@@ -110,8 +112,9 @@ impl Controller {
             return Some(self.openshift.1.clone());
         }
         let (namespace, name) = OPENSHIFT_ORIGINAL;
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(Duration::from_secs(5), secrets.get_metadata(name)).await {
+        let secrets: Api<Item<PartialObjectMeta<Secret>>> =
+            Api::namespaced(self.client.clone(), namespace);
+        match tokio::time::timeout(Duration::from_secs(5), secrets.get(name)).await {
             Ok(Ok(_)) => {
                 self.openshift.1 = Some(SecretRef {
                     namespace: namespace.to_owned(),

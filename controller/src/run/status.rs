@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
@@ -11,7 +12,7 @@ use crate::content::expiry::Expiries;
 use crate::nodes::plan::Plan;
 use crate::objects::apply::ApplyError;
 use crate::report::figures::{figures, rollout_seconds};
-use crate::report::{failed, only_counts, report};
+use crate::report::{failed, only_counts, report, unreadable};
 
 /// Minimum interval between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
@@ -56,6 +57,8 @@ impl Controller {
             &snapshot.node_pull_secrets,
         );
         self.planning += begun.elapsed();
+        self.recorder
+            .record_unreadable(&snapshot.unreadable_objects);
         if before.as_ref() == Some(&after) {
             return Ok(None);
         }
@@ -75,9 +78,24 @@ impl Controller {
             .map(AsRef::as_ref)
             .collect();
         self.recorder.record(plan, before.as_ref(), &after, &nodes);
-        let has_other_spec = self.cache.put_config(config);
+        let has_other_spec = config.is_some_and(|config| self.cache.put_config(config));
         self.reported = Some(Instant::now());
         Ok(has_other_spec.then_some(Duration::ZERO))
+    }
+
+    /// Writes only that the configuration can't be decoded. The rest of the status stays, since it is not known.
+    pub(super) async fn report_unreadable(&mut self, now: Timestamp) -> Result<(), ApplyError> {
+        let snapshot = self.cache.snapshot(uptime(), now);
+        if self.recorder.knows(&snapshot.unreadable_objects) {
+            return Ok(());
+        }
+        let generation = self.generation();
+        let conditions = unreadable(&snapshot, generation);
+        let status = json!({"observedGeneration": generation, "conditions": conditions});
+        self.applier.status(&status).await?;
+        self.recorder
+            .record_unreadable(&snapshot.unreadable_objects);
+        Ok(())
     }
 
     /// `resourceVersion` of the additional Secret; empty: there is none.
@@ -104,7 +122,7 @@ impl Controller {
         match self.applier.status(&after).await {
             Ok(config) => {
                 self.recorder.record_failed(&before, &after);
-                let _ = self.cache.put_config(config);
+                let _ = config.map(|config| self.cache.put_config(config));
             }
             Err(error) => tracing::warn!(%error, "could not report the failure"),
         }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Counts;
+use crate::decode;
 use crate::rollout::{Revision, RevisionId};
 
 /// Desired state (spec) and observed state (status) of one cluster, both written by the hub. The object's owner is the
@@ -50,7 +51,11 @@ pub struct ClusterPullSecretSpec {
     #[serde(default)]
     pub remove: bool,
     /// When the hub made this assignment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub assigned_at: Option<Time>,
     /// true: the hub revoked the previous assignment because the cluster did not finish it in time.
     #[serde(default)]
@@ -83,11 +88,11 @@ impl ClusterPullSecretStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPullSecretStatus {
     /// `metadata.generation` of the spec that `phase` refers to.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0))]
     pub observed_generation: i64,
     /// Revision in force in the cluster; 0: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
     /// Random id of the revision in force. Empty: none.
@@ -113,10 +118,18 @@ pub struct ClusterPullSecretStatus {
     #[serde(default)]
     pub nodes: Option<Counts>,
     /// When `phase` last changed, by the hub's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_transition_time: Option<Time>,
     /// When `phase` or `nodes` last changed, by the hub's clock. Such a change extends the deadline of the assignment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_progress_time: Option<Time>,
 }
 

@@ -8,6 +8,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::decode;
 use crate::rollout::{Revision, RevisionId};
 
 /// Largest revision: the largest integer that every JSON reader represents exactly.
@@ -47,7 +48,12 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     pub restore: bool,
     /// When the controller assigned this.
-    #[serde(default, rename = "grantedAt", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "grantedAt",
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub assigned_at: Option<Time>,
     /// The controller revoked the previous assignment because the node did not respond in time. It assigns again when the node
     /// responds.
@@ -71,11 +77,11 @@ pub struct NodePullSecretSpec {
 #[serde(rename_all = "camelCase")]
 pub struct NodePullSecretStatus {
     /// `metadata.generation` of the spec that `phase` describes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0))]
     pub observed_generation: i64,
     /// Revision in force on the node; 0: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
     /// Random id of the revision in force. Empty: none, or the content in force is not known.
@@ -96,18 +102,26 @@ pub struct NodePullSecretStatus {
     #[schemars(length(max = 64))]
     pub delivery: String,
     /// When `phase` last changed, by the node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_transition_time: Option<Time>,
     /// How often globalps has restarted this node's kubelet.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0))]
     pub restarts: i64,
     /// When globalps last restarted the kubelet for the content in force, by the node's clock. The controller waits for a
     /// heartbeat of the Node at this time or later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "decode::time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub kubelet_restarted_at: Option<Time>,
     /// How often another process changed globalps' entries in the file and the syncer restored them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0))]
     pub drifts: i64,
     /// The node is as it was before its first revision; there is nothing to restore.
@@ -129,7 +143,7 @@ impl NodePullSecretStatus {
     }
 }
 
-/// State of a node. Nodes never report `Excluded` and `Unreachable`: [`crate::phase`] computes them.
+/// State of a node. Nodes never report `Excluded`, `Unreachable` and `Unreadable`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Not assigned yet.
@@ -149,13 +163,15 @@ pub enum Phase {
     Excluded,
     /// The node is not ready, or its syncer is unresponsive.
     Unreachable,
+    /// Its `NodePullSecret` can't be decoded.
+    Unreadable,
     /// A phase of a newer release, as reported.
     Other(Box<str>),
 }
 
 impl Phase {
     /// Every phase of this release.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Pending,
         Self::Syncing,
         Self::Synced,
@@ -166,6 +182,7 @@ impl Phase {
         Self::ForeignOwner,
         Self::Excluded,
         Self::Unreachable,
+        Self::Unreadable,
     ];
 
     pub fn as_str(&self) -> &str {
@@ -180,6 +197,7 @@ impl Phase {
             Self::ForeignOwner => "ForeignOwner",
             Self::Excluded => "Excluded",
             Self::Unreachable => "Unreachable",
+            Self::Unreadable => "Unreadable",
             Self::Other(text) => text,
         }
     }

@@ -3,7 +3,6 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
 };
-use kube::CustomResourceExt as _;
 
 use crate::api::{GlobalPullSecret, ProviderPaths};
 use crate::names::{CONFIG_FILE, KUBELET_UNIT_AUTO};
@@ -115,7 +114,7 @@ impl Allowed {
     /// The custom resource with these lists in its schema. An existing object keeps a value that is no longer listed: the API
     /// server validates only changed values (ratcheting).
     pub(super) fn crd(&self) -> CustomResourceDefinition {
-        let mut crd = GlobalPullSecret::crd();
+        let mut crd = super::schema::crd::<GlobalPullSecret>();
         for version in &mut crd.spec.versions {
             let schema = version.schema.as_mut();
             let Some(schema) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) else {

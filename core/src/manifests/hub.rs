@@ -4,13 +4,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
-use kube::CustomResourceExt as _;
 use serde_json::Value;
 
 use super::leader;
 use super::network::metrics_only;
 use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::schema::crd;
 use super::{named, value};
 use crate::api::{ClusterPullSecret, FleetPullSecret};
 use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
@@ -36,8 +36,8 @@ impl HubInstall {
         }
         let mut objects = vec![
             value(namespace()),
-            value(FleetPullSecret::crd()),
-            value(ClusterPullSecret::crd()),
+            value(crd::<FleetPullSecret>()),
+            value(crd::<ClusterPullSecret>()),
             value(named::<ServiceAccount>(HUB, CONTROLLER_NAMESPACE)),
             value(ClusterRole {
                 rules: Some(cluster_wide),

@@ -3,11 +3,12 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
-use kube::{CustomResourceExt as _, Resource as _};
+use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::schema::crd;
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
     syncer, value,
@@ -70,7 +71,7 @@ impl Install {
         let mut objects = vec![
             value(namespace()),
             value(self.allowed.crd()),
-            value(NodePullSecret::crd()),
+            value(crd::<NodePullSecret>()),
             value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
             value(ClusterRole {
                 rules: Some(vec![rule(

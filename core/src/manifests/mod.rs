@@ -13,6 +13,7 @@ mod own_node;
 mod policy;
 mod program;
 mod rbac;
+mod schema;
 mod syncer;
 
 use std::collections::BTreeMap;

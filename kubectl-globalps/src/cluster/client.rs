@@ -5,6 +5,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use globalps_core::decode::Item;
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
@@ -115,6 +116,24 @@ impl<'a> Cluster<'a> {
         request: impl Future<Output = kube::Result<T>>,
     ) -> impl Future<Output = Result<T, Failure>> {
         self.call_within(None, doing, request)
+    }
+
+    /// As [`Self::call`], for an object that others write: where it can't be decoded, the error names the field.
+    pub(crate) async fn read<K, const OWNERS: bool>(
+        &self,
+        doing: &str,
+        request: impl Future<Output = kube::Result<Option<Item<K, OWNERS>>>>,
+    ) -> Result<Option<K>, Failure> {
+        let found = self.call(doing, request).await?;
+        found
+            .map(Item::into_result)
+            .transpose()
+            .map_err(|unreadable| {
+                Failure::new(
+                    format!("could not {doing}: {unreadable}"),
+                    "correct the field with `kubectl edit`",
+                )
+            })
     }
 
     /// As [`Self::call`], with a limit that is perhaps shorter.

@@ -6,14 +6,19 @@ mod pages;
 mod store;
 mod watch;
 
-pub(crate) use pages::{Format, pages};
+pub(crate) use pages::{Format, metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
 pub(crate) use watch::{Kind, Signal, Signals, Update, pause, watch_kind};
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
+};
+use globalps_core::decode::{Item, Unreadable};
 use globalps_core::names;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PartialObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
@@ -23,6 +28,40 @@ pub(crate) use node_secrets::list as node_secrets;
 
 /// `resourceVersion` of a Secret; its data is never asked for.
 pub(crate) type SecretVersion = String;
+
+fn name_of(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
+}
+
+/// A configuration that can't be decoded says so in its condition `Ready`.
+fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret {
+    object.unwrap_or_else(|unreadable| {
+        let generation = unreadable.metadata.generation;
+        let say = |(type_, status): (&str, &str)| Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: "Unreadable".to_owned(),
+            message: format!("the GlobalPullSecret can't be read: {unreadable}"),
+            observed_generation: generation,
+            last_transition_time: Time(Timestamp::now()),
+        };
+        let conditions = [
+            (condition::READY, "False"),
+            (condition::PROGRESSING, "False"),
+            (condition::DEGRADED, "True"),
+        ];
+        let status = GlobalPullSecretStatus {
+            observed_generation: generation.unwrap_or_default(),
+            conditions: conditions.map(say).into(),
+            ..GlobalPullSecretStatus::default()
+        };
+        GlobalPullSecret {
+            metadata: unreadable.metadata,
+            spec: GlobalPullSecretSpec::default(),
+            status: Some(status),
+        }
+    })
+}
 
 fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     secret.metadata.resource_version.unwrap_or_default()
@@ -65,7 +104,7 @@ impl Facts {
 
     /// One look at some nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
-        let gps = cluster.api::<GlobalPullSecret>();
+        let gps = cluster.api::<Item<GlobalPullSecret>>();
         // Boxed: five requests at once are a large future, and every command would carry it.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
@@ -99,7 +138,9 @@ impl Facts {
             Err(failure) => return Err(failure),
         }
         match gps {
-            Ok(Some(object)) => facts.global.insert(object.name_any(), object),
+            Ok(Some(item)) => facts
+                .global
+                .insert(item.name_any(), shown(item.into_result())),
             Ok(None) => {}
             Err(failure) if failure.is(404) => facts.installed = false,
             Err(failure) => return Err(failure),
@@ -160,8 +201,8 @@ pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPu
         path: GlobalPullSecret::url_path(&(), Some(&cluster.namespace)),
         name: Some(names::GLOBAL_SECRET.to_owned()),
         format: Format::Objects,
-        key: GlobalPullSecret::name_any,
-        keep: |object| object,
+        key: name_of,
+        keep: |object| Some(shown(object)),
     };
     watch_kind(cluster, kind)
 }
@@ -177,8 +218,8 @@ pub(crate) fn watch_secret<'a>(
         path: Secret::url_path(&(), Some(&cluster.namespace)),
         name: Some(name.to_owned()),
         format: Format::Metadata,
-        key: PartialObjectMeta::<Secret>::name_any,
-        keep: version_of,
+        key: name_of,
+        keep: |secret: Result<PartialObjectMeta<Secret>, _>| secret.ok().map(version_of),
     };
     watch_kind(cluster, kind)
 }
@@ -203,13 +244,9 @@ async fn secret_version(
     cluster: &Cluster<'_>,
     name: &str,
 ) -> Result<Option<Store<SecretVersion>>, Failure> {
-    let api = cluster.api::<Secret>();
-    let answer = cluster
-        .call(
-            &format!("see whether Secret `{name}` exists"),
-            api.get_metadata_opt(name),
-        )
-        .await;
+    let api = cluster.api::<Item<PartialObjectMeta<Secret>>>();
+    let doing = format!("see whether Secret `{name}` exists");
+    let answer = cluster.read(&doing, api.get_opt(name)).await;
     Ok(allowed(answer)?.map(|secret| {
         let mut store = Store::default();
         if let Some(secret) = secret {

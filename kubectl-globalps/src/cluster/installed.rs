@@ -1,11 +1,14 @@
 //! What runs of globalps: controller, its Lease, syncers.
 
-use globalps_core::names;
+use globalps_core::decode::Item;
+use globalps_core::{decode, names};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
@@ -57,6 +60,25 @@ pub(crate) struct LeaseSeen {
     pub seconds: i32,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+struct Lease {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: LeaseFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct LeaseFields {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i32>,
+    /// Absent where it is not plausible: others may write it.
+    #[serde(deserialize_with = "decode::time")]
+    renew_time: Option<Time>,
+}
+
+globalps_core::view!(Lease: k8s_openapi::api::coordination::v1::Lease);
+
 /// The installed objects of globalps.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
@@ -72,16 +94,17 @@ pub(crate) struct Installed {
 
 /// Everything of [`Installed`], with the custom resources there.
 pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
-    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let daemon_sets = cluster.api::<DaemonSet>();
+    let leases: Api<Item<Lease>> =
+        Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let daemon_sets = cluster.api::<Item<DaemonSet>>();
     let (controller, lease, syncer, restorer) = tokio::join!(
         deployment(cluster, Program::Controller),
-        cluster.call("get the controller's Lease", leases.get_opt(names::LEASE)),
-        cluster.call(
+        cluster.read("get the controller's Lease", leases.get_opt(names::LEASE)),
+        cluster.read(
             "get the syncer's DaemonSet",
             daemon_sets.get_opt(names::SYNCER)
         ),
-        cluster.call(
+        cluster.read(
             "get the restorer's DaemonSet",
             daemon_sets.get_opt(names::RESTORER)
         ),
@@ -124,7 +147,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
             ours: is_ours(&found),
         }),
         lease: Sight::of(lease)?.map(|found| {
-            let spec = found.spec.unwrap_or_default();
+            let spec = found.spec;
             LeaseSeen {
                 holder: spec.holder_identity.unwrap_or_default(),
                 renewed: spec.renew_time.map(|time| time.0),

@@ -4,25 +4,21 @@ mod affected;
 mod rows;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use globalps_core::names;
 use globalps_core::namespaces::applied;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::Request;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::cluster::client::Cluster;
-use crate::cluster::facts::pages;
+use crate::cluster::facts::{metadata_pages, pages};
 use crate::error::Failure;
 
 pub(crate) use affected::{Affected, Who, affected};
 pub(crate) use rows::{InForce, NamespaceRow, SecretSeen, Snapshot, rows, table};
-
-/// Objects of one request.
-const PAGE: u32 = 500;
 
 /// What matters of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,18 +70,10 @@ pub(crate) async fn all_metadata<K>(
     doing: &str,
 ) -> Result<Vec<PartialObjectMeta<K>>, Failure>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource,
 {
-    let mut params = params.limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = cluster.call(doing, api.list_metadata(&params)).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let list = Request::new(api.resource_url());
+    metadata_pages(cluster, doing, &list, params).await
 }
 
 /// Hands every object of a list to `keep`, page by page.
@@ -97,7 +85,7 @@ pub(crate) async fn each<K>(
     keep: impl FnMut(K),
 ) -> Result<(), Failure>
 where
-    K: kube::Resource + DeserializeOwned,
+    K: Resource + DeserializeOwned,
 {
     let list = Request::new(api.resource_url());
     pages(cluster, doing, &list, params, keep).await.map(drop)

@@ -22,6 +22,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch_if_known;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
+use crate::cluster::namespaces::all_metadata;
 use crate::error::{Exit, Failure};
 use crate::registry::Trust;
 use crate::secret::additional::valid_in;
@@ -233,9 +234,7 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> 
 /// `default`: nobody else, or the Nodes can't be seen.
 async fn owners(cluster: &Cluster<'_>) -> Result<Owners, Failure> {
     let api = Api::<Node>::all(cluster.client.clone());
-    let answer = cluster
-        .call("list the Nodes", api.list_metadata(&ListParams::default()))
-        .await;
+    let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
     let mut owners = Owners::default();
     if let Sight::Here(list) = Sight::of(answer.map(Some))? {
         for node in &list {

@@ -6,6 +6,7 @@ use globalps_core::api::{
     ConflictStatus, DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec,
     SourceStatus,
 };
+use globalps_core::decode::Item;
 use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts, may_serve};
 use globalps_core::names;
 use globalps_core::provider::{
@@ -238,9 +239,9 @@ pub(super) async fn node_secret(
     let found = if let Some(nodes) = &shared.nodes {
         nodes.get(name).cloned()
     } else {
-        let api = cluster.api::<NodePullSecret>();
+        let api = cluster.api::<Item<NodePullSecret>>();
         let call = api.get_opt(name);
-        cluster.call("get the node's NodePullSecret", call).await?
+        cluster.read("get the node's NodePullSecret", call).await?
     };
     Ok(found.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())))
 }

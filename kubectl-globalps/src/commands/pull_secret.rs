@@ -1,6 +1,7 @@
 //! The Secrets with credentials that the commands read and write.
 
 use globalps_core::api::GlobalPullSecret;
+use globalps_core::decode::{Item, Owned};
 use globalps_core::dockerconfig::parse;
 use globalps_core::names;
 use globalps_core::provider::{Content, Delivery, parse_scoped};
@@ -43,18 +44,18 @@ pub(super) async fn get_in(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Secret>, Failure> {
-    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    let api: Api<Owned<Secret>> = Api::namespaced(cluster.client.clone(), namespace);
     let doing = format!("get Secret `{namespace}/{name}`");
-    cluster.call(&doing, api.get_opt(name)).await
+    cluster.read(&doing, api.get_opt(name)).await
 }
 
 /// The configuration of this cluster.
 pub(super) async fn configuration(
     cluster: &Cluster<'_>,
 ) -> Result<Option<GlobalPullSecret>, Failure> {
-    let api = cluster.api::<GlobalPullSecret>();
+    let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);
-    let found = cluster.call("get the GlobalPullSecret", call).await;
+    let found = cluster.read("get the GlobalPullSecret", call).await;
     found.map_err(or_not_installed)
 }
 

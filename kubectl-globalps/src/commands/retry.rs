@@ -1,16 +1,15 @@
 //! `retry`: makes failed nodes try their revision again.
 
-use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::api::Phase;
 use globalps_core::names;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
 
 use super::wait::follow_if;
 use crate::cli::{Connection, Retry};
 use crate::cluster::annotate::annotate;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, or_not_installed};
+use crate::cluster::facts::node_secrets;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::view::status::{Goal, has_failed};
@@ -22,17 +21,12 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
-    let api = cluster.api::<NodePullSecret>();
-    let objects = cluster
-        .call("list the NodePullSecrets", api.list(&ListParams::default()))
-        .await
-        .map_err(or_not_installed)?;
+    let objects = node_secrets(&cluster).await.map_err(or_not_installed)?;
     let phases: Vec<(String, Phase)> = objects
-        .items
         .iter()
-        .map(|object| {
+        .map(|(name, object)| {
             let phase = object.status.as_ref().map(|status| status.phase.clone());
-            (object.name_any(), phase.unwrap_or_default())
+            (name.clone(), phase.unwrap_or_default())
         })
         .collect();
     let choice = choose(&phases, &args.nodes)?;

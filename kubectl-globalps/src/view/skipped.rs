@@ -47,7 +47,7 @@ impl Skipped {
             self.config_file.clone_from(&gps.spec.kubelet.config_file);
         }
         for row in &status.nodes {
-            if row.phase == Phase::Unreachable {
+            if matches!(row.phase, Phase::Unreachable | Phase::Unreadable) {
                 self.nodes.insert(row.name.clone());
             } else {
                 self.nodes.remove(&row.name);

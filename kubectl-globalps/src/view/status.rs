@@ -319,7 +319,7 @@ fn view(object: &NodePullSecret, node: Option<&NodeFacts>, now: Timestamp) -> No
 pub(crate) fn has_failed(phase: &Phase) -> bool {
     matches!(
         phase,
-        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner | Phase::Unreadable
     )
 }
 

@@ -217,7 +217,7 @@ fn bar(status: &Status, width: usize, color: bool) -> String {
 
 fn urgency(phase: &Phase) -> u8 {
     match phase {
-        Phase::Failed | Phase::RolledBack | Phase::ForeignOwner => 0,
+        Phase::Failed | Phase::RolledBack | Phase::ForeignOwner | Phase::Unreadable => 0,
         Phase::Syncing | Phase::Restoring | Phase::Other(_) => 1,
         Phase::Unreachable => 2,
         Phase::Pending => 3,
@@ -273,7 +273,9 @@ fn color(phase: &Phase) -> Option<Color> {
     match phase {
         Phase::Synced | Phase::Restored => Some(Color::Green),
         Phase::Syncing | Phase::Restoring => Some(Color::Yellow),
-        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => Some(Color::Red),
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner | Phase::Unreadable => {
+            Some(Color::Red)
+        }
         Phase::Unreachable => Some(Color::Magenta),
         Phase::Pending | Phase::Excluded | Phase::Other(_) => None,
     }

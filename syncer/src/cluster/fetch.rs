@@ -1,5 +1,6 @@
 //! Fetches the content of a revision from the Secrets in the cluster.
 
+use globalps_core::decode::Item;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
@@ -65,18 +66,19 @@ impl Cluster {
     }
 
     async fn read(&self, name: &'static str) -> Result<Secret, FetchError> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let secrets: Api<Item<Secret>> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = timeout(TIMEOUT, secrets.get(name))
             .await
             .map_err(|_| FetchError::Timeout { name })?;
-        secret.map_err(|source| match source {
+        let undecoded = |error| FetchError::Content { name, error };
+        let secret = secret.map_err(|source| match source {
             // The error may quote the content.
-            kube::Error::SerdeError(_) => FetchError::Content {
-                name,
-                error: "it could not be decoded".to_owned(),
-            },
+            kube::Error::SerdeError(_) => undecoded("it could not be decoded".to_owned()),
             source => FetchError::Api { name, source },
-        })
+        })?;
+        secret
+            .into_result()
+            .map_err(|unreadable| undecoded(unreadable.to_string()))
     }
 }
 

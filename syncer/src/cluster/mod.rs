@@ -7,6 +7,7 @@ mod watch;
 use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::decode::Item;
 use globalps_core::names::SYNCER_MANAGER;
 use globalps_core::rollout::Revision;
 use kube::Client;
@@ -57,7 +58,7 @@ impl Cluster {
         &self.node
     }
 
-    fn objects(&self) -> Api<NodePullSecret> {
+    fn objects(&self) -> Api<Item<NodePullSecret>> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::NodePullSecret;
+use globalps_core::decode::Item;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::sync::watch;
@@ -71,7 +72,10 @@ impl Cluster {
         let field = format!("metadata.name={}", self.node);
         let list = timeout(TIMEOUT, objects.list(&ListParams::default().fields(&field))).await??;
         let mut version = list.metadata.resource_version.unwrap_or_default();
-        send(sender, list.items.into_iter().next());
+        match list.items.into_iter().next() {
+            Some(item) => seen(sender, item),
+            None => send(sender, None),
+        }
         loop {
             let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
             let parameters = WatchParams::default().fields(&field).timeout(seconds);
@@ -82,7 +86,7 @@ impl Cluster {
                 match event? {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         version = object.resource_version().unwrap_or_default();
-                        send(sender, Some(object));
+                        seen(sender, object);
                     }
                     WatchEvent::Deleted(object) => {
                         version = object.resource_version().unwrap_or_default();
@@ -123,6 +127,16 @@ fn is_cut_off(
         _ => {
             *rejected_since = None;
             false
+        }
+    }
+}
+
+/// The last readable version stays while a newer one can't be decoded.
+fn seen(sender: &watch::Sender<Known>, item: Item<NodePullSecret>) {
+    match item {
+        Item::Readable(object) => send(sender, Some(object)),
+        Item::Unreadable(reason) => {
+            tracing::warn!("the node's object can't be read: {reason}");
         }
     }
 }

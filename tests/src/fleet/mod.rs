@@ -23,6 +23,7 @@ pub mod kills;
 pub mod lies;
 pub mod members;
 pub mod namespaces;
+pub mod odd_values;
 pub mod plugin;
 
 use std::time::Duration;

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
-use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
+use globalps_core::decode::{Item, decode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource as _;
 use kube::api::ListParams;
 use kube::core::Request;
+use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 
-use super::pages::{Format, pages};
+use super::pages::{Format, pages_as};
 use super::store::Store;
 use super::watch::{self, PARAMS, Signals, Watched};
 use crate::cluster::client::Cluster;
@@ -29,6 +30,24 @@ struct SlimMeta {
     name: String,
     generation: Option<i64>,
     annotations: Option<BTreeMap<String, String>>,
+}
+
+/// One that can't be decoded says so by its phase.
+fn shown(item: Item<Slim>) -> NodePullSecret {
+    match item {
+        Item::Readable(slim) => slim.into(),
+        Item::Unreadable(unreadable) => NodePullSecret {
+            spec: NodePullSecretSpec::default(),
+            status: Some(NodePullSecretStatus {
+                observed_generation: unreadable.metadata.generation.unwrap_or_default(),
+                phase: Phase::Unreadable,
+                reason: Phase::Unreadable.to_string(),
+                message: unreadable.to_string(),
+                ..NodePullSecretStatus::default()
+            }),
+            metadata: unreadable.metadata,
+        },
+    }
 }
 
 impl From<Slim> for NodePullSecret {
@@ -53,8 +72,10 @@ pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>,
     let mut store = Store::default();
     let doing = "list the NodePullSecrets";
     let params = ListParams::default();
-    let listed = pages(cluster, doing, &list, params, |slim: Slim| {
-        store.insert(slim.metadata.name.clone(), slim.into());
+    let format = Format::Objects;
+    let listed = pages_as(cluster, doing, &list, params, format, |item: Item<Slim>| {
+        let object = shown(item);
+        store.insert(object.name_any(), object);
     });
     store.version = listed.await?;
     Ok(store)
@@ -74,8 +95,8 @@ pub(super) fn watch<'a>(
         version: listed.version(),
         list: Box::new(|| list(cluster).boxed_local()),
         read: Box::new(|object| {
-            let slim: Slim = serde_json::from_str(object.get())?;
-            Ok(vec![(slim.metadata.name.clone(), slim.into())])
+            let object = shown(decode(object)?);
+            Ok(vec![(object.name_any(), Some(object))])
         }),
     };
     watch::watch(cluster, watched)
@@ -83,8 +104,23 @@ pub(super) fn watch<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use globalps_core::phase::{NodeView, phase};
+    use globalps_core::rollout::Revision;
     use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_unreadable_object_is_shown_as_such() {
+        let text = r#"{"metadata": {"name": "n", "generation": 3}, "spec": {"revision": []}}"#;
+        let item: Item<Slim> = serde_json::from_str(text).expect("an object");
+        let object = shown(item);
+        let status = object.status.as_ref().expect("a status");
+        assert_eq!(object.name_any(), "n");
+        assert_eq!(status.message, "its field `spec.revision` can't be decoded");
+        let phase = phase(Some(&object), NodeView::default(), Revision::NONE);
+        assert_eq!(phase, Some(Phase::Unreadable));
+    }
 
     #[test]
     fn what_is_looked_at_is_kept() {

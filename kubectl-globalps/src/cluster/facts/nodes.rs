@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryFutureExt as _, TryStreamExt as _};
-use globalps_core::names;
+use globalps_core::{decode, names};
 use hyper::header::{ACCEPT, HeaderValue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
@@ -141,7 +142,8 @@ struct SlimCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
-    last_transition_time: Option<Timestamp>,
+    #[serde(default, deserialize_with = "decode::time")]
+    last_transition_time: Option<Time>,
 }
 
 impl Slim {
@@ -149,7 +151,10 @@ impl Slim {
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         NodeFacts::new(
             self.metadata.is_excluded(),
-            ready.map(|c| (c.status.as_str(), c.last_transition_time)),
+            ready.map(|c| {
+                let since = c.last_transition_time.as_ref();
+                (c.status.as_str(), since.map(|since| since.0))
+            }),
         )
     }
 }
@@ -246,7 +251,7 @@ pub(super) fn watch<'a>(
             let line = |row: Row| {
                 let is_ready = status.and_then(|status| row.is_ready(status));
                 let meta = row.object?.metadata;
-                Some((meta.name.clone(), Line::of(&meta, is_ready)))
+                Some((meta.name.clone(), Some(Line::of(&meta, is_ready))))
             };
             Ok(table.rows.into_iter().filter_map(line).collect())
         }),

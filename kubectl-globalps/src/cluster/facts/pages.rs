@@ -1,6 +1,7 @@
 //! Lists of thousands of objects, a page at a time, as the few fields that matter.
 
-use kube::api::ListParams;
+use globalps_core::decode::{Item, Owned};
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,24 +39,42 @@ struct Page<T> {
     items: Option<Vec<T>>,
 }
 
-/// Hands every object of the list to `keep`. `doing`: part of the error where it fails. Returns the list's `resourceVersion`.
+/// Hands every object of the list that can be decoded to `keep`. `doing`: part of the error where it fails. Returns the list's `resourceVersion`.
 pub(crate) async fn pages<T: DeserializeOwned>(
     cluster: &Cluster<'_>,
     doing: &str,
     list: &Request,
     params: ListParams,
-    keep: impl FnMut(T),
+    mut keep: impl FnMut(T),
 ) -> Result<String, Failure> {
+    let keep = |item: Item<T>| {
+        if let Item::Readable(object) = item {
+            keep(object);
+        }
+    };
     pages_as(cluster, doing, list, params, Format::Objects, keep).await
 }
 
-pub(super) async fn pages_as<T: DeserializeOwned>(
+/// The metadata of every object of the list that can be decoded, with its managed fields.
+pub(crate) async fn metadata_pages<K>(
+    cluster: &Cluster<'_>,
+    doing: &str,
+    list: &Request,
+    params: ListParams,
+) -> Result<Vec<PartialObjectMeta<K>>, Failure> {
+    let mut found = Vec::new();
+    let keep = |item: Owned<PartialObjectMeta<K>>| found.extend(item.into_result().ok());
+    pages_as(cluster, doing, list, params, Format::Metadata, keep).await?;
+    Ok(found)
+}
+
+pub(super) async fn pages_as<T: DeserializeOwned, const OWNERS: bool>(
     cluster: &Cluster<'_>,
     doing: &str,
     list: &Request,
     params: ListParams,
     format: Format,
-    mut keep: impl FnMut(T),
+    mut keep: impl FnMut(Item<T, OWNERS>),
 ) -> Result<String, Failure> {
     let mut params = params.limit(PAGE);
     loop {
@@ -64,7 +83,7 @@ pub(super) async fn pages_as<T: DeserializeOwned>(
             Format::Objects | Format::Table => list.list(&params),
         };
         let request = request.map_err(|error| unsendable(doing, &error.to_string()))?;
-        let answer = cluster.client.request::<Page<T>>(request);
+        let answer = cluster.client.request::<Page<Item<T, OWNERS>>>(request);
         let page = cluster.call(doing, answer).await?;
         page.items.into_iter().flatten().for_each(&mut keep);
         if page.metadata.next.is_empty() {

@@ -8,9 +8,11 @@ use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use futures::io::AsyncBufReadExt as _;
 use futures::stream::{self, BoxStream, LocalBoxStream, StreamExt as _};
+use globalps_core::decode::{Item, Unreadable, decode};
 use hyper::header::{ACCEPT, HeaderValue};
 use jiff::Timestamp;
-use kube::api::{ListParams, WatchParams};
+use kube::Resource;
+use kube::api::{ListParams, ObjectMeta, WatchParams};
 use kube::core::{Request, Status};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -76,7 +78,9 @@ impl<V> Store<V> {
 
 pub(crate) type Signals<'a, V> = LocalBoxStream<'a, Signal<Update<V>>>;
 pub(super) type Listing<'a, V> = LocalBoxFuture<'a, Result<Store<V>, Failure>>;
-type Read<V> = Box<dyn FnMut(&RawValue) -> serde_json::Result<Vec<(String, V)>>>;
+/// Objects by name; `None`: it can't be decoded, and its last known state stays.
+type Objects<V> = Vec<(String, Option<V>)>;
+type Read<V> = Box<dyn FnMut(&RawValue) -> serde_json::Result<Objects<V>>>;
 
 /// What to watch.
 pub(super) struct Watched<'a, V> {
@@ -130,15 +134,17 @@ pub(crate) struct Kind<K, V> {
     /// `None`: all.
     pub name: Option<String>,
     pub format: Format,
-    pub key: fn(&K) -> String,
-    pub keep: fn(K) -> V,
+    pub key: fn(&ObjectMeta) -> String,
+    /// `None`: an object that can't be decoded is not shown.
+    pub keep: fn(Result<K, Box<Unreadable>>) -> Option<V>,
 }
 
 /// Never ends.
-pub(crate) fn watch_kind<'a, K: DeserializeOwned + 'static, V: 'static>(
-    cluster: &'a Cluster<'a>,
-    kind: Kind<K, V>,
-) -> Signals<'a, V> {
+pub(crate) fn watch_kind<'a, K, V>(cluster: &'a Cluster<'a>, kind: Kind<K, V>) -> Signals<'a, V>
+where
+    K: Resource + DeserializeOwned + 'static,
+    V: 'static,
+{
     let Kind {
         doing,
         path,
@@ -158,8 +164,11 @@ pub(crate) fn watch_kind<'a, K: DeserializeOwned + 'static, V: 'static>(
         let (request, params) = (to_list.clone(), params.clone());
         let listing = async move {
             let mut store = Store::default();
-            let listed = pages_as(cluster, doing, &request, params, format, |object: K| {
-                store.insert(key(&object), keep(object));
+            let listed = pages_as(cluster, doing, &request, params, format, |item: Item<K>| {
+                let name = key(item.meta());
+                if let Some(value) = keep(item.into_result()) {
+                    store.insert(name, value);
+                }
             });
             store.version = listed.await?;
             Ok(store)
@@ -177,8 +186,9 @@ pub(crate) fn watch_kind<'a, K: DeserializeOwned + 'static, V: 'static>(
         version: None,
         list: Box::new(list),
         read: Box::new(move |object| {
-            let object: K = serde_json::from_str(object.get())?;
-            Ok(vec![(key(&object), keep(object))])
+            let item: Item<K> = decode(object)?;
+            let name = key(item.meta());
+            Ok(vec![(name, keep(item.into_result()))])
         }),
     };
     watch(cluster, watched)
@@ -289,16 +299,13 @@ impl<V> Watching<'_, V> {
         };
         let version: Versioned = serde_json::from_str(event.object.get()).map_err(unreadable)?;
         self.watched.version = Some(version.metadata.resource_version);
-        let changed = |keep: fn(V) -> Option<V>| {
-            let objects = objects.into_iter();
-            let objects = objects.map(|(name, value)| (name, keep(value)));
-            Some(Signal::Changed(Update::Some(objects.collect())))
+        let objects = objects.into_iter();
+        let objects: Objects<V> = match event.kind {
+            "ADDED" | "MODIFIED" => objects.filter(|(_, value)| value.is_some()).collect(),
+            "DELETED" => objects.map(|(name, _)| (name, None)).collect(),
+            _ => return Ok(None),
         };
-        Ok(match event.kind {
-            "ADDED" | "MODIFIED" => changed(Some),
-            "DELETED" => changed(|_| None),
-            _ => None,
-        })
+        Ok(Some(Signal::Changed(Update::Some(objects))))
     }
 }
 

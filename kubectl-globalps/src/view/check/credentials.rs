@@ -90,6 +90,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                     "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
                 ))
             }
+            "Unreadable" => Some(line("unreadable", &found.message).fail(
+                "correct the field with `kubectl edit`; until then the last version that could be read stays in force, and other objects are not affected",
+            )),
             "ReconcileFailed" => Some(line("reconcile-failed", &found.message).fail(
                 "see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`",
             )),

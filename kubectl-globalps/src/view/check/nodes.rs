@@ -53,7 +53,9 @@ pub(crate) fn of_nodes<'a>(
         total += 1;
         if let Some(error) = error(object) {
             let message = match (error, &object.status) {
-                ("node-provider" | "node-provider-config", Some(status)) => &status.message,
+                ("node-provider" | "node-provider-config" | "node-unreadable", Some(status)) => {
+                    &status.message
+                }
                 _ => "",
             };
             errors.entry((error, message)).or_default().push(name);
@@ -105,6 +107,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
         (Phase::RolledBack, _) => Some("node-rolled-back"),
         (Phase::ForeignOwner, _) => Some("foreign-owner"),
         (Phase::Failed, _) => Some("node-failed"),
+        (Phase::Unreadable, _) => Some("node-unreadable"),
         _ => None,
     }
 }
@@ -135,6 +138,11 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
         "node-kubelet-down" => (
             "the kubelet is down: it starts neither with the new nor with the previous file",
             "look at `journalctl -u kubelet` on the node",
+            true,
+        ),
+        "node-unreadable" => (
+            "the NodePullSecret can't be read, so the node gets nothing new; other nodes are not affected",
+            "`kubectl get nodepullsecret NODE -n kube-system -o yaml` shows the field: correct it, or delete the object, and the controller creates it again",
             true,
         ),
         "node-rolled-back" => (

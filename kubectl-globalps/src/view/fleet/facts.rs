@@ -1,7 +1,8 @@
 //! `FleetPullSecret`s and `ClusterPullSecret`s of the management cluster, kept up to date by watches.
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
-use kube::api::ListParams;
+use globalps_core::decode::Item;
+use kube::api::{ListParams, ObjectMeta};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
@@ -72,8 +73,12 @@ impl Facts {
 }
 
 pub(crate) fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    let namespace = object.namespace().unwrap_or_default();
-    format!("{namespace}/{}", object.name_any())
+    key_of(object.meta())
+}
+
+fn key_of(metadata: &ObjectMeta) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!("{}/{}", text(&metadata.namespace), text(&metadata.name))
 }
 
 /// Of this namespace, or of all.
@@ -109,7 +114,7 @@ where
     let doing = format!("list the {kinds}{place}");
     let params = ListParams::default();
     let listed = pages(cluster, &doing, &request, params, |object: K| {
-        store.insert(key(&object), slim(object));
+        store.insert(key(&object), object);
     });
     listed.await.map_err(of_hub)?;
     Ok(store)
@@ -133,22 +138,17 @@ where
         path: api.resource_url().to_owned(),
         name,
         format: Format::Objects,
-        key: key::<K>,
-        keep: slim::<K>,
+        key: key_of,
+        keep: Result::ok,
     };
     watch_kind(cluster, kind)
-}
-
-fn slim<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
 }
 
 /// The `FleetPullSecret`; where it is in another namespace, the error says so.
 pub(crate) async fn find(cluster: &Cluster<'_>, name: &str) -> Result<FleetPullSecret, Failure> {
     let doing = format!("get FleetPullSecret `{}/{name}`", cluster.namespace);
-    let api = cluster.api::<FleetPullSecret>();
-    let found = cluster.call(&doing, api.get_opt(name)).await;
+    let api = cluster.api::<Item<FleetPullSecret>>();
+    let found = cluster.read(&doing, api.get_opt(name)).await;
     if let Some(fleet) = found.map_err(of_hub)? {
         return Ok(fleet);
     }

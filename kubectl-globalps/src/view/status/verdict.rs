@@ -35,6 +35,8 @@ pub(crate) enum Verdict {
 
 /// Reason of Degraded: nodes have errors of their own, which don't stop other nodes.
 const BLOCKED: &str = "NodesBlocked";
+/// Reason of conditions about objects that the controller can't decode.
+const UNREADABLE: &str = "Unreadable";
 /// Reasons of Degraded for failed nodes.
 const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
@@ -119,13 +121,20 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
 /// An invalid source, original or file path does not stop a rollout. Blocked nodes end a wait when all other nodes are done.
 fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
     match degraded.reason.as_str() {
-        BLOCKED => {
-            let progressing = find(status, condition::PROGRESSING);
-            progressing.is_some_and(|found| found.reason == "Complete")
+        BLOCKED => is_complete(status),
+        // Only nodes and the configuration are part of a rollout.
+        UNREADABLE => {
+            let has = |type_| find(status, type_).is_some_and(|found| found.reason == UNREADABLE);
+            has(condition::READY) && (has(condition::PROGRESSING) || is_complete(status))
         }
         "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" => false,
         reason => !reason.starts_with("Source"),
     }
+}
+
+fn is_complete(status: &GlobalPullSecretStatus) -> bool {
+    let progressing = find(status, condition::PROGRESSING);
+    progressing.is_some_and(|found| found.reason == "Complete")
 }
 
 /// Whether the condition reports only failed nodes, and each of them is retrying or will retry.

@@ -1,0 +1,39 @@
+//! Objects that can't be decoded.
+
+use globalps_core::decode::Unreadable;
+use globalps_core::names::GLOBAL_SECRET;
+
+use super::Cache;
+
+impl Cache {
+    /// Why the newest version of the `GlobalPullSecret` can't be decoded; [`Self::config`] is the last one that could.
+    pub(crate) fn config_unreadable(&self) -> Option<&Unreadable> {
+        self.config.unreadable.get(GLOBAL_SECRET).map(AsRef::as_ref)
+    }
+
+    /// Objects that can't be decoded: kind, namespace and name, and why.
+    pub(crate) fn unreadable(&self) -> Vec<String> {
+        let operators = &self.operators;
+        let stores = [
+            ("GlobalPullSecret", &self.config.unreadable),
+            ("Secret", &self.global.unreadable),
+            ("Secret", &self.rolled_out.unreadable),
+            ("Node", &self.nodes.unreadable),
+            ("NodePullSecret", &self.node_pull_secrets.unreadable),
+            ("Namespace", self.namespaces.unreadable()),
+            ("Secret", &self.pull_secrets.secrets.unreadable),
+            ("ServiceAccount", &self.pull_secrets.accounts.unreadable),
+            ("Subscription", &operators.subscriptions.unreadable),
+            ("CatalogSource", &operators.catalogs.unreadable),
+            ("ClusterServiceVersion", &operators.csvs.unreadable),
+            ("ServiceAccount", &operators.accounts.unreadable),
+        ];
+        let managed = self.managed.iter().map(|(object, store)| {
+            let kind = object.kind.as_str();
+            (kind, &store.unreadable)
+        });
+        let all = stores.into_iter().chain(managed);
+        all.flat_map(|(kind, objects)| objects.values().map(move |object| object.titled(kind)))
+            .collect()
+    }
+}

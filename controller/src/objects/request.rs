@@ -1,0 +1,94 @@
+//! One request, with a deadline, and its error.
+
+use std::time::Duration;
+
+use globalps_core::decode::{Item, Unreadable};
+
+use crate::telemetry::client::without_content;
+
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The failed action, the object and the error. Never the content of the object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    #[error("{action} {object}: {}", without_content(.source))]
+    Api {
+        action: &'static str,
+        object: String,
+        source: kube::Error,
+    },
+    #[error("{action} {object}: the response can't be read: {reason}")]
+    Unreadable {
+        action: &'static str,
+        object: String,
+        reason: Box<Unreadable>,
+    },
+    #[error("{action} {object}: no response from the API server within {} s", TIMEOUT.as_secs())]
+    Timeout {
+        action: &'static str,
+        object: String,
+    },
+}
+
+impl ApplyError {
+    /// The API server responded, so a status with the failure can be written.
+    pub(crate) fn is_response(&self) -> bool {
+        self.code().is_some() || matches!(self, Self::Unreadable { .. })
+    }
+
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.is_code(403)
+    }
+
+    /// The API server's response has this HTTP status.
+    pub(crate) fn is_code(&self, code: u16) -> bool {
+        self.code() == Some(code)
+    }
+
+    /// HTTP status of the API server's response; `None`: it did not respond.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } => Some(status.code),
+            _ => None,
+        }
+    }
+}
+
+/// [`within`] for a response with an object.
+pub(crate) async fn readable<K, const OWNERS: bool>(
+    action: &'static str,
+    kind: &str,
+    name: &str,
+    call: impl Future<Output = Result<Item<K, OWNERS>, kube::Error>>,
+) -> Result<K, ApplyError> {
+    let item = within(action, kind, name, call).await?;
+    item.into_result().map_err(|reason| ApplyError::Unreadable {
+        action,
+        object: format!("{kind} `{name}`"),
+        reason,
+    })
+}
+
+pub(crate) async fn within<T>(
+    action: &'static str,
+    kind: &str,
+    name: &str,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApplyError> {
+    let object = || format!("{kind} `{name}`");
+    match tokio::time::timeout(TIMEOUT, call).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(source)) => Err(ApplyError::Api {
+            action,
+            object: object(),
+            source,
+        }),
+        Err(_) => Err(ApplyError::Timeout {
+            action,
+            object: object(),
+        }),
+    }
+}
