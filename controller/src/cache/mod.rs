@@ -23,7 +23,7 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
-use globalps_core::names::{GLOBAL_SECRET, NODE_POOL_LABEL};
+use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
@@ -341,12 +341,6 @@ impl Cache {
 
     pub(crate) fn are_sources(&self, names: &[String]) -> bool {
         self.sources.iter().map(|(name, _)| name).eq(names)
-    }
-
-    /// Whether the cluster runs `OpenShift`.
-    pub(crate) fn is_openshift(&self) -> bool {
-        let mut nodes = self.nodes.live.values();
-        nodes.any(|node| node.is_foreign() || node.labels.get(NODE_POOL_LABEL).is_some())
     }
 
     pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {

@@ -1,6 +1,7 @@
 //! Reduces a Node to the fields that the plan needs.
 
 use globalps_core::machine_config::file_owner;
+use globalps_core::names::NODE_POOL_LABEL;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -53,6 +54,12 @@ impl Versioned for NodeView {
 }
 
 impl Cache {
+    /// Whether the cluster runs `OpenShift`.
+    pub(crate) fn is_openshift(&self) -> bool {
+        let mut nodes = self.nodes.live.values();
+        nodes.any(|node| node.is_foreign() || node.labels.get(NODE_POOL_LABEL).is_some())
+    }
+
     /// The first heartbeat since the node's syncer restarted the kubelet.
     pub(super) fn is_awaited(&self, node: &NodeView) -> bool {
         let object = self.node_pull_secrets.get(&node.name);

@@ -113,9 +113,12 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
+        let mut drift = Drift::new(&options.config_file);
+        // From the start: a watch that begins later misses what happens before.
+        drift.watch_others(&options.provider.watched_without());
         Self {
             journal: Journal::next_to(&options.config_file, cluster.node()),
-            drift: Drift::new(&options.config_file),
+            drift,
             no_restart: None,
             last_error: None,
             half_written: None,

@@ -24,13 +24,7 @@ impl Agent {
             .and_then(|state| state.provider.as_ref());
         let others = match in_force {
             Some(_) => self.provider.watched(),
-            // Flags that another process restores name files that are gone.
-            None => self
-                .provider
-                .flags_file()
-                .map(|file| file.here.clone())
-                .into_iter()
-                .collect(),
+            None => self.provider.watched_without(),
         };
         self.drift.watch_others(&others);
         if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {

@@ -152,6 +152,12 @@ impl Provider {
         files
     }
 
+    /// The files that count while the provider is not installed: flags that another process restores name files that are gone.
+    pub(crate) fn watched_without(&self) -> Vec<PathBuf> {
+        let flags = self.flags_file().map(|file| file.here.clone());
+        flags.into_iter().collect()
+    }
+
     fn programs(&self) -> impl Iterator<Item = PathBuf> {
         PROVIDERS.iter().map(|name| self.bin_dir.here.join(name))
     }
