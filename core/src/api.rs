@@ -1,6 +1,7 @@
 //! The custom resources of `globalps.io/v1alpha1`.
 
 mod cluster;
+pub mod condition;
 mod fleet;
 mod image_pull_secrets;
 mod kubelet;
@@ -383,25 +384,4 @@ pub struct ConflictStatus {
     /// The Secret whose credentials are shadowed; set if the original isn't involved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub over: String,
-}
-
-/// Condition types of a `GlobalPullSecret`.
-pub mod condition {
-    pub const READY: &str = "Ready";
-    pub const PROGRESSING: &str = "Progressing";
-    pub const DEGRADED: &str = "Degraded";
-    pub const ADDITIONAL_VALID: &str = "AdditionalValid";
-    pub const ORIGINAL_VALID: &str = "OriginalValid";
-    /// Only if `spec.sources` isn't empty.
-    pub const SOURCES_VALID: &str = "SourcesValid";
-    /// The syncer runs on every node on which it should.
-    pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
-    /// Only while there is content.
-    pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
-    /// Only while namespaces get pull secrets or still have some.
-    pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
-    /// Only while operators get pull secrets or still have some.
-    pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
-    /// A registry rejects credentials. Only with `spec.verify`.
-    pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";
 }

@@ -1,5 +1,6 @@
 //! The watched objects as plain data.
 
+mod assignments;
 mod clock;
 mod configuration;
 mod debounce;
@@ -22,7 +23,7 @@ mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
@@ -42,8 +43,7 @@ use out_of_band::{OutOfBandChange, out_of_band_changes};
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use state::KnownState;
 use store::Store;
-use versioned::Versioned as _;
-use watches::stripped;
+
 pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
 use crate::content::secret::{self, Global};
@@ -82,6 +82,8 @@ pub(crate) struct Cache {
     /// Nodes whose assignment another client changed, until it is written again. `node_pull_secrets` has what this controller
     /// assigned.
     changed_out_of_band: BTreeSet<String>,
+    /// By node: what the controller wrote without a response. It may be in force.
+    unanswered: BTreeMap<String, NodePullSecretSpec>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
@@ -175,65 +177,11 @@ impl Cache {
                 }
                 changed
             }
-            CacheEvent::NodePullSecret(mut event) => {
-                // The syncer writes the status, the controller the spec.
-                #[allow(clippy::borrowed_box)] // As the store keeps them.
-                let is_spec = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
-                    known.metadata.generation != new.metadata.generation
-                };
-                let changes =
-                    out_of_band_changes("NodePullSecret", &self.node_pull_secrets, &event, is_spec);
-                for change in changes {
-                    // The garbage collector deletes the object of a deleted Node.
-                    if self.nodes.get(&change.name).is_none() {
-                        continue;
-                    }
-                    if change.is_deleted {
-                        self.deleted_out_of_band.insert(change.name.clone());
-                    }
-                    self.out_of_band_changes.push(change);
-                }
-                match &mut event {
-                    Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
-                        self.keep_assignment(object);
-                    }
-                    Update::Event(Event::Delete(object)) => {
-                        self.changed_out_of_band.remove(&object.key());
-                    }
-                    _ => {}
-                }
-                let applied = match &event {
-                    Update::Event(Event::Apply(object)) => Some(object.key()),
-                    _ => None,
-                };
-                let changed = self.node_pull_secrets.handle(event);
-                if let Some(name) = applied {
-                    self.observe_object(&name);
-                }
-                changed
-            }
+            CacheEvent::NodePullSecret(event) => self.handle_assignment(event),
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
             CacheEvent::ServiceAccount(event) => self.pull_secrets.handle_account(event),
             CacheEvent::Operators(event) => self.operators.handle(event),
-        }
-    }
-
-    /// An assignment that another client wrote is reverted, and nothing is planned from it.
-    fn keep_assignment(&mut self, object: &mut NodePullSecret) {
-        let name = object.key();
-        let known = self.node_pull_secrets.get(&name).filter(|known| {
-            let is_newer = known.version() < object.version();
-            is_newer
-                && known.metadata.uid == object.metadata.uid
-                && known.metadata.generation != object.metadata.generation
-        });
-        let Some(known) = known else { return };
-        if known.spec == object.spec {
-            self.changed_out_of_band.remove(&name);
-        } else {
-            object.spec = known.spec.clone();
-            self.changed_out_of_band.insert(name);
         }
     }
 
@@ -388,6 +336,7 @@ impl Cache {
         }
         self.node_pull_secrets.live.clear();
         self.changed_out_of_band.clear();
+        self.unanswered.clear();
     }
 
     /// uid of `global-pull-secret`, if it exists.
@@ -408,15 +357,6 @@ impl Cache {
         } else {
             self.rolled_out.live.clear();
         }
-    }
-
-    pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
-        let object = stripped(object);
-        let name = object.key();
-        self.deleted_out_of_band.remove(&name);
-        self.changed_out_of_band.remove(&name);
-        self.node_pull_secrets.put(object);
-        self.observe_object(&name);
     }
 
     /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
@@ -569,6 +509,11 @@ mod tests {
                 (5, true),
             ),
             (
+                "one of the controller is, though the response to the write was lost",
+                Event::Apply(object(8, 3, 6, "u")),
+                (6, false),
+            ),
+            (
                 "a status is not",
                 Event::Apply(object(8, 2, 5, "u")),
                 (5, false),
@@ -587,6 +532,7 @@ mod tests {
             let now = Instant::now();
             let mut cache = synced(None, None, now);
             cache.put_node_pull_secret(*object(7, 2, 5, "u"));
+            cache.wrote_without_response("a", object(0, 0, 6, "").spec);
             let mut handle = |event| {
                 cache.handle(CacheEvent::NodePullSecret(Update::Event(event)), now);
             };

@@ -67,10 +67,11 @@ pub(crate) struct FleetPlan {
 
 pub(crate) fn plan(input: &Input) -> FleetPlan {
     let (verdict, data) = validated(input.source);
+    let newest = input.revisions.last().map(Revision::revision);
     let mut plan = FleetPlan {
         verdict,
         hold: None,
-        revision: newest(input),
+        revision: newest.unwrap_or_default(),
         revisions: Vec::new(),
         outdated: Vec::new(),
         members: Vec::new(),
@@ -116,11 +117,6 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     plan.outdated = outdated(&input.revisions, &assigned.collect::<Vec<_>>(), history);
     plan.is_finished = is_deleted && input.objects.is_empty();
     plan
-}
-
-fn newest(input: &Input) -> rollout::Revision {
-    let newest = input.revisions.last();
-    newest.map_or(rollout::Revision::NONE, Revision::revision)
 }
 
 fn validated(source: &Source) -> (Verdict, Option<&Data>) {

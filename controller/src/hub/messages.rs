@@ -1,9 +1,9 @@
 //! Messages between the hub and a member's session.
 
-use globalps_core::rollout::Revision;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
+use globalps_core::rollout::Revision;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::clusters::input::ClusterKey;

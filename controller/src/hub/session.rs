@@ -1,7 +1,6 @@
 //! The session with one member cluster: its connection, its watch and the writes into it. Each session is a task, so an
 //! unreachable cluster does not delay others.
 
-use globalps_core::rollout::Revision;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -387,11 +386,10 @@ impl Session {
             return None;
         }
         let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
-        // A cluster with another identity did not get this revision from the hub.
-        let is_accepted = spec.accepts(self.identity.as_ref());
+        let is_accepted = spec.accepts(self.identity.as_ref()); // Another cluster did not get it from the hub.
         let in_force = match (status.phase, &spec.desired) {
             (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
-            (ClusterPhase::Removed, _) => Revision::NONE,
+            (ClusterPhase::Removed, _) => globalps_core::rollout::Revision::NONE,
             _ => spec.revision,
         };
         status.set_in_force(in_force);

@@ -1,11 +1,11 @@
 //! The parts of the management cluster's objects that the hub caches.
 
-use globalps_core::rollout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, cluster_pull_secret};
+use globalps_core::rollout;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};

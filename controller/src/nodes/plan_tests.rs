@@ -868,7 +868,8 @@ fn no_history_is_kept_with_a_history_limit_of_zero() {
 }
 
 #[test]
-fn deleted_objects_are_recreated_without_reusing_a_revision() {
+#[allow(clippy::large_stack_arrays)] // Cases.
+fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_deleted_out_of_band = true;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");

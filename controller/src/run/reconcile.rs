@@ -338,12 +338,15 @@ impl Controller {
                         "assigning"
                     );
                 }
-                in_flight.push(async move { applier.assign(node, &uid, spec).await });
+                in_flight.push(async move { (node, spec, applier.assign(node, &uid, spec).await) });
             }
             match in_flight.next().await {
-                Some(Ok(object)) => self.cache.put_node_pull_secret(object),
+                Some((.., Ok(object))) => self.cache.put_node_pull_secret(object),
                 // Completes the requests in flight; otherwise their results would be unknown.
-                Some(Err(error)) => failed = Some(error),
+                Some((node, spec, Err(error))) => {
+                    self.cache.wrote_without_response(node, spec.clone());
+                    failed = Some(error);
+                }
                 None => return failed.map_or(Ok(waiting.len() == 0), Err),
             }
         }

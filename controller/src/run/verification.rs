@@ -1,12 +1,12 @@
 //! Asks registries whether they accept the credentials, in the background.
 
-use globalps_core::rollout::Revision;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use globalps_core::names::{REGISTRY_AUTHORITIES_DIR, REGISTRY_AUTHORITIES_KEY};
+use globalps_core::rollout::Revision;
 use globalps_registry::{Checker, Connection};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

@@ -86,6 +86,7 @@ impl Revision {
     }
 
     /// The same number, which identifies no content any more.
+    #[must_use]
     pub fn unidentified(self) -> Self {
         Self::new(self.number, RevisionId::UNKNOWN)
     }

@@ -123,7 +123,7 @@ impl Agent {
             _ if self.last_error.is_some() => {}
             Some(Goal::Restore) => tracing::info!("restoring the node"),
             Some(Goal::Revision(revision)) => {
-                tracing::info!(revision = revision.number, "applying the revision")
+                tracing::info!(revision = revision.number, "applying the revision");
             }
             None => {}
         }

@@ -4,7 +4,6 @@ use globalps_core::api::{NodePullSecret, Phase};
 use globalps_core::provider::{
     Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version,
 };
-
 use globalps_core::rollout::Revision;
 
 use super::Agent;

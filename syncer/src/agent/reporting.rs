@@ -4,7 +4,6 @@ use std::path::Path;
 
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
-
 use globalps_core::rollout::Revision;
 
 use super::{Access, Agent};

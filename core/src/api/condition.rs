@@ -1,0 +1,19 @@
+//! Condition types of a `GlobalPullSecret`.
+
+pub const READY: &str = "Ready";
+pub const PROGRESSING: &str = "Progressing";
+pub const DEGRADED: &str = "Degraded";
+pub const ADDITIONAL_VALID: &str = "AdditionalValid";
+pub const ORIGINAL_VALID: &str = "OriginalValid";
+/// Only if `spec.sources` isn't empty.
+pub const SOURCES_VALID: &str = "SourcesValid";
+/// The syncer runs on every node on which it should.
+pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
+/// Only while there is content.
+pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
+/// Only while namespaces get pull secrets or still have some.
+pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
+/// Only while operators get pull secrets or still have some.
+pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
+/// A registry rejects credentials. Only with `spec.verify`.
+pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";
