@@ -13,6 +13,7 @@ mod nodes;
 mod objects;
 mod operators;
 mod process;
+mod refused;
 mod remote;
 mod report;
 mod run;

@@ -24,7 +24,7 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
-use globalps_core::names::GLOBAL_SECRET;
+use globalps_core::names::{GLOBAL_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
@@ -50,6 +50,7 @@ use crate::content::secret::{self, Global};
 use crate::content::source::Source;
 use crate::nodes::clock::{LeaderClock, Uptime};
 use crate::nodes::input::NodeView;
+use crate::objects::agents::Leftover;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::targets::namespace::NamespaceView;
 
@@ -320,28 +321,29 @@ impl Cache {
         self.nodes.get(name).map(|node| node.uid.as_str())
     }
 
-    /// Removes the objects that the controller just deleted, before the watches report it.
-    pub(crate) fn forget_managed(&mut self) {
-        self.global.live.clear();
-        self.deleted_global = None;
-        self.rolled_out.live.clear();
-        self.forget_state();
-        self.forget_agents();
-    }
-
-    /// The same for the syncer and the restorer only.
-    pub(crate) fn forget_agents(&mut self) {
-        for object in ManagedObject::all() {
-            self.managed.get_mut(object).live.clear();
+    /// Removes an object that the controller just deleted, before the watch reports it.
+    pub(crate) fn forget(&mut self, object: &Leftover) {
+        match object {
+            Leftover::Managed(object) => self.managed.get_mut(*object).live.clear(),
+            Leftover::NodePullSecret(name) => {
+                self.node_pull_secrets.live.remove(name);
+                self.changed_out_of_band.remove(name);
+                self.unanswered.remove(name);
+            }
+            Leftover::Secret(name) if name == STATE_SECRET => self.forget_state(),
+            Leftover::Secret(name) => {
+                if name == GLOBAL_SECRET {
+                    self.deleted_global = None;
+                }
+                self.global.live.remove(name);
+                self.rolled_out.live.remove(name);
+            }
         }
-        self.node_pull_secrets.live.clear();
-        self.changed_out_of_band.clear();
-        self.unanswered.clear();
     }
 
-    /// uid of `global-pull-secret`, if it exists.
-    pub(crate) fn global_uid(&self) -> Option<String> {
-        self.global.get(GLOBAL_SECRET)?.metadata.uid.clone()
+    /// uid of a managed object, if it exists.
+    pub(crate) fn managed_uid(&self, object: ManagedObject) -> Option<&str> {
+        Some(self.managed(object)?.fingerprint.uid())
     }
 
     pub(crate) fn put_global(&mut self, secret: Secret) {
@@ -349,14 +351,8 @@ impl Cache {
         self.global.put(secret);
     }
 
-    /// `None`: the controller deleted it.
-    pub(crate) fn put_rolled_out(&mut self, secret: Option<Secret>) {
-        if let Some(secret) = secret {
-            let metadata = secret.metadata.into_response_partial();
-            self.rolled_out.put(metadata);
-        } else {
-            self.rolled_out.live.clear();
-        }
+    pub(crate) fn put_rolled_out(&mut self, secret: Secret) {
+        self.rolled_out.put(secret.metadata.into_response_partial());
     }
 
     /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it

@@ -79,6 +79,8 @@ impl Cache {
             syncers: self.syncers(uptime),
             clock: Cow::Borrowed(&self.clock),
             uptime,
+            refused: Cow::default(),
+            cleans_up: false,
             daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
             unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),

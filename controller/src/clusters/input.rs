@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::installation::Installation;
 use super::member::Reason;
 use super::revision::Revision;
 use crate::content::source::Source;
+use crate::refused::{self, Failure, Failures};
 
 /// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
 pub(crate) type ClusterKey = (String, String);
@@ -49,7 +52,41 @@ pub(crate) struct Input<'a> {
     pub(crate) objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
     /// Clusters that an older `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
+    /// Writes that failed.
+    pub(crate) refused: &'a Failures,
     pub(crate) now: Timestamp,
+}
+
+impl Input<'_> {
+    /// The last write of the cluster's `ClusterPullSecret` failed.
+    pub(super) fn refused_object(&self, key: &ClusterKey) -> (Option<&Failure>, Timestamp) {
+        // A thousand clusters ask in each plan.
+        let is_any = !self.refused.is_empty();
+        let title = is_any.then(|| object_title(key, self.fleet));
+        let failure = title.and_then(|title| self.refused.get(&title));
+        (failure, self.refused.now())
+    }
+
+    /// The last write of this revision failed.
+    pub(super) fn is_revision_refused(&self, number: i64) -> bool {
+        self.refused
+            .get(&revision_title(self.fleet, number))
+            .is_some()
+    }
+}
+
+/// Title of the cluster's `ClusterPullSecret` among the failed writes.
+pub(crate) fn object_title((namespace, cluster): &ClusterKey, fleet: &FleetPullSecret) -> String {
+    let of = fleet.namespace().unwrap_or_default();
+    let name = cluster_pull_secret(cluster, &of, &fleet.name_any());
+    refused::title("ClusterPullSecret", &format!("{namespace}/{name}"))
+}
+
+/// The same of the Secret of a revision.
+pub(crate) fn revision_title(fleet: &FleetPullSecret, number: i64) -> String {
+    let namespace = fleet.namespace().unwrap_or_default();
+    let name = fleet_revision(&fleet.name_any(), number);
+    refused::title("Secret", &format!("{namespace}/{name}"))
 }
 
 /// The selectors of a `FleetPullSecret`.

@@ -96,6 +96,10 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     if !is_deleted {
         match next_revision(input, data) {
             Next::Same => {}
+            // While it can't be written, the existing one stays the goal.
+            Next::New(revision) if input.is_revision_refused(revision.number) => {
+                plan.revisions.push(revision);
+            }
             Next::New(revision) => {
                 plan.revision = revision.revision();
                 plan.revisions.push(revision);
@@ -231,7 +235,8 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         };
         let object = input.objects.get(key).copied();
         let goal = Goal::Revision(plan.revision);
-        let mut member = member(title(key), object, goal, has_content, input.now);
+        let refused = input.refused_object(key);
+        let mut member = member(title(key), object, goal, has_content, refused, input.now);
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped = cluster.is_deleting || obstacle.is_some();
         if let Some(obstacle) = obstacle {
@@ -248,7 +253,9 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         if is_selected(key, cluster) {
             continue;
         }
-        let member = member(title(key), Some(object), Goal::Restore, false, input.now);
+        let refused = input.refused_object(key);
+        let goal = Goal::Restore;
+        let member = member(title(key), Some(object), goal, false, refused, input.now);
         let has_nothing = object.spec.revision == 0 && !object.spec.remove;
         let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
         if orphans || has_nothing || is_gone || member.is_done() {

@@ -9,10 +9,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::super::input::{object_title, revision_title};
 use super::super::installation::Installation;
 use super::*;
 use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
+use crate::refused::{Failures, Response};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const A: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;
@@ -36,6 +38,7 @@ struct Hub {
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
     taken: BTreeMap<ClusterKey, String>,
+    refused: Failures,
 }
 
 fn key(name: &str) -> ClusterKey {
@@ -62,6 +65,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         clusters: BTreeMap::new(),
         objects: BTreeMap::new(),
         taken: BTreeMap::new(),
+        refused: Failures::default(),
     };
     for word in clusters.split_whitespace() {
         let mark = word.chars().next().unwrap_or_default();
@@ -161,6 +165,7 @@ impl Hub {
                 .map(|(key, it)| (key.clone(), it))
                 .collect(),
             taken: self.taken.clone(),
+            refused: &self.refused,
             now: now(),
         })
     }
@@ -523,4 +528,42 @@ fn globalps_itself_is_part_of_a_revision() {
     let plan = hub.plan();
     assert_eq!(plan.hold, Some(Hold::Install("no pull secret".to_owned())));
     assert!(plan.assignments.is_empty() && plan.revisions.is_empty());
+}
+
+/// Writes that the API server rejects, at the time of the plan.
+fn refuse(hub: &mut Hub, object: &str) {
+    let what = ("Rejected", "no".to_owned());
+    hub.refused
+        .failed(object, what, Response::Rejected, Timestamp::UNIX_EPOCH, 1.0);
+}
+
+#[test]
+fn a_cluster_whose_object_cannot_be_written_takes_no_slot() {
+    let clusters = "a=1:Synced b=1:Synced";
+    let revisions = [(1, A, "pr"), (2, B, "")];
+    let mut hub = hub(found(B), &revisions, clusters);
+    let assigned = |hub: &Hub| -> Vec<String> {
+        let plan = hub.plan();
+        plan.assignments
+            .iter()
+            .map(|(key, _)| key.1.clone())
+            .collect()
+    };
+    assert_eq!(assigned(&hub), ["a"]);
+    let object = object_title(&key("a"), &hub.fleet);
+    refuse(&mut hub, &object);
+    assert_eq!(assigned(&hub), ["b"]);
+}
+
+#[test]
+fn a_revision_that_cannot_be_written_does_not_stop_the_existing_one() {
+    let mut hub = hub(found(B), &[(1, A, "pr")], "a=1:Synced b c=0:Pending");
+    assert!(hub.plan().assignments.is_empty(), "the revision first");
+    let revision = revision_title(&hub.fleet, 2);
+    refuse(&mut hub, &revision);
+    let plan = hub.plan();
+    let written: Vec<i64> = plan.revisions.iter().map(|it| it.number).collect();
+    assert!(written.contains(&2), "{written:?}");
+    assert_eq!(plan.revision.number, 1);
+    assert!(!plan.assignments.is_empty());
 }

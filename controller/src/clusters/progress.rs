@@ -5,9 +5,11 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{Goal, Member, Progress, UNREACHABLE_AFTER};
+use globalps_core::rollout::{Goal, Member, Progress, Revision, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
+
+use crate::refused::Failure;
 
 /// The rollout skips a cluster that is unreachable for this long.
 const SKIPPED_AFTER: SignedDuration = SignedDuration::from_secs(30);
@@ -17,11 +19,13 @@ const MAX_EXTENSION: SignedDuration = SignedDuration::from_hours(1);
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
 /// The cluster as a member of the rollout. `fleet_has_content`: there is a revision that new clusters get outside the limits.
+/// `refused`: the last write of its object failed.
 pub(super) fn member(
     name: String,
     object: Option<&ClusterPullSecret>,
     goal: Goal,
     fleet_has_content: bool,
+    (refused, at): (Option<&Failure>, Timestamp),
     now: Timestamp,
 ) -> Member {
     let assigned = object.and_then(|object| progress(object, fleet_has_content));
@@ -40,7 +44,15 @@ pub(super) fn member(
         is_canary: false,
         is_skipped: false,
         in_place: false,
+        refused: refused.map(|refused| refused.of_member(at)),
     };
+    if object.is_some() && refused.is_some_and(|refused| refused.is_open(at)) {
+        // Its assignment may still be written.
+        member.assigned = match member.assigned {
+            in_flight @ Some((_, Progress::InFlight)) => in_flight,
+            _ => Some((Goal::Revision(Revision::NONE), Progress::Unknown)),
+        };
+    }
     if member.is_blocked() {
         member.retry |= object.is_some_and(|object| in_phase_for(object, now) >= BLOCKED_RETRY);
     }

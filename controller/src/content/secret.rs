@@ -16,7 +16,7 @@ use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use super::source::Data;
@@ -219,9 +219,8 @@ pub(crate) struct RolledOutWrite {
     pub(crate) content: Content,
 }
 
-/// The Secret `global-pull-secret-rolled-out`. Its owner is `global-pull-secret` (`owner`: its uid), so the garbage collector
-/// removes it with that one.
-pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
+/// The Secret `global-pull-secret-rolled-out`. It has no owner: it stays while `global-pull-secret` is recreated.
+pub(crate) fn encode_rolled_out(write: &RolledOutWrite) -> Secret {
     let mut annotations = BTreeMap::from([
         (
             REVISION_ANNOTATION.to_owned(),
@@ -234,17 +233,7 @@ pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -
     ]);
     annotations.extend(delivery(&write.content).map(|text| (DELIVERY_ANNOTATION.to_owned(), text)));
     let data = content_data(&write.content);
-    let mut secret = secret(ROLLED_OUT_SECRET, annotations, data);
-    secret.metadata.owner_references = owner.map(|uid| {
-        vec![OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Secret".to_owned(),
-            name: GLOBAL_SECRET.to_owned(),
-            uid,
-            ..OwnerReference::default()
-        }]
-    });
-    secret
+    secret(ROLLED_OUT_SECRET, annotations, data)
 }
 
 fn secret(
@@ -544,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rolled_out_content_is_owned_by_the_secret() {
+    fn the_rolled_out_content_outlives_the_secret() {
         let write = RolledOutWrite {
             revision: revision_of_test(7),
             content: Content {
@@ -552,7 +541,7 @@ mod tests {
                 ..Content::default()
             },
         };
-        let secret = encode_rolled_out(&write, Some("u".to_owned()));
+        let secret = encode_rolled_out(&write);
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
         assert_eq!(
             (secret.name_any(), revision(&secret)),
@@ -563,16 +552,6 @@ mod tests {
                 .unwrap()
                 .means_the_same(&write.content)
         );
-        let owners = secret.owner_references();
-        let owners: Vec<_> = owners
-            .iter()
-            .map(|owner| (&*owner.name, &*owner.uid))
-            .collect();
-        assert_eq!(owners, [(GLOBAL_SECRET, "u")]);
-        assert!(
-            encode_rolled_out(&write, None)
-                .owner_references()
-                .is_empty()
-        );
+        assert!(secret.owner_references().is_empty());
     }
 }

@@ -1,65 +1,65 @@
 //! Writes the assignments of a plan.
 
-use futures::{StreamExt as _, stream};
 use globalps_core::api::{ClusterPullSecretSpec, FleetPullSecret};
 
-use super::{CONCURRENT, Hub};
-use crate::clusters::input::{ClusterKey, title};
-use crate::objects::apply::ApplyError;
+use super::Hub;
+use crate::clusters::input::{ClusterKey, object_title, title};
 
 type Assignment = (ClusterKey, ClusterPullSecretSpec);
 
 impl Hub {
     /// Writes the revocations first: other assignments take their slots. A hub that is killed in between, or whose write fails,
-    /// must not leave both in flight. Returns how many assignments were written.
+    /// must not leave both in flight. Returns whether any assignment was written.
     pub(super) async fn assign(
         &mut self,
         fleet: &FleetPullSecret,
         assignments: &[Assignment],
-    ) -> Result<usize, ApplyError> {
+    ) -> bool {
+        let (objects, changes): (Vec<_>, Vec<_>) = assignments
+            .iter()
+            .partition(|(_, spec)| spec.revision == 0 && !spec.remove && !spec.revoked);
         let (revocations, others): (Vec<_>, Vec<_>) =
-            assignments.iter().partition(|(_, spec)| spec.revoked);
-        let revoked = self.assign_concurrently(fleet, revocations).await?;
-        Ok(revoked + self.assign_concurrently(fleet, others).await?)
+            changes.into_iter().partition(|(_, spec)| spec.revoked);
+        let (created, _) = self.write_assignments(fleet, objects).await;
+        let (revoked, is_complete) = self.write_assignments(fleet, revocations).await;
+        if !is_complete {
+            return created || revoked;
+        }
+        let (assigned, _) = self.write_assignments(fleet, others).await;
+        created || revoked || assigned
     }
 
-    async fn assign_concurrently(
+    /// Returns whether any was written, and whether all were.
+    async fn write_assignments(
         &mut self,
         fleet: &FleetPullSecret,
         assignments: Vec<&Assignment>,
-    ) -> Result<usize, ApplyError> {
-        let writes: Vec<_> = assignments
+    ) -> (bool, bool) {
+        let writer = &self.writer;
+        let calls: Vec<_> = assignments
             .into_iter()
-            .filter_map(|(key, spec)| Some((key, spec, self.cache.owner(key)?)))
-            .collect();
-        let hub = &self.writer;
-        let mut written = stream::iter(writes)
-            .map(|(key, spec, owner)| async move {
-                if spec.revision > 0 {
-                    tracing::info!(
-                        cluster = title(key),
-                        revision = spec.revision,
-                        remove = spec.remove,
-                        revoked = spec.revoked,
-                        "assigning"
-                    );
-                }
-                hub.object(key, fleet, owner, spec).await
+            .filter_map(|(key, spec)| {
+                let owner = self.cache.owner(key)?;
+                let call = async move {
+                    if spec.revision > 0 {
+                        tracing::info!(
+                            cluster = title(key),
+                            revision = spec.revision,
+                            remove = spec.remove,
+                            revoked = spec.revoked,
+                            "assigning"
+                        );
+                    }
+                    writer.object(key, fleet, owner, spec).await
+                };
+                Some((object_title(key, fleet), call))
             })
-            .buffer_unordered(CONCURRENT);
-        let mut objects = Vec::new();
-        let mut failed = None;
-        while let Some(done) = written.next().await {
-            match done {
-                Ok(object) => objects.push(object),
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(written);
-        let assigned = objects.len();
-        for object in objects {
+            .collect();
+        let written = self.refusals.all(calls).await;
+        let is_any = !written.done.is_empty();
+        for object in written.done {
             self.cache.put_object(object);
         }
-        failed.map_or(Ok(assigned), Err)
+        (is_any, written.is_complete)
     }
 }

@@ -34,7 +34,7 @@ use crate::clusters::shard::Shard;
 use crate::leader::election::identity;
 use crate::leader::fencing::{Fence, FencingToken, fenced_client};
 use crate::leader::terms::Terms;
-use crate::process::backoff::backoff;
+use crate::objects::refusals::Refusals;
 use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -45,14 +45,10 @@ use source::{SourceRef, SourceState};
 use watches::Scoped;
 use writes::Writer;
 
-/// Maximum number of writes in flight; each one uses a connection.
-const CONCURRENT: usize = 16;
 /// Interval of reconciles without an event.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Events that arrive within this time share a reconcile.
 const BATCH: Duration = Duration::from_millis(50);
-/// First and longest pause before a retry after an error.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Interval of updates for the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -127,6 +123,7 @@ struct Hub {
     shard: Shard,
     cache: HubCache,
     writer: Writer,
+    refusals: Refusals,
     client: Client,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
@@ -152,6 +149,7 @@ impl Hub {
             cache: HubCache::new(&args.namespaces, args.shard),
             shard: args.shard,
             writer: Writer::new(client.clone(), resource),
+            refusals: Refusals::default(),
             client,
             health: Arc::clone(&process.health),
             metrics: Arc::clone(&process.metrics),
@@ -160,7 +158,6 @@ impl Hub {
 
     /// Returns only with an error.
     async fn run(&mut self) -> anyhow::Error {
-        let mut retries = 0_u32;
         let mut wake = Instant::now();
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -186,20 +183,8 @@ impl Hub {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
-            let reconciled = self.reconcile().await;
-            self.metrics.reconciled(reconciled.is_ok());
-            let pause = match reconciled {
-                Ok(pause) => {
-                    retries = 0;
-                    pause
-                }
-                Err(error) => {
-                    let pause = backoff(RETRY, retries);
-                    retries = retries.saturating_add(1);
-                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
-                    pause
-                }
-            };
+            let pause = self.reconcile().await;
+            self.metrics.reconciled(self.refusals.is_clean());
             wake = Instant::now() + pause;
         }
     }

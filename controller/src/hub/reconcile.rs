@@ -17,18 +17,19 @@ use kube::ResourceExt as _;
 use super::messages::MemberSpec;
 use super::report::report;
 use super::source::SourceRef;
+use super::statuses::titles;
 use super::views::pair;
 use super::{Hub, RESYNC};
 use crate::clusters::identity::{Identified, obstacles};
-use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
+use crate::clusters::input::{ClusterKey, ClusterView, Input, object_title, revision_title, title};
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
 use crate::clusters::member::{Desired, Release};
 use crate::clusters::plan::{FleetPlan, UNREADABLE, plan};
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
-use crate::objects::apply::ApplyError;
 use crate::process::backoff::random_bits;
+use crate::refused;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
@@ -44,21 +45,24 @@ struct ReconcileState {
     counts: Counts,
     is_at_rest: bool,
     has_written: bool,
+    /// Titles of objects whose failed write is still needed.
+    open: BTreeSet<String>,
 }
 
 impl Hub {
     /// Returns the time until the next reconcile without an event.
-    pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        self.write_statuses().await?;
+    pub(super) async fn reconcile(&mut self) -> Duration {
+        self.refusals.begin();
+        self.write_statuses().await;
         if !self.shard.plans() {
             self.update_sessions(&self.clusters());
-            return Ok(RESYNC);
+            return self.refusals.end(|_| false).unwrap_or(RESYNC);
         }
         let fleets = self.cache.fleets();
         let references = fleets.iter().flat_map(sources_of).collect();
         let is_known = self.watch_sources(&references);
         if !is_known {
-            return Ok(RESYNC);
+            return RESYNC;
         }
         self.log_unreadable();
         let clusters = self.clusters();
@@ -67,27 +71,20 @@ impl Hub {
             is_at_rest: true,
             ..ReconcileState::default()
         };
-        let mut failed = None;
         for fleet in fleets {
-            // A failed write for one fleet must not block other fleets.
-            if let Err(error) = self
-                .roll_out(fleet, &clusters, &namespaces, &mut state)
-                .await
-            {
-                failed.get_or_insert(error);
-            }
+            self.roll_out(fleet, &clusters, &namespaces, &mut state)
+                .await;
         }
         self.metrics.set_clusters(state.counts);
         self.update_sessions(&clusters);
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let refused = self.refusals.end(|object| state.open.contains(object));
         // The responses are in the cache already, so the watch events of these writes don't cause the next reconcile.
-        Ok(match (state.has_written, state.is_at_rest) {
+        let pause = match (state.has_written, state.is_at_rest) {
             (true, _) => Duration::ZERO,
             (false, true) => RESYNC,
             (false, false) => IN_FLIGHT,
-        })
+        };
+        refused.map_or(pause, |refused| pause.min(refused))
     }
 
     async fn roll_out(
@@ -96,7 +93,7 @@ impl Hub {
         clusters: &BTreeMap<ClusterKey, ClusterView>,
         namespaces: &BTreeMap<String, BTreeMap<String, String>>,
         state: &mut ReconcileState,
-    ) -> Result<(), ApplyError> {
+    ) {
         let fleet_name = fleet_title(&fleet);
         let target = &fleet.spec.target;
         let place = format!("{}/{}", target.namespace, target.name);
@@ -120,11 +117,15 @@ impl Hub {
                 taken: taken_here
                     .map(|((_, key), other)| (key.clone(), other.clone()))
                     .collect(),
+                refused: &self.refusals.failures,
                 now: Timestamp::now(),
             };
             (plan(&input), input.revisions)
         };
         for (key, member) in &plan.members {
+            if member.refused.is_some() && !member.is_done() {
+                state.open.insert(object_title(key, &fleet));
+            }
             if !member.is_skipped {
                 state
                     .taken
@@ -132,14 +133,16 @@ impl Hub {
             }
         }
         state.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
-        let fleet = self.with_finalizer(fleet).await?;
-        state.has_written |= self.perform(&fleet, &plan).await?;
+        let (fleet, has_finalizer) = self.with_finalizer(fleet).await;
+        // Without the finalizer, a deletion would leave the Secret in the clusters.
+        if has_finalizer || !self.objects_of(&fleet).is_empty() {
+            state.has_written |= self.perform(&fleet, &plan).await;
+        }
         let version = found.map(|found| found.version).unwrap_or_default();
         let reported = self
             .write_report(&fleet, &plan, &input_revisions, &version)
-            .await?;
+            .await;
         state.counts = sum(state.counts, reported);
-        Ok(())
     }
 
     /// The clusters with their obstacles.
@@ -221,47 +224,60 @@ impl Hub {
             .collect()
     }
 
-    async fn with_finalizer(
-        &mut self,
-        fleet: FleetPullSecret,
-    ) -> Result<FleetPullSecret, ApplyError> {
+    /// The fleet, and whether its deletion waits for the hub.
+    async fn with_finalizer(&mut self, fleet: FleetPullSecret) -> (FleetPullSecret, bool) {
         let has = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if has || fleet.metadata.deletion_timestamp.is_some() {
-            return Ok(fleet);
+            return (fleet, true);
         }
-        let fleet = self.writer.finalizer(&fleet, true).await?;
-        self.cache.put_fleet(fleet.clone());
-        Ok(fleet)
+        let call = self.writer.finalizer(&fleet, true);
+        match self.refusals.one(fleet_object(&fleet), call).await {
+            Some(fleet) => {
+                self.cache.put_fleet(fleet.clone());
+                (fleet, true)
+            }
+            None => (fleet, false),
+        }
     }
 
-    /// Performs the writes of the plan. Revisions come first, since assignments refer to them. Returns whether the writes affect the
-    /// next plan.
-    async fn perform(
-        &mut self,
-        fleet: &FleetPullSecret,
-        plan: &FleetPlan,
-    ) -> Result<bool, ApplyError> {
-        for revision in &plan.revisions {
-            tracing::info!(
-                fleet = fleet_title(fleet),
-                revision = revision.number,
-                "writing revision"
-            );
-            let secret = self.writer.revision(fleet, revision).await?;
-            self.cache.put_revision(&secret);
+    /// Performs the writes of the plan. Revisions come first, since assignments refer to them: a plan assigns only those that it
+    /// has found. Returns whether the writes affect the next plan.
+    async fn perform(&mut self, fleet: &FleetPullSecret, plan: &FleetPlan) -> bool {
+        let writer = &self.writer;
+        let revisions = plan.revisions.iter().map(|revision| {
+            let call = async move {
+                tracing::info!(
+                    fleet = fleet_title(fleet),
+                    revision = revision.number,
+                    "writing revision"
+                );
+                writer.revision(fleet, revision).await
+            };
+            (revision_title(fleet, revision.number), call)
+        });
+        let written = self.refusals.all(revisions).await.done;
+        let has_revision = !written.is_empty();
+        for secret in &written {
+            self.cache.put_revision(secret);
         }
-        let assigned = self.assign(fleet, &plan.assignments).await?;
-        for number in &plan.outdated {
-            self.writer.delete_revision(fleet, *number).await?;
-        }
-        for key in &plan.released {
-            self.writer.delete_object(key, fleet).await?;
-        }
+        let has_assigned = self.assign(fleet, &plan.assignments).await;
+        let writer = &self.writer;
+        let outdated = plan.outdated.iter().map(|number| {
+            let call = writer.delete_revision(fleet, *number);
+            (revision_title(fleet, *number), call)
+        });
+        self.refusals.all(outdated).await;
+        let released = plan.released.iter().map(|key| {
+            let call = writer.delete_object(key, fleet);
+            (object_title(key, fleet), call)
+        });
+        self.refusals.all(released).await;
         let has_finalizer = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if plan.is_finished && has_finalizer {
-            self.writer.finalizer(fleet, false).await?;
+            let call = self.writer.finalizer(fleet, false);
+            self.refusals.one(fleet_object(fleet), call).await;
         }
-        Ok(assigned > 0 || !plan.revisions.is_empty())
+        has_revision || has_assigned
     }
 
     async fn write_report(
@@ -270,25 +286,36 @@ impl Hub {
         plan: &FleetPlan,
         revisions: &[Revision],
         observed_secret: &str,
-    ) -> Result<Counts, ApplyError> {
+    ) -> Counts {
         // The plan after a new revision reports the counts.
         if plan.is_finished || plan.is_first_step {
             let before = fleet.status.as_ref().filter(|_| !plan.is_finished);
-            return Ok(before.map(|before| before.counts).unwrap_or_default());
+            return before.map(|before| before.counts).unwrap_or_default();
         }
         let objects = self.objects_of(fleet);
-        let mut status = report(fleet, plan, revisions, &objects, Timestamp::now());
+        let now = Timestamp::now();
+        let failures = &self.refusals.failures;
+        let titles = titles(fleet, plan, &objects, fleet_object(fleet));
+        let refused = failures.messages(|object| titles.contains(object));
+        let failure = |key: &ClusterKey| failures.get(&object_title(key, fleet));
+        let mut status = report(fleet, plan, revisions, &objects, (&refused, &failure), now);
         observed_secret.clone_into(&mut status.observed_secret);
         let counts = status.counts;
         if fleet.status.as_ref() == Some(&status) {
-            return Ok(counts);
+            return counts;
         }
-        match self.writer.fleet_status(fleet, &status).await {
-            Ok(fleet) => self.cache.put_fleet(fleet),
-            Err(error) if error.is_code(404) => {}
-            Err(error) => return Err(error),
+        let writer = &self.writer;
+        let call = async {
+            match writer.fleet_status(fleet, &status).await {
+                Err(error) if error.is_code(404) => Ok(None),
+                done => done.map(Some),
+            }
+        };
+        let object = refused::title("status of FleetPullSecret", &fleet_title(fleet));
+        if let Some(Some(fleet)) = self.refusals.one(object, call).await {
+            self.cache.put_fleet(fleet);
         }
-        Ok(counts)
+        counts
     }
 
     /// Sends the desired state to each session of this shard.
@@ -373,6 +400,10 @@ fn reference(fleet: &FleetPullSecret, reference: &FleetSecretRef) -> SourceRef {
         reference.name.clone(),
         reference.key.clone(),
     )
+}
+
+fn fleet_object(fleet: &FleetPullSecret) -> String {
+    refused::title("FleetPullSecret", &fleet_title(fleet))
 }
 
 fn fleet_title(fleet: &FleetPullSecret) -> String {

@@ -14,10 +14,14 @@ use crate::clusters::input::{ClusterKey, title};
 use crate::clusters::plan::{FleetPlan, Hold, UNREADABLE, is_halted as halts};
 use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
-use crate::report::statement::{Statement, dated, first, sentences, statement};
+use crate::refused::Failure;
+use crate::report::statement::{Statement, dated, first, sentences, statement, with_refused};
 
 /// Condition that only a `FleetPullSecret` has.
 const SOURCE_VALID: &str = "SourceValid";
+
+/// The failed write of the cluster's object.
+pub(super) type Failed<'a> = &'a dyn Fn(&ClusterKey) -> Option<&'a Failure>;
 
 #[derive(Default)]
 struct Summary {
@@ -35,13 +39,14 @@ pub(super) fn report(
     plan: &FleetPlan,
     revisions: &[Revision],
     objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
+    (refused, failure): (&[String], Failed),
     now: Timestamp,
 ) -> FleetPullSecretStatus {
     let generation = fleet.metadata.generation.unwrap_or_default();
     let before = fleet.status.as_ref();
-    let summary = count(plan, objects);
+    let summary = count(plan, objects, failure);
     let statements = [
-        ready(fleet, plan, revisions, &summary),
+        with_refused(ready(fleet, plan, revisions, &summary), refused),
         progressing(fleet, plan, &summary),
         source_valid(&plan.verdict, plan.revision.number > 0),
     ];
@@ -68,15 +73,21 @@ pub(super) fn report(
     }
 }
 
-fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Summary {
+fn count(
+    plan: &FleetPlan,
+    objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
+    failure: Failed,
+) -> Summary {
     let mut summary = Summary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
         let obstacle = plan.obstacles.get(key);
-        let (reason, message) = match (obstacle, status) {
-            (Some((reason, message)), _) => (*reason, message.as_str()),
-            (None, Some(status)) => (status.reason.as_str(), status.message.as_str()),
-            (None, None) => ("", ""),
+        let refused = member.is_refused().then(|| failure(key)).flatten();
+        let (reason, message) = match (obstacle, refused, status) {
+            (Some((reason, message)), ..) => (*reason, message.as_str()),
+            (None, Some(refused), _) => (refused.reason, refused.message.as_str()),
+            (None, None, Some(status)) => (status.reason.as_str(), status.message.as_str()),
+            (None, None, None) => ("", ""),
         };
         let failure = || ClusterFailure {
             cluster: title(key),
@@ -85,7 +96,7 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
         };
         summary.counts.total += 1;
         let is_unreachable = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
-        if obstacle.is_some() || member.is_blocked() {
+        if obstacle.is_some() || member.is_blocked() || member.is_refused() {
             summary.blocked.push(failure());
         } else if is_unreachable {
             summary.counts.unreachable += 1;
@@ -119,6 +130,12 @@ fn list(failures: &[ClusterFailure]) -> String {
         (_, message) => format!("`{}`: {message}", it.cluster),
     };
     first(failures.iter().map(one), 3)
+}
+
+/// A new revision that could not be written before.
+fn unwritten(plan: &FleetPlan) -> Option<i64> {
+    let mut numbers = plan.revisions.iter().map(|revision| revision.number);
+    numbers.find(|number| *number > plan.revision.number)
 }
 
 fn ready(
@@ -169,6 +186,12 @@ fn ready(
     if !summary.blocked.is_empty() {
         return no("ClustersBlocked", list(&summary.blocked));
     }
+    if let Some(number) = unwritten(plan) {
+        return no(
+            "RollingOut",
+            format!("revision {number} is not written yet"),
+        );
+    }
     if summary.waiting + counts.progressing > 0 {
         let mut message = format!(
             "revision {} is in force in {} of {} clusters",
@@ -213,7 +236,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
     let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
     let (status, reason, message) = match () {
         () if plan.hold.is_some() => ("False", "Held", String::new()),
-        () if open == 0 => ("False", "Complete", String::new()),
+        () if open == 0 && unwritten(plan).is_none() => ("False", "Complete", String::new()),
         () if fleet.spec.rollout.paused => (
             "False",
             "Paused",
@@ -282,6 +305,7 @@ mod tests {
             is_canary: false,
             is_skipped: false,
             in_place: false,
+            refused: None,
         };
         let plan = FleetPlan {
             verdict: Verdict::Valid(Vec::new()),
@@ -298,7 +322,14 @@ mod tests {
         };
         let spec = r#"{"secretRef": {"name": "shared"}}"#;
         let fleet = FleetPullSecret::new("shared", serde_json::from_str(spec).unwrap());
-        let status = report(&fleet, &plan, &[], &BTreeMap::new(), Timestamp::UNIX_EPOCH);
+        let status = report(
+            &fleet,
+            &plan,
+            &[],
+            &BTreeMap::new(),
+            (&[], &|_| None),
+            Timestamp::UNIX_EPOCH,
+        );
         let failure = &status.failures[0];
         assert_eq!(
             (&*failure.cluster, &*failure.reason),

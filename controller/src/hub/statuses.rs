@@ -1,21 +1,26 @@
 //! Writes the statuses from the sessions to the `ClusterPullSecret`s.
 
-use futures::StreamExt as _;
-use futures::stream;
-use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, FleetPullSecret,
+};
 use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 
+use super::Hub;
 use super::views::pair;
-use super::{CONCURRENT, Hub};
-use crate::objects::apply::ApplyError;
+use crate::clusters::input::{ClusterKey, object_title, revision_title};
+use crate::clusters::plan::FleetPlan;
+use crate::refused::title;
 
 impl Hub {
     /// Writes the changed statuses. It drops those without an object.
-    pub(super) async fn write_statuses(&mut self) -> Result<(), ApplyError> {
+    pub(super) async fn write_statuses(&mut self) {
         if self.observed.is_empty() {
-            return Ok(());
+            return;
         }
         let observed = std::mem::take(&mut self.observed);
         let now = Timestamp::now();
@@ -29,31 +34,56 @@ impl Hub {
             })
             .collect();
         let hub = &self.writer;
-        let mut written = stream::iter(writes)
-            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
-            .buffer_unordered(CONCURRENT);
-        let mut failed = None;
-        while let Some(done) = written.next().await {
-            match done {
-                Ok(object) => self.cache.put_object(object),
-                Err(error) if error.is_code(404) => {}
-                // An invalid status of one cluster must not block others.
-                Err(error) if error.is_code(422) => {
-                    tracing::warn!(%error, "the API server rejected the status of a cluster");
+        let calls = writes.iter().map(|(object, status)| {
+            let call = async move {
+                match hub.object_status(object, status).await {
+                    Err(error) if error.is_code(404) => Ok(None),
+                    done => done.map(Some),
                 }
-                Err(error) => failed = Some(error),
-            }
+            };
+            (status_title(object), call)
+        });
+        let written = self.refusals.all(calls).await;
+        for object in written.done.into_iter().flatten() {
+            self.cache.put_object(object);
         }
-        drop(written);
-        if let Some(error) = failed {
+        if !written.is_complete {
             // Keeps newer statuses that may have arrived.
             for (pair, status) in observed {
                 self.observed.entry(pair).or_insert(status);
             }
-            return Err(error);
         }
-        Ok(())
     }
+}
+
+/// Title of the object's status among the failed writes.
+fn status_title(object: &ClusterPullSecret) -> String {
+    let namespace = object.namespace().unwrap_or_default();
+    let name = format!("{namespace}/{}", object.name_any());
+    title("status of ClusterPullSecret", &name)
+}
+
+/// Titles of the objects that the plan writes, among the failed writes.
+pub(super) fn titles(
+    fleet: &FleetPullSecret,
+    plan: &FleetPlan,
+    objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
+    own: String,
+) -> BTreeSet<String> {
+    let revisions = plan.revisions.iter().map(|revision| revision.number);
+    let revisions = revisions.chain(plan.outdated.iter().copied());
+    let members = plan.members.iter().map(|(key, _)| key);
+    let statuses = objects.values().map(|object| status_title(object));
+    revisions
+        .map(|number| revision_title(fleet, number))
+        .chain(
+            members
+                .chain(&plan.released)
+                .map(|key| object_title(key, fleet)),
+        )
+        .chain(statuses)
+        .chain([own])
+        .collect()
 }
 
 /// The complete status with its times; `None`: unchanged.

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
 use crate::objects::apply::{ApplyError, readable, within};
+use crate::objects::recreate::write_or_recreate;
 
 pub(super) struct Writer {
     client: Client,
@@ -107,7 +108,8 @@ impl Writer {
         let api = self.secrets(fleet);
         let params = PatchParams::apply(HUB).force();
         let patch = Patch::Apply(&secret);
-        readable("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
+        let write = || readable("apply", "Secret", &name, api.patch(&name, &params, &patch));
+        write_or_recreate(&api, &name, &name, &json!({}), write).await
     }
 
     pub(super) async fn delete_revision(

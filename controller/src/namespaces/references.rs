@@ -6,8 +6,8 @@ use globalps_core::api::Attach;
 use globalps_core::references::Change;
 
 use super::input::{Input, Wanted};
+use crate::refused::Failure;
 use crate::targets::account::AccountView;
-use crate::targets::memory::Failure;
 
 /// Reason and message.
 pub(super) type ReasonAndMessage = (&'static str, String);

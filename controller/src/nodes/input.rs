@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::decode::Unreadable;
+use globalps_core::names::SYNCER;
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 
@@ -16,6 +17,7 @@ use super::provider_paths::Deviation;
 use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
 use crate::content::source::Source;
+use crate::refused::{Failure, Failures};
 
 /// The input of the plan.
 #[derive(Clone, Debug)]
@@ -77,6 +79,10 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) changed_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
     pub(crate) clock: Cow<'a, LeaderClock>,
+    /// Writes that failed.
+    pub(crate) refused: Cow<'a, Failures>,
+    /// Every node was restored, and the leader is deleting the objects: a missing one is not created again.
+    pub(crate) cleans_up: bool,
     /// For durations.
     pub(crate) uptime: Uptime,
     /// To be shown, and written to objects.
@@ -149,6 +155,16 @@ impl Snapshot<'_> {
             .map_or(0, |global| global.revision.number);
         let is_earlier = newest == 0 || revision.number < newest;
         self.knows(revision) || revision.is_identified() && is_earlier
+    }
+
+    /// The last write of the syncer's `DaemonSet` failed.
+    pub(crate) fn refused_syncer(&self) -> Option<&Failure> {
+        self.refused.of("DaemonSet", SYNCER)
+    }
+
+    /// The last write of this node's `NodePullSecret` failed.
+    pub(super) fn refused(&self, node: &str) -> Option<&Failure> {
+        self.refused.of("NodePullSecret", node)
     }
 
     /// The credentials file that the nodes have, if the spec has another one.

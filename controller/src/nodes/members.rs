@@ -117,6 +117,7 @@ fn member(
     let is_abandoned = goal == Goal::Restore && annotations.is_some_and(is_abandoned);
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
+    let refused = snapshot.refused(&node.name);
     let asked = retry(snapshot, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
     let mut member = Member {
@@ -131,10 +132,17 @@ fn member(
             }
             Some(object) => progress(object, node, context),
             // What is on it is unknown.
-            None if goal == Goal::Restore => {
+            None if goal == Goal::Restore && !snapshot.cleans_up => {
                 Some((Goal::Revision(Revision::NONE), Progress::Blocked))
             }
+            None if goal == Goal::Restore => None,
             // This plan writes its object, which says so from the next plan on.
+            None if refused.is_some_and(|it| {
+                it.lasts_for(snapshot.refused.now()) >= rollout::UNRESPONSIVE_AFTER
+            }) && may_have_something(snapshot, node) =>
+            {
+                Some((Goal::Revision(Revision::NONE), Progress::Blocked))
+            }
             None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
                 Some((Goal::Revision(Revision::NONE), Progress::Unknown))
             }
@@ -153,6 +161,7 @@ fn member(
         is_skipped: goal != Goal::Restore && is_skipped(spec, node)
             || object.is_some_and(|object| has_unassigned(object, goal)),
         in_place: false,
+        refused: refused.map(|refused| refused.of_member(snapshot.refused.now())),
     };
     if unreadable.is_some() {
         // What it does is unknown. It gets nothing until its object is readable, and nobody waits for it.
@@ -164,6 +173,13 @@ fn member(
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
         // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
+    }
+    if object.is_some() && refused.is_some_and(|refused| refused.is_open(snapshot.refused.now())) {
+        // Its assignment may still be written.
+        member.assigned = match member.assigned {
+            in_flight @ Some((_, Progress::InFlight)) => in_flight,
+            _ => Some((Goal::Revision(Revision::NONE), Progress::Unknown)),
+        };
     }
     if member.is_blocked() {
         member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *uptime));
@@ -201,6 +217,7 @@ impl<'a> Canaries<'a> {
                 && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
+                && snapshot.refused(&node.name).is_none()
         };
         let mut nodes = snapshot.nodes.values();
         Self {
@@ -222,6 +239,9 @@ impl<'a> Canaries<'a> {
 pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     if let Some(unreadable) = snapshot.unreadable.get(name) {
         return format!("{name}: its NodePullSecret can't be read: {unreadable}");
+    }
+    if let Some(refused) = snapshot.refused(name) {
+        return format!("{name}: {}", refused.message);
     }
     let object = snapshot.node_pull_secrets.get(name);
     let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {

@@ -110,6 +110,8 @@ pub(crate) fn snapshot(
         node_pull_secrets: Cow::default(),
         clock: Cow::default(),
         uptime: SignedDuration::ZERO,
+        refused: Cow::default(),
+        cleans_up: false,
         now,
     };
     for word in nodes.split_whitespace() {

@@ -1,42 +1,32 @@
 //! Writes objects by server-side apply, and deletes them; each request has a deadline.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use globalps_core::api::{
-    GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
-};
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::decode::Item;
-use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
-    ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
+    CONTROLLER_MANAGER, GLOBAL_SECRET, LEADER_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET,
+    history_secret,
 };
 use globalps_core::state::State;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::managed::{LiveObject, PerKind, PerObject};
 pub(crate) use super::request::{ApplyError, readable, within};
-use super::views::DaemonSetView;
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::objects::helm::HelmRelease;
 
-const DELETES_AT_ONCE: usize = 16;
-
 pub(crate) struct Applier {
     client: Client,
-    namespace: String,
-    syncer_image: String,
+    pub(super) namespace: String,
+    pub(super) syncer_image: String,
     /// Holder identity of the Lease. The API server rejects assignments by others.
     leader: String,
     /// `None`: the controller was not installed with Helm.
@@ -67,31 +57,22 @@ impl Applier {
     pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
         let mut secret = secret::encode(write);
         secret.annotations_mut().extend([self.leader()]);
-        self.apply(GLOBAL_SECRET, &secret).await
+        self.secret(GLOBAL_SECRET, &secret).await
     }
 
     pub(crate) async fn rolled_out_secret(
         &self,
         write: &RolledOutWrite,
-        owner: Option<String>,
     ) -> Result<Secret, ApplyError> {
-        let mut secret = secret::encode_rolled_out(write, owner);
+        let mut secret = secret::encode_rolled_out(write);
         secret.annotations_mut().extend([self.leader()]);
-        self.apply(ROLLED_OUT_SECRET, &secret).await
+        self.secret(ROLLED_OUT_SECRET, &secret).await
     }
 
     pub(crate) async fn state_secret(&self, state: &State) -> Result<Secret, ApplyError> {
         let mut secret = state.secret();
         secret.annotations_mut().extend([self.leader()]);
-        self.apply(STATE_SECRET, &secret).await
-    }
-
-    pub(crate) async fn forget_state(&self) -> Result<(), ApplyError> {
-        self.delete::<Secret>(STATE_SECRET).await
-    }
-
-    pub(crate) async fn forget_rolled_out(&self) -> Result<(), ApplyError> {
-        self.delete::<Secret>(ROLLED_OUT_SECRET).await
+        self.secret(STATE_SECRET, &secret).await
     }
 
     /// The slots of the history; `None`: empty.
@@ -110,81 +91,8 @@ impl Applier {
 
     pub(crate) async fn keep(&self, slot: u32, write: &HistoryWrite) -> Result<(), ApplyError> {
         let secret = history::encode(slot, write);
-        self.apply(&history_secret(slot), &secret).await?;
+        self.secret(&history_secret(slot), &secret).await?;
         Ok(())
-    }
-
-    /// Deletes the slots from this one on.
-    pub(crate) async fn forget_history(&self, from: u32) -> Result<(), ApplyError> {
-        for slot in from..HISTORY_SLOTS {
-            self.delete::<Secret>(&history_secret(slot)).await?;
-        }
-        Ok(())
-    }
-
-    /// Applies the syncer and the restorer with their permissions, and returns them as stored by the API server. The pods of the
-    /// agents in `kept` keep their template, even if the configuration changed.
-    pub(crate) async fn syncer(
-        &self,
-        spec: &GlobalPullSecretSpec,
-        kept: &[Agent],
-    ) -> Result<PerObject<LiveObject>, ApplyError> {
-        let SyncerObjects { syncer, restorer } =
-            syncer_objects(&self.namespace, &self.syncer_image, spec);
-        let apply = |agent, objects| Box::pin(self.agent(agent, objects, kept.contains(&agent)));
-        Ok(PerObject {
-            syncer: apply(Agent::Syncer, syncer).await?,
-            restorer: apply(Agent::Restorer, restorer).await?,
-        })
-    }
-
-    async fn agent(
-        &self,
-        agent: Agent,
-        objects: AgentObjects,
-        is_kept: bool,
-    ) -> Result<PerKind<LiveObject>, ApplyError> {
-        let AgentObjects {
-            service_account,
-            role,
-            role_binding,
-            mut daemon_set,
-        } = objects;
-        let name = agent.name();
-        let service_account = self.apply(name, &service_account).await?;
-        let role = self.apply(name, &role).await?;
-        let role_binding = self.apply(name, &role_binding).await?;
-        // A pod's token is bound to its account: a recreated account needs new pods.
-        let account = service_account.metadata.uid.clone().unwrap_or_default();
-        let annotations: BTreeMap<String, String> =
-            [(ACCOUNT_ANNOTATION.to_owned(), account)].into();
-        let daemon_set: DaemonSetView = if is_kept {
-            let template = json!({"metadata": {"annotations": annotations}});
-            self.merge(name, &json!({"spec": {"template": template}}))
-                .await?
-        } else {
-            if let Some(spec) = &mut daemon_set.spec {
-                let metadata = spec.template.metadata.get_or_insert_default();
-                metadata.annotations = Some(annotations);
-            }
-            self.apply_body(name, &daemon_set).await?
-        };
-        Ok(PerKind {
-            service_account: LiveObject::of(&service_account.metadata),
-            role: LiveObject::of(&role.metadata),
-            role_binding: LiveObject::of(&role_binding.metadata),
-            daemon_set: LiveObject::from(daemon_set),
-        })
-    }
-
-    async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSetView, ApplyError> {
-        let api: Api<Item<DaemonSetView>> = self.api();
-        let params = PatchParams {
-            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patch = Patch::Merge(body);
-        readable("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
     /// Writes the node's object. The Node owns it, so it is deleted with the Node.
@@ -236,36 +144,6 @@ impl Applier {
         Ok(written.into_result().ok())
     }
 
-    /// Deletes the syncer and the restorer, with their objects.
-    pub(crate) async fn remove_agents(
-        &self,
-        node_pull_secrets: &[String],
-    ) -> Result<(), ApplyError> {
-        for agent in Agent::ALL {
-            self.delete::<DaemonSetView>(agent.name()).await?;
-        }
-        stream::iter(node_pull_secrets)
-            .map(|node| self.delete::<NodePullSecret>(node))
-            .buffer_unordered(DELETES_AT_ONCE)
-            .try_collect::<()>()
-            .await?;
-        for agent in Agent::ALL {
-            self.delete::<RoleBinding>(agent.name()).await?;
-            self.delete::<Role>(agent.name()).await?;
-            self.delete::<ServiceAccount>(agent.name()).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the cleanup.
-    pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
-        self.remove_agents(node_pull_secrets).await?;
-        self.forget_history(0).await?;
-        self.forget_rolled_out().await?;
-        self.forget_state().await?;
-        self.delete::<Secret>(GLOBAL_SECRET).await
-    }
-
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
@@ -284,7 +162,7 @@ impl Applier {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    async fn apply<K>(&self, name: &str, object: &K) -> Result<K, ApplyError>
+    pub(super) async fn apply<K>(&self, name: &str, object: &K) -> Result<K, ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
@@ -296,7 +174,7 @@ impl Applier {
     }
 
     /// Forced: the controller manages every field in the body.
-    async fn apply_body<K, B>(&self, name: &str, body: &B) -> Result<K, ApplyError>
+    pub(super) async fn apply_body<K, B>(&self, name: &str, body: &B) -> Result<K, ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
@@ -316,7 +194,7 @@ impl Applier {
         .await
     }
 
-    async fn delete<K>(&self, name: &str) -> Result<(), ApplyError>
+    pub(super) async fn delete<K>(&self, name: &str) -> Result<(), ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone

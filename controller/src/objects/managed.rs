@@ -147,6 +147,12 @@ pub(crate) struct Fingerprint {
     generation: i64,
 }
 
+impl Fingerprint {
+    pub(crate) fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
 impl LiveObject {
     pub(crate) fn of(metadata: &ObjectMeta) -> Self {
         let version: u64 = metadata
@@ -200,6 +206,8 @@ pub(crate) struct Installed {
     /// The pods kept their template, whatever the configuration says.
     pub(crate) kept: bool,
     pub(crate) fingerprints: Fingerprints,
+    /// Those whose last write failed.
+    pub(crate) refused: Vec<ManagedObject>,
 }
 
 /// Objects that another client changed or deleted since the controller wrote them.

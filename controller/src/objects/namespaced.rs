@@ -17,6 +17,7 @@ use kube::api::{
 };
 
 use super::apply::{Applier, ApplyError, readable, within};
+use super::recreate::write_or_recreate;
 use crate::targets::account::AccountView;
 
 /// Why the API server rejected a write: a reason for the status.
@@ -84,8 +85,12 @@ impl Applier {
         let api: Api<Owned<PartialObjectMeta<Secret>>> = self.in_namespace(namespace);
         let params = PatchParams::apply(CONTROLLER_MANAGER).force();
         let patch = Patch::Apply(&secret);
-        let call = api.patch(name, &params, &patch);
-        readable("apply", "Secret", &format!("{namespace}/{name}"), call).await
+        let title = format!("{namespace}/{name}");
+        let write = || {
+            let call = api.patch(name, &params, &patch);
+            readable("apply", "Secret", &title, call)
+        };
+        write_or_recreate(&api, name, &title, &self.required(), write).await
     }
 
     /// Deletes the Secret of a namespace, unless another client has written it since.

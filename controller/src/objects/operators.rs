@@ -57,8 +57,18 @@ impl Applier {
         // Not forced: fields of other clients stay.
         let params = PatchParams::apply(CONTROLLER_MANAGER);
         let patch = Patch::Apply(&secret);
-        let call = api.patch_metadata(name, &params, &patch);
-        within("apply", "Secret", &format!("{namespace}/{name}"), call).await?;
+        let title = format!("{namespace}/{name}");
+        let write = || {
+            let call = api.patch_metadata(name, &params, &patch);
+            within("apply", "Secret", &title, call)
+        };
+        match write().await {
+            Err(error) if error.is_immutable() => {
+                self.delete_operator_secret(namespace, name).await?;
+                write().await?;
+            }
+            done => drop(done?),
+        }
         Ok(())
     }
 

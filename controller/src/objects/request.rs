@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use globalps_core::decode::{Item, Unreadable};
 
+use crate::refused::Response;
 use crate::telemetry::client::without_content;
 
-const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The failed action, the object and the error. Never the content of the object.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ pub(crate) enum ApplyError {
         object: String,
         reason: Box<Unreadable>,
     },
-    #[error("{action} {object}: no response from the API server within {} s", TIMEOUT.as_secs())]
+    #[error("{action} {object}: no response from the API server in time")]
     Timeout {
         action: &'static str,
         object: String,
@@ -31,9 +32,33 @@ pub(crate) enum ApplyError {
 }
 
 impl ApplyError {
-    /// The API server responded, so a status with the failure can be written.
-    pub(crate) fn is_response(&self) -> bool {
-        self.code().is_some() || matches!(self, Self::Unreadable { .. })
+    /// Whether the API server rejected the write.
+    pub(crate) fn response(&self) -> Response {
+        match self {
+            Self::Api { source, .. } => match source {
+                kube::Error::Api(status) if status.code < 500 => Response::Rejected,
+                // The API server did not store it.
+                kube::Error::Api(status) if status.message.contains("failed calling webhook") => {
+                    Response::Rejected
+                }
+                kube::Error::Api(_) | kube::Error::SerdeError(_) => Response::Missing,
+                _ => Response::Outage,
+            },
+            Self::Unreadable { .. } | Self::Timeout { .. } => Response::Missing,
+        }
+    }
+
+    /// The object has immutable fields with other values.
+    pub(super) fn is_immutable(&self) -> bool {
+        let Self::Api {
+            source: kube::Error::Api(status),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let says = |text| status.message.contains(text);
+        status.code == 422 && (says("immutable") || says("cannot change roleRef"))
     }
 
     pub(crate) fn is_forbidden(&self) -> bool {

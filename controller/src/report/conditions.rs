@@ -26,8 +26,6 @@ const ROLLED_BACK_HINT: &str =
 
 /// Reason of conditions and events about objects that can't be decoded.
 pub(super) const UNREADABLE: &str = "Unreadable";
-/// Reason of `Ready` and `Degraded` while every reconcile fails.
-pub(super) const RECONCILE_FAILED: &str = "ReconcileFailed";
 
 const ALL_RESTORED: &str = "all nodes are restored; removing the syncers and the other objects";
 
@@ -73,11 +71,10 @@ fn hold_reason(hold: Hold) -> &'static str {
     }
 }
 
-/// Revision that is rolled out or held; `NONE`: none.
+/// Revision that is rolled out or held; `NONE`: none. A new one that could not be written does not exist yet.
 pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> Revision {
     match plan.aim {
-        Aim::Reach(Goal::Revision(revision)) => revision,
-        Aim::Hold(_) => {
+        Aim::Reach(Goal::Revision(_)) | Aim::Hold(_) => {
             let global = snapshot.global.as_ref();
             global.map_or(Revision::NONE, |global| global.revision)
         }
@@ -141,6 +138,12 @@ pub(super) fn ready(
     }
     if !counts.blocked.is_empty() {
         return no("NodesBlocked", failures(snapshot, &counts.blocked));
+    }
+    if let Aim::Reach(Goal::Revision(next)) = plan.aim
+        && next != self::revision(snapshot, plan)
+    {
+        let message = format!("revision {} is not written yet", next.number);
+        return no("RollingOut", message);
     }
     if snapshot.deviation == Deviation::WaitsForPods {
         return no("WaitingForSyncers", WAITS_FOR_PODS.to_owned());
@@ -315,6 +318,10 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
         are_rolling,
     } = snapshot.syncers;
     let describe = format!("`kubectl describe daemonset {SYNCER}` shows the reason");
+    let refused = snapshot.refused_syncer();
+    if let Some(refused) = refused {
+        return Some(new("False", "NotWritten", refused.message.clone()));
+    }
     Some(match (down, are_missing) {
         _ if !snapshot.daemon_set => return None,
         (0, _) if are_rolling => new("True", "RollingOut", "pods are being replaced".to_owned()),

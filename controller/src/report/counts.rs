@@ -13,7 +13,7 @@ pub(crate) struct NodeCounts {
     pub(crate) status: Counts,
     /// Nodes on which the change failed, or whose file has a foreign owner.
     pub(crate) failed: Vec<String>,
-    /// An error of their own keeps them from changing.
+    /// An error of their own keeps them from changing, or their assignment can't be written.
     pub(super) blocked: Vec<String>,
     /// Number of failed nodes that count towards `maxFailures`.
     pub(super) halting: usize,
@@ -43,6 +43,9 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
         } else if member.is_done() {
             // A restored node is not synced.
             counts.status.synced += u32::from(goal != Goal::Restore);
+        } else if member.is_refused() {
+            counts.status.failed += 1;
+            counts.blocked.push(member.name.clone());
         } else if member.not_ready.is_some() || member.is_unresponsive() {
             counts.status.unreachable += 1;
             counts.unreachable.push(member.name.clone());
@@ -86,7 +89,7 @@ pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::rollout::UNRESPONSIVE_AFTER;
+    use globalps_core::rollout::{Refused, UNRESPONSIVE_AFTER};
     use jiff::SignedDuration;
 
     use globalps_core::rollout::{Revision, RevisionId};
@@ -110,6 +113,7 @@ mod tests {
             is_canary: true,
             is_skipped: false,
             in_place: false,
+            refused: None,
         }
     }
 
@@ -124,6 +128,13 @@ mod tests {
             retry: true,
             ..member("retried", true, Some((GOAL, Progress::Failed)))
         };
+        let refused = Member {
+            refused: Some(Refused {
+                backs_off: false,
+                lasts: true,
+            }),
+            ..member("refused", true, None)
+        };
         let older = Goal::Revision(Revision::new(1, RevisionId::UNKNOWN));
         let members = [
             unresponsive,
@@ -134,6 +145,7 @@ mod tests {
             member("synced-but-away", false, Some((GOAL, Progress::Done))),
             member("failed", true, Some((GOAL, Progress::Failed))),
             member("full-disk", true, Some((GOAL, Progress::Blocked))),
+            refused,
             member("in-flight", true, Some((GOAL, Progress::InFlight))),
             member("in-flight-before", true, Some((older, Progress::InFlight))),
             member("waiting", true, Some((older, Progress::Done))),
@@ -144,16 +156,16 @@ mod tests {
         assert_eq!(
             counts.status,
             Counts {
-                total: 13,
+                total: 14,
                 synced: 2,
                 progressing: 3,
-                failed: 3,
+                failed: 4,
                 unreachable: 2
             }
         );
         assert_eq!(counts.waiting, 3);
         assert_eq!(counts.failed, ["foreign", "failed"]);
-        assert_eq!(counts.blocked, ["full-disk"]);
+        assert_eq!(counts.blocked, ["full-disk", "refused"]);
         assert_eq!(counts.halting, 1, "only a failure of the change halts");
     }
 }

@@ -18,8 +18,8 @@ use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::conditions::{RECONCILE_FAILED, UNREADABLE};
-use super::statement::list;
+use super::conditions::UNREADABLE;
+use super::statement::{RECONCILE_FAILED, list};
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 
@@ -95,22 +95,9 @@ impl EventRecorder {
         self.write(vec![(WARNING, "DriftCorrected", note)]);
     }
 
-    /// Not for each message: it may differ with each retry.
-    pub(crate) fn record_failed(
-        &self,
-        before: &GlobalPullSecretStatus,
-        after: &GlobalPullSecretStatus,
-    ) {
-        let ready = |status: &GlobalPullSecretStatus| {
-            let mut found = status.conditions.iter();
-            let found = found.find(|found| found.type_ == condition::READY);
-            found
-                .filter(|found| found.reason == RECONCILE_FAILED)
-                .cloned()
-        };
-        if let (None, Some(new)) = (ready(before), ready(after)) {
-            self.write(vec![(WARNING, RECONCILE_FAILED, new.message)]);
-        }
+    /// The configuration can't be created, so there is no status to report that.
+    pub(crate) fn record_config_refused(&self, errors: &[String]) {
+        self.write(vec![(WARNING, RECONCILE_FAILED, errors.join("; "))]);
     }
 
     /// Without a `GlobalPullSecret` there is no status to report this in.
@@ -304,6 +291,11 @@ fn changes(
         && reason == "RolloutHalted"
     {
         events.push((WARNING, "RolloutHalted", message));
+    }
+    // Not for each message: it may differ with each retry.
+    let fails = |status| find(status, condition::DEGRADED).filter(|it| it.1 == RECONCILE_FAILED);
+    if let (None, Some((_, _, message))) = (before.and_then(fails), fails(after)) {
+        events.push((WARNING, RECONCILE_FAILED, message));
     }
     let rejects = |status| find(status, condition::CREDENTIALS_REJECTED);
     if let Some((_, _, message)) = became(condition::CREDENTIALS_REJECTED, "True") {

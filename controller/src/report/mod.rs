@@ -15,19 +15,18 @@ use globalps_core::api::{
     ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS, condition,
 };
 use globalps_core::rollout::Goal;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{
-    RECONCILE_FAILED, UNREADABLE, additional_valid, degraded, hold, original_valid, progressing,
-    ready, revision, syncers_healthy,
+    UNREADABLE, additional_valid, degraded, hold, original_valid, progressing, ready, revision,
+    syncers_healthy,
 };
 use counts::count;
 use expiry::credentials_expiring;
 use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
-use statement::{REGISTRY_LIMIT, dated, shortened, statement};
+use statement::{REGISTRY_LIMIT, dated, shortened, statement, with_refused};
 use verification::credentials_rejected;
 
 use crate::content::expiry::Expiries;
@@ -63,10 +62,11 @@ pub(crate) fn report(
         members(snapshot, goal, plan.canary_passed, since)
     };
     let counts = count(&members, goal);
+    let refused = snapshot.refused.messages(|_| true);
     let statements = [
-        ready(snapshot, plan, &counts, namespaces),
+        with_refused(ready(snapshot, plan, &counts, namespaces), &refused),
         progressing(snapshot, plan, &counts, &members),
-        degraded(snapshot, plan, &counts, &members),
+        with_refused(degraded(snapshot, plan, &counts, &members), &refused),
         additional_valid(&plan.resolved.additional, snapshot),
         original_valid(&plan.resolved.original),
     ];
@@ -105,35 +105,6 @@ pub(crate) fn report(
         }),
         conditions,
     }
-}
-
-/// The status while reconciles fail: `Ready` and `Degraded` give the reason; revision, numbers and all other conditions are as of
-/// the last one that succeeded. The failure is about the additional Secret's version and the spec's generation given here.
-pub(crate) fn failed(
-    before: &GlobalPullSecretStatus,
-    error: &str,
-    (observed_additional, generation): (&str, i64),
-    now: Timestamp,
-) -> GlobalPullSecretStatus {
-    let mut after = GlobalPullSecretStatus {
-        observed_additional: observed_additional.to_owned(),
-        observed_generation: generation,
-        ..before.clone()
-    };
-    for (type_, status) in [(condition::READY, "False"), (condition::DEGRADED, "True")] {
-        let new = statement(
-            type_,
-            status,
-            RECONCILE_FAILED,
-            format!("the controller can't continue: {error}"),
-        );
-        let new = dated(new, &before.conditions, generation, now);
-        match after.conditions.iter_mut().find(|old| old.type_ == type_) {
-            Some(old) => *old = new,
-            None => after.conditions.push(new),
-        }
-    }
-    after
 }
 
 /// The conditions while the configuration can't be decoded, and no earlier version of it is known.
@@ -178,68 +149,9 @@ pub(crate) fn only_counts(before: &GlobalPullSecretStatus, after: &GlobalPullSec
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use jiff::Timestamp;
 
-    #[test]
-    fn a_failure_changes_ready_and_degraded_only() {
-        let at = |second| Timestamp::from_second(second).expect("a time");
-        let new = |type_, value, reason| {
-            dated(
-                statement(type_, value, reason, "all".to_owned()),
-                &[],
-                1,
-                at(1),
-            )
-        };
-        let before = GlobalPullSecretStatus {
-            observed_generation: 1,
-            revision: 4,
-            conditions: vec![
-                new("Ready", "True", "Synced"),
-                new("Progressing", "False", "Complete"),
-            ],
-            ..GlobalPullSecretStatus::default()
-        };
-        let after = failed(&before, "apply Secret `a`: forbidden", ("7", 2), at(9));
-        let row = |status: &GlobalPullSecretStatus, number: usize| {
-            let condition = &status.conditions[number];
-            (
-                condition.type_.clone(),
-                condition.status.clone(),
-                condition.reason.clone(),
-                condition.last_transition_time.0.as_second(),
-            )
-        };
-        let expected = |type_: &str, value: &str, reason: &str, since| {
-            (type_.to_owned(), value.to_owned(), reason.to_owned(), since)
-        };
-        assert_eq!(
-            row(&after, 0),
-            expected("Ready", "False", RECONCILE_FAILED, 9)
-        );
-        assert_eq!(
-            row(&after, 1),
-            expected("Progressing", "False", "Complete", 1)
-        );
-        assert_eq!(
-            row(&after, 2),
-            expected("Degraded", "True", RECONCILE_FAILED, 9)
-        );
-        let observed = (
-            after.observed_additional.as_str(),
-            after.observed_generation,
-        );
-        assert_eq!((observed, after.revision), (("7", 2), 4));
-        assert_eq!(
-            after.conditions[0].message,
-            "the controller can't continue: apply Secret `a`: forbidden"
-        );
-        // The next retry fails with the same error.
-        assert_eq!(
-            failed(&after, "apply Secret `a`: forbidden", ("7", 2), at(20)),
-            after
-        );
-    }
+    use super::*;
 
     #[test]
     fn only_node_counts_can_wait() {

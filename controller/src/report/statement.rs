@@ -1,5 +1,6 @@
 //! Helpers for all conditions.
 
+use globalps_core::api::condition;
 use globalps_core::dockerconfig::Finding;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -43,6 +44,33 @@ pub(crate) fn statement(
         status,
         reason,
         message: shortened(message, CONDITION_LIMIT),
+    }
+}
+
+/// Reason of `Ready` and `Degraded` while writes fail.
+pub(crate) const RECONCILE_FAILED: &str = "ReconcileFailed";
+
+/// The statement of `Ready` or `Degraded` with these errors of writes that fail.
+pub(crate) fn with_refused(of: Statement, refused: &[String]) -> Statement {
+    let refused = refused.iter().filter(|error| !of.message.contains(*error));
+    let refused: Vec<&str> = refused.map(String::as_str).collect();
+    if refused.is_empty() {
+        return of;
+    }
+    let refused = format!("writes fail: {}", refused.join("; "));
+    let is_ready = of.type_ == condition::READY;
+    // Other reasons name something else to repair.
+    let is_fine = if is_ready {
+        of.status == "True" || matches!(of.reason, "RollingOut" | "NoNodes")
+    } else {
+        of.status == "False"
+    };
+    if is_fine {
+        let status = if is_ready { "False" } else { "True" };
+        statement(of.type_, status, RECONCILE_FAILED, refused)
+    } else {
+        let message = format!("{}; {refused}", of.message);
+        statement(of.type_, of.status, of.reason, message)
     }
 }
 

@@ -16,8 +16,9 @@ use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
+use crate::refused::jitter;
 use crate::targets::account::AccountView;
-use crate::targets::memory::{Memory, jitter};
+use crate::targets::memory::Memory;
 
 /// What this leader knows of namespaces beyond the cache.
 #[derive(Default)]

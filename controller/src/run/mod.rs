@@ -1,11 +1,15 @@
 //! The loop of the leader: wait for events, plan, write, report.
 
+mod assigning;
 mod delivering;
+mod managing;
 mod namespaces;
 mod operator_writes;
 mod operators;
 mod pending;
 mod reconcile;
+#[cfg(test)]
+mod refused_tests;
 mod sources;
 mod state;
 #[cfg(test)]
@@ -30,6 +34,8 @@ use verification::Verification;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
 use crate::content::expiry::Expiries;
+use crate::content::history::HistoryWrite;
+use crate::content::secret::RolledOutWrite;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
@@ -37,8 +43,8 @@ use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
+use crate::objects::refusals::Refusals;
 use crate::operators::summary::OperatorsReport;
-use crate::process::backoff::backoff;
 use crate::process::{self, Process, ProcessArgs};
 use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
@@ -51,13 +57,9 @@ const BATCH: Duration = Duration::from_millis(100);
 /// Pause after each reconcile: this multiple of the planning time, up to the maximum. With thousands of nodes, more events then
 /// share a plan.
 const PAUSE: (u32, Duration) = (2, Duration::from_millis(100));
-/// First and longest backoff after an error.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Interval between updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The status reports a reconcile that has failed for this long. Most failures are shorter, such as a conflict.
-const REPORT_FAILURE: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -130,6 +132,15 @@ struct Controller {
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
     applier: Arc<Applier>,
+    refusals: Refusals,
+    /// This reconcile wrote something that the next plan depends on.
+    wrote: bool,
+    /// What `global-pull-secret` no longer has, and could not be saved yet.
+    unsaved: (Option<HistoryWrite>, Option<RolledOutWrite>),
+    /// Slots of the history beyond the limit may exist.
+    forgets_history: bool,
+    /// Some objects could not be deleted after all nodes were restored.
+    cleans_up: bool,
     recorder: EventRecorder,
     client: Client,
     namespace: String,
@@ -137,6 +148,8 @@ struct Controller {
     metrics: Arc<Metrics>,
     /// The `GlobalPullSecret` is missing, and an event has reported it.
     config_missing: bool,
+    /// The configuration can't be created, and an event has reported it.
+    config_refused: bool,
     /// The syncer's objects as this leader wrote them; `None`: not written yet.
     installed: Option<Installed>,
     /// Rate limiter for reverts of each object.
@@ -175,8 +188,14 @@ impl Controller {
                 me,
                 args.helm_release.clone(),
             )),
+            refusals: Refusals::default(),
+            wrote: false,
+            unsaved: (None, None),
+            forgets_history: false,
+            cleans_up: false,
             recorder: EventRecorder::new(client.clone(), namespace),
             config_missing: false,
+            config_refused: false,
             installed: None,
             reverts: PerObject::default(),
             reported: None,
@@ -191,8 +210,6 @@ impl Controller {
 
     /// Returns only with an error.
     async fn run(&mut self) -> anyhow::Error {
-        let mut retries = 0_u32;
-        let mut failing: Option<Instant> = None;
         let mut wake = Instant::now();
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -236,31 +253,8 @@ impl Controller {
                 continue;
             }
             self.planning = Duration::ZERO;
-            let reconciled = self.reconcile().await;
-            self.metrics.reconciled(reconciled.is_ok());
-            let pause = match reconciled {
-                Ok(pause) => {
-                    retries = 0;
-                    failing = None;
-                    pause
-                }
-                Err(error) => {
-                    let mut pause = backoff(RETRY, retries);
-                    retries += 1;
-                    if !error.is_response() {
-                        // An outage, which can't be reported.
-                        failing = None;
-                    } else if let Some(left) = REPORT_FAILURE
-                        .checked_sub(failing.get_or_insert_with(Instant::now).elapsed())
-                    {
-                        pause = pause.min(left);
-                    } else {
-                        self.report_failure(&error).await;
-                    }
-                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
-                    pause
-                }
-            };
+            let pause = self.reconcile().await;
+            self.metrics.reconciled(self.refusals.is_clean());
             wake = Instant::now() + pause;
             tokio::time::sleep((self.planning * PAUSE.0).min(PAUSE.1)).await;
         }

@@ -225,11 +225,7 @@ impl Controller {
             namespaces: copies,
             ..self.cache.state().clone()
         };
-        let remembered = self.remember(state).await;
-        let remembered = remembered.inspect_err(
-            |error| tracing::warn!(%error, "writing nothing into namespaces until this succeeds"),
-        );
-        remembered.is_ok()
+        self.remember(state).await
     }
 
     /// Executes the plan, and plans again.

@@ -13,8 +13,9 @@ use crate::objects::namespaced::Refusal;
 use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
 use crate::operators::views::CatalogSecret;
+use crate::refused::jitter;
 use crate::targets::account::AccountView;
-use crate::targets::memory::{Memory, jitter};
+use crate::targets::memory::Memory;
 
 /// What this leader knows of operators beyond the cache.
 #[derive(Default)]

@@ -101,11 +101,7 @@ impl Controller {
             operators,
             ..self.cache.state().clone()
         };
-        let remembered = self.remember(state).await;
-        let remembered = remembered.inspect_err(
-            |error| tracing::warn!(%error, "writing nothing for operators until this succeeds"),
-        );
-        remembered.is_ok()
+        self.remember(state).await
     }
 
     fn plan_operators(&self, is_enabled: bool) -> OperatorsPlan {

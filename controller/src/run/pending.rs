@@ -103,7 +103,7 @@ pub(super) async fn perform<W: Writes>(writes: &mut W, pending: &mut Pending<W::
     }
     let now = Timestamp::now();
     for key in &begun {
-        writes.memory().waits(key, now + GIVEN_UP);
+        writes.memory().waits(key, now, now + GIVEN_UP);
     }
 }
 

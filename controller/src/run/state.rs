@@ -1,19 +1,19 @@
 //! The controller's own state: written before what depends on it.
 
+use std::sync::Arc;
+
 use globalps_core::api::GlobalPullSecret;
+use globalps_core::names::STATE_SECRET;
 use globalps_core::state::{Configuration, State};
 
 use super::Controller;
 use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::objects::apply::ApplyError;
+use crate::objects::agents::Leftover;
+use crate::refused::title;
 
 impl Controller {
     /// Remembers the configuration that the plan is made from. `is_needed`: something is in force, or the plan changes that.
-    pub(super) async fn remember_configuration(
-        &mut self,
-        plan: &Plan,
-        is_needed: bool,
-    ) -> Result<(), ApplyError> {
+    pub(super) async fn remember_configuration(&mut self, plan: &Plan, is_needed: bool) {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state();
@@ -22,23 +22,28 @@ impl Controller {
             configuration: configuration(before, config, is_needed),
             ..before.clone()
         };
-        self.remember(next).await
+        let _ = self.remember(next).await;
     }
 
-    /// Stores the state, unless it is stored. An empty one needs no Secret.
-    pub(super) async fn remember(&mut self, state: State) -> Result<(), ApplyError> {
+    /// Stores the state, unless it is stored. An empty one needs no Secret. Returns whether it is stored now.
+    pub(super) async fn remember(&mut self, state: State) -> bool {
         let state = Some(state.bounded()).filter(|state| !state.is_empty());
         if self.cache.is_stored(state.as_ref()) {
-            return Ok(());
+            return true;
         }
-        if let Some(state) = state {
-            let secret = self.applier.state_secret(&state).await?;
-            self.cache.put_state(secret);
-        } else {
-            self.applier.forget_state().await?;
-            self.cache.forget_state();
-        }
-        Ok(())
+        let Some(state) = state else {
+            let secret = Leftover::Secret(STATE_SECRET.to_owned());
+            return self.remove([secret]).await;
+        };
+        let applier = Arc::clone(&self.applier);
+        let call = applier.state_secret(&state);
+        let object = title("Secret", STATE_SECRET);
+        let stored = self.refusals.one(object, call).await;
+        let is_stored = stored.is_some();
+        stored
+            .into_iter()
+            .for_each(|secret| self.cache.put_state(secret));
+        is_stored
     }
 }
 

@@ -11,7 +11,9 @@ use globalps_core::api::{
     DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus,
     Phase, SourceRef,
 };
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORE_ANNOTATION};
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORE_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET,
+};
 use globalps_core::rollout::Goal;
 use globalps_core::state::State;
 use jiff::Timestamp;
@@ -32,6 +34,7 @@ use crate::content::source::{Data, Source};
 use crate::nodes::clock::Uptime;
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
+use crate::objects::agents::Leftover;
 use crate::objects::managed::ManagedObject;
 
 const NAMES: [&str; 3] = [ADDITIONAL_SECRET, "a", "b"];
@@ -372,12 +375,27 @@ impl World {
         }
         if plan.removes_agents {
             self.node = None;
-            self.cache.forget_agents();
+            self.forget(&[]);
         }
         if plan.aim == Aim::CleanUp {
             (self.global, self.state, self.node) = (None, None, None);
             self.last = None;
-            self.cache.forget_managed();
+            self.forget(&[ROLLED_OUT_SECRET, STATE_SECRET, GLOBAL_SECRET]);
+        }
+    }
+
+    /// The controller deleted the agents' objects and these Secrets.
+    fn forget(&mut self, secrets: &[&str]) {
+        let managed = ManagedObject::all().map(Leftover::Managed);
+        let nodes = self.cache.node_pull_secrets.names().into_iter();
+        let secrets = secrets
+            .iter()
+            .map(|name| Leftover::Secret((*name).to_owned()));
+        let all = managed
+            .chain(nodes.map(Leftover::NodePullSecret))
+            .chain(secrets);
+        for object in all {
+            self.cache.forget(&object);
         }
     }
 

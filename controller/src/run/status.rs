@@ -1,5 +1,7 @@
 //! Writes the status of the `GlobalPullSecret`, with its events and metrics.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,10 +12,11 @@ use super::Controller;
 use crate::cache::uptime;
 use crate::content::expiry::Expiries;
 use crate::nodes::plan::Plan;
-use crate::objects::apply::ApplyError;
 use crate::report::figures::{figures, rollout_seconds};
-use crate::report::{failed, only_counts, report, unreadable};
+use crate::report::{only_counts, report, unreadable};
 
+/// The status among the failed writes.
+const STATUS: &str = "status of GlobalPullSecret";
 /// Minimum interval between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 
@@ -26,17 +29,14 @@ pub(super) fn until_next_expiry(expiries: &Expiries, now: Timestamp) -> Option<D
 
 impl Controller {
     /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
-    pub(super) async fn report(
-        &mut self,
-        now: Timestamp,
-        plan: &Plan,
-    ) -> Result<Option<Duration>, ApplyError> {
+    pub(super) async fn report(&mut self, now: Timestamp, plan: &Plan) -> Option<Duration> {
         let begun = Instant::now();
         let additional = self.additional_version();
-        let config = self.cache.config();
+        let config = self.cache.config()?;
         let generation = self.generation();
-        let before = config.and_then(|config| config.status.clone());
-        let snapshot = self.cache.snapshot(uptime(), now);
+        let before = config.status.clone();
+        let mut snapshot = self.cache.snapshot(uptime(), now);
+        snapshot.refused = Cow::Borrowed(&self.refusals.failures);
         let version = self.cache.global_version();
         if self.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.global.as_ref());
@@ -60,7 +60,7 @@ impl Controller {
         self.recorder
             .record_unreadable(&snapshot.unreadable_objects);
         if before.as_ref() == Some(&after) {
-            return Ok(None);
+            return None;
         }
         if before
             .as_ref()
@@ -68,34 +68,34 @@ impl Controller {
             && let Some(last) = self.reported
             && let Some(left) = BETWEEN_COUNTS.checked_sub(last.elapsed())
         {
-            return Ok(Some(left));
+            return Some(left);
         }
-        let config = self.applier.status(&after).await?;
+        let applier = Arc::clone(&self.applier);
+        let call = applier.status(&after);
+        let config = self.refusals.one(STATUS.to_owned(), call).await?;
         // After the write, so that retries do not repeat the events.
-        let nodes: Vec<_> = snapshot
-            .node_pull_secrets
-            .values()
-            .map(AsRef::as_ref)
-            .collect();
+        let nodes = &self.cache.node_pull_secrets.live;
+        let nodes: Vec<_> = nodes.values().map(AsRef::as_ref).collect();
         self.recorder.record(plan, before.as_ref(), &after, &nodes);
         let has_other_spec = config.is_some_and(|config| self.cache.put_config(config));
         self.reported = Some(Instant::now());
-        Ok(has_other_spec.then_some(Duration::ZERO))
+        has_other_spec.then_some(Duration::ZERO)
     }
 
     /// Writes only that the configuration can't be decoded. The rest of the status stays, since it is not known.
-    pub(super) async fn report_unreadable(&mut self, now: Timestamp) -> Result<(), ApplyError> {
+    pub(super) async fn report_unreadable(&mut self, now: Timestamp) {
         let snapshot = self.cache.snapshot(uptime(), now);
         if self.recorder.knows(&snapshot.unreadable_objects) {
-            return Ok(());
+            return;
         }
         let generation = self.generation();
         let conditions = unreadable(&snapshot, generation);
         let status = json!({"observedGeneration": generation, "conditions": conditions});
-        self.applier.status(&status).await?;
-        self.recorder
-            .record_unreadable(&snapshot.unreadable_objects);
-        Ok(())
+        let call = self.applier.status(&status);
+        if self.refusals.one(STATUS.to_owned(), call).await.is_some() {
+            self.recorder
+                .record_unreadable(&snapshot.unreadable_objects);
+        }
     }
 
     /// `resourceVersion` of the additional Secret; empty: there is none.
@@ -104,28 +104,6 @@ impl Controller {
         additional
             .and_then(kube::ResourceExt::resource_version)
             .unwrap_or_default()
-    }
-
-    /// Writes to the status why the reconcile fails. The next one that succeeds replaces it.
-    pub(super) async fn report_failure(&mut self, error: &ApplyError) {
-        let Some(config) = self.cache.config() else {
-            return;
-        };
-        let before = config.status.clone().unwrap_or_default();
-        let generation = self.generation();
-        let additional = self.additional_version();
-        let observed = (additional.as_str(), generation);
-        let after = failed(&before, &error.to_string(), observed, Timestamp::now());
-        if after == before {
-            return;
-        }
-        match self.applier.status(&after).await {
-            Ok(config) => {
-                self.recorder.record_failed(&before, &after);
-                let _ = config.map(|config| self.cache.put_config(config));
-            }
-            Err(error) => tracing::warn!(%error, "could not report the failure"),
-        }
     }
 }
 

@@ -5,26 +5,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::refused::{Failure, Failures, Response};
+
 /// First and longest backoff after a failed write.
 const BACKOFF: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
 /// An object is restored this often within [`CONFLICT_WINDOW`], then no longer.
 const RESTORES: u32 = 5;
 const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);
-
-/// A random share of a pause, from 0 to 1.
-pub(crate) fn jitter(now: Timestamp) -> f64 {
-    f64::from(now.subsec_nanosecond().unsigned_abs() % 1000) / 1000.0
-}
-
-/// A write that the API server rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    attempts: u32,
-    pub(crate) retry_at: Timestamp,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Restores {
@@ -33,12 +21,22 @@ struct Restores {
 }
 
 /// Keys are namespaces, and service accounts as `namespace/name`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    failures: BTreeMap<String, Failure>,
+    failures: Failures,
     restores: BTreeMap<String, Restores>,
     /// What this leader has written: the content's identity; empty for a reference.
     written: BTreeMap<String, Box<str>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            failures: Failures::new(BACKOFF.0, BACKOFF.1),
+            restores: BTreeMap::new(),
+            written: BTreeMap::new(),
+        }
+    }
 }
 
 impl Memory {
@@ -46,10 +44,9 @@ impl Memory {
         self.failures.get(key)
     }
 
-    /// Time of the next future attempt. Attempts that are due are made now, or are no longer needed.
+    /// Time of the next future attempt.
     pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
-        let retries = self.failures.values().map(|failure| failure.retry_at);
-        retries.filter(|at| *at > now).min()
+        self.failures.next_retry(now)
     }
 
     /// `jitter`: from 0 to 1.
@@ -61,34 +58,19 @@ impl Memory {
         now: Timestamp,
         jitter: f64,
     ) {
-        let attempts = self.failures.get(key).map_or(0, |failure| failure.attempts) + 1;
-        let (first, longest) = BACKOFF;
-        let doubled = first.saturating_mul(2_i32.saturating_pow(attempts.saturating_sub(1)));
-        let pause = doubled.min(longest).mul_f64(0.5 + jitter / 2.0);
-        let failure = Failure {
-            reason,
-            message,
-            attempts,
-            retry_at: now + pause,
-        };
-        self.failures.insert(key.to_owned(), failure);
+        let what = (reason, message);
+        self.failures
+            .failed(key, what, Response::Rejected, now, jitter);
     }
 
     /// The write has no response yet, and is not repeated before this time.
-    pub(crate) fn waits(&mut self, key: &str, until: Timestamp) {
-        let attempts = self.failures.get(key).map_or(0, |failure| failure.attempts);
-        let failure = Failure {
-            reason: "Unavailable",
-            message: "waiting for a response from the API server or its webhook".to_owned(),
-            attempts,
-            retry_at: until,
-        };
-        self.failures.insert(key.to_owned(), failure);
+    pub(crate) fn waits(&mut self, key: &str, now: Timestamp, until: Timestamp) {
+        self.failures.waits(key, now, until);
     }
 
     /// The write succeeded.
     pub(crate) fn wrote(&mut self, key: &str, what: &str) {
-        self.failures.remove(key);
+        self.failures.forget(key);
         let before = self.written.insert(key.to_owned(), what.into());
         if before.is_some_and(|before| *before != *what) {
             self.restores.remove(key);
@@ -96,7 +78,7 @@ impl Memory {
     }
 
     pub(crate) fn removed(&mut self, key: &str) {
-        self.failures.remove(key);
+        self.failures.forget(key);
         self.written.remove(key);
         self.restores.remove(key);
     }
@@ -134,8 +116,8 @@ impl Memory {
 
     /// Forgets deleted namespaces and their service accounts.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        let is_there = |key: &String| is_there(key.split('/').next().unwrap_or_default());
-        self.failures.retain(|key, _| is_there(key));
+        let is_there = |key: &str| is_there(key.split('/').next().unwrap_or_default());
+        self.failures.retain(is_there);
         self.restores.retain(|key, _| is_there(key));
         self.written.retain(|key, _| is_there(key));
     }
@@ -150,22 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn a_backoff_doubles_up_to_its_limit_and_ends_with_a_success() {
+    fn a_success_ends_a_failure() {
         let mut memory = Memory::default();
-        let mut pauses = Vec::new();
-        for _ in 0..12 {
-            memory.failed("a", "Rejected", String::new(), at(0), 1.0);
-            let failure = memory.failure("a").cloned();
-            pauses.push(failure.map_or(0, |f| f.retry_at.duration_since(at(0)).as_secs()));
-        }
-        assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
-        assert_eq!(pauses[11], 300);
+        memory.failed("a", "Rejected", String::new(), at(0), 1.0);
         memory.failed("b", "Rejected", String::new(), at(0), 0.0);
         let half = at(0) + SignedDuration::from_millis(500);
         assert_eq!(memory.next_retry(at(0)), Some(half));
-        assert_eq!(memory.next_retry(half), Some(at(300)));
+        assert_eq!(memory.next_retry(half), Some(at(1)));
         assert_eq!(
-            memory.next_retry(at(300)),
+            memory.next_retry(at(1)),
             None,
             "an overdue attempt causes no wake-up"
         );

@@ -58,6 +58,15 @@ pub enum Progress {
     Foreign,
 }
 
+/// The last attempt to write a member's assignment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The next attempt is not due yet.
+    pub backs_off: bool,
+    /// All attempts have failed for a while, so the rollout doesn't wait for the member.
+    pub lasts: bool,
+}
+
 /// How long a member has been `NotReady`.
 pub type NotReadyFor = SignedDuration;
 
@@ -87,6 +96,8 @@ pub struct Member {
     pub is_skipped: bool,
     /// The change needs no downtime: after the canary, no limit applies.
     pub in_place: bool,
+    /// `None`: the last write of its assignment did not fail.
+    pub refused: Option<Refused>,
 }
 
 impl Member {
@@ -133,6 +144,7 @@ impl Member {
         is_open
             && !self.is_foreign()
             && !self.is_skipped
+            && !self.backs_off()
             && self.not_ready.is_none()
             && (self.is_up_to_date || self.is_in_flight())
     }
@@ -156,14 +168,28 @@ impl Member {
         matches!(self.assigned, Some((_, Progress::Foreign)))
     }
 
-    /// It held a slot in vain and may do so again: members that wait for their first attempt go before it.
-    fn goes_later(&self) -> bool {
-        self.is_revoked || self.is_blocked()
+    /// The next attempt to write its assignment is not due yet.
+    fn backs_off(&self) -> bool {
+        self.refused.is_some_and(|refused| refused.backs_off)
     }
 
-    /// The rollout doesn't wait for it: it is absent, unresponsive, skipped or blocked.
+    /// It does not reach its goal because its assignment can't be written.
+    pub fn is_refused(&self) -> bool {
+        self.refused.is_some_and(|refused| refused.lasts) && !self.is_done()
+    }
+
+    /// It held a slot in vain and may do so again: members that wait for their first attempt go before it.
+    fn goes_later(&self) -> bool {
+        self.is_revoked || self.is_blocked() || self.refused.is_some()
+    }
+
+    /// The rollout doesn't wait for it: it is absent, unresponsive, skipped or blocked, or its assignment can't be written.
     pub fn is_passed_over(&self) -> bool {
-        self.not_ready.is_some() || self.is_unresponsive() || self.is_skipped || self.is_blocked()
+        self.not_ready.is_some()
+            || self.is_unresponsive()
+            || self.is_skipped
+            || self.is_blocked()
+            || self.is_refused()
     }
 }
 

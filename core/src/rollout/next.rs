@@ -17,12 +17,14 @@ pub struct Next {
 /// Members with a revision as their goal go before members that restore. Of each kind the canaries go first, then doubling
 /// batches, up to `maxUnavailable` members of both kinds together. Members that change in place are not limited and go at once. A
 /// member still in flight for an earlier goal counts, and gets the new goal before idle members do. Members that go last do so
-/// one at a time, when no other waits or is in flight. Members that held a slot in vain go when no other can.
+/// one at a time, when no other waits or is in flight. Members that held a slot in vain go when no other can. A member whose
+/// assignment can't be written takes no slot until its next attempt.
 pub fn next(fleet: &Fleet) -> Next {
     let (timed_out, others): (Vec<&Member>, Vec<&Member>) = fleet
         .members
         .iter()
-        .partition(|member| member.is_timed_out());
+        // A revocation that can't be written frees no slot.
+        .partition(|member| member.is_timed_out() && !member.backs_off());
     let mut revocations: Vec<String> = timed_out.iter().map(|m| m.name.clone()).collect();
     revocations.sort_unstable();
     let mut next = Next {

@@ -3,9 +3,10 @@ use super::*;
 /// `n1 n2:5+ n3:5.@a`: a name; its assignment (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and to be
 /// retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
 /// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-`
-/// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
+/// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
+/// assignment can't be written yet, `|` it could not be written before.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 10] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '='];
+    const MARKS: [char; 12] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|'];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
     let named = words().any(|word| has(word, '*'));
@@ -53,6 +54,10 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                 is_canary: if named { is('*') } else { all_last || !is('^') },
                 is_skipped: is('#'),
                 in_place: word.contains('='),
+                refused: (is('/') || is('|')).then_some(Refused {
+                    backs_off: is('/'),
+                    lasts: true,
+                }),
             }
         })
         .collect()
@@ -220,6 +225,22 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ),
         ("within the limit", FIVE, "a:5B b:5+ c:5.", "1", ""),
         (
+            "a member whose assignment can't be written takes no slot, not even as the canary",
+            FIVE,
+            "/a b c",
+            "1",
+            "b",
+        ),
+        ("and delays no control plane", FIVE, "/a b:5. ^c", "1", "c"),
+        (
+            "the others go before its next attempt",
+            FIVE,
+            "|a b c:5.",
+            "1",
+            "b",
+        ),
+        ("which is made", FIVE, "|a b:5. c:5.", "1", "a"),
+        (
             "a member with a foreign owner gets no assignment",
             FIVE,
             "a:5f b:5. c",
@@ -359,6 +380,24 @@ fn the_next_members_are_those_that_the_limits_allow() {
             expected,
             "{case}"
         );
+    }
+}
+
+#[test]
+fn a_revocation_that_cannot_be_written_frees_no_slot() {
+    let mut fleet = members(FIVE, ">a:5+ b c:5.");
+    let limits = limits("1", "1");
+    for (backs_off, expected) in [(true, (0, 0)), (false, (1, 1))] {
+        fleet[0].refused = Some(Refused {
+            backs_off,
+            lasts: true,
+        });
+        let next = next(&Fleet {
+            members: &fleet,
+            limits: &limits,
+            canary_passed: true,
+        });
+        assert_eq!((next.assignments.len(), next.revocations.len()), expected);
     }
 }
 

@@ -140,7 +140,13 @@ pub(super) async fn with_health(
 ) -> Result<Status, Failure> {
     let mut status = Status::of(facts, now);
     if facts.installed {
-        status.health = Some(Health::of(&installed(cluster).await?, now));
+        let mut health = Health::of(&installed(cluster).await?, now);
+        let mut conditions = status.conditions.iter();
+        let refused = conditions.find(|found| found.reason == "NotWritten");
+        if let Some(refused) = refused {
+            health.syncers_refused(&refused.message);
+        }
+        status.health = Some(health);
     }
     Ok(status)
 }

@@ -90,7 +90,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 81] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 82] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
@@ -378,6 +378,12 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 81] = {
             SYNCERS_HEALTHY,
             "False",
             "PodsNotCreated",
+            Some(("syncers-unhealthy", Failure)),
+        ),
+        (
+            SYNCERS_HEALTHY,
+            "False",
+            "NotWritten",
             Some(("syncers-unhealthy", Failure)),
         ),
     ]

@@ -39,7 +39,7 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
             .contains(&found.reason.as_str())
             .then(|| said(found))
     };
-    let not_running = ["NotRunning", "PodsNotCreated"];
+    let not_running = ["NotRunning", "PodsNotCreated", "NotWritten"];
     if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &not_running) {
         return Some((message.to_owned(), SYNCERS));
     }

@@ -56,6 +56,12 @@ impl Health {
         }
     }
 
+    /// The API server refuses their `DaemonSet`.
+    pub(crate) fn syncers_refused(&mut self, message: &str) {
+        self.syncers.state = State::Unhealthy;
+        message.clone_into(&mut self.syncers.message);
+    }
+
     /// Neither is known to be unhealthy.
     pub(crate) fn is_well(&self) -> bool {
         let states = [self.controller.state, self.syncers.state];

@@ -96,6 +96,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 };
                 let what = match bad.reason.as_str() {
                     BLOCKED => "only blocked nodes are left",
+                    "ReconcileFailed" => "the API server refuses writes of the controller",
                     _ => "the rollout stopped",
                 };
                 return stuck(format!("{what}: {}", said(bad)), hint);

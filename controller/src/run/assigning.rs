@@ -1,0 +1,76 @@
+//! Writes the assignments of the nodes.
+
+use std::sync::Arc;
+
+use globalps_core::api::NodePullSecretSpec;
+
+use super::Controller;
+use crate::nodes::plan::Plan;
+use crate::refused::title;
+
+type Assignment = (String, NodePullSecretSpec);
+
+impl Controller {
+    /// Writes the assignments, revocations first. Returns whether all of them were written.
+    pub(super) async fn assign(&mut self, plan: &Plan) -> bool {
+        let stored = self.cache.decoded_global().map(|global| global.revision);
+        let unstored = plan.global.as_ref().map(|write| write.global.revision);
+        let unstored = unstored.filter(|revision| Some(*revision) != stored);
+        let has_content = |spec: &NodePullSecretSpec| {
+            spec.restore || spec.revoked || Some(spec.assigned()) != unstored
+        };
+        let creates = |(node, spec): &Assignment| {
+            spec.revision == 0 && self.cache.node_pull_secrets.get(node).is_none()
+        };
+        let (objects, changes): (Vec<_>, Vec<_>) =
+            plan.assignments.iter().partition(|it| creates(it));
+        let (revocations, others): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|(_, spec)| spec.revoked);
+        let is_created = self.write_assignments(objects).await;
+        // Others take the slots that revocations free.
+        if !self.write_assignments(revocations).await {
+            return false;
+        }
+        let all = others.len();
+        let others: Vec<_> = others
+            .into_iter()
+            .filter(|(_, spec)| has_content(spec))
+            .collect();
+        let is_all = others.len() == all;
+        self.write_assignments(others).await && is_created && is_all
+    }
+
+    async fn write_assignments(&mut self, assignments: Vec<&Assignment>) -> bool {
+        let applier = Arc::clone(&self.applier);
+        for (node, spec) in &assignments {
+            // Until the response; without one it may be in force.
+            self.cache.wrote_without_response(node, spec.clone());
+        }
+        let nodes = &self.cache;
+        let calls: Vec<_> = assignments
+            .into_iter()
+            .filter_map(|(node, spec)| {
+                let uid = nodes.node_uid(node)?.to_owned();
+                let applier = Arc::clone(&applier);
+                let call = async move {
+                    if spec.revision > 0 {
+                        tracing::info!(
+                            node,
+                            revision = spec.revision,
+                            restore = spec.restore,
+                            "assigning"
+                        );
+                    }
+                    applier.assign(node, &uid, spec).await
+                };
+                Some((title("NodePullSecret", node), call))
+            })
+            .collect();
+        let written = self.refusals.all(calls).await;
+        self.wrote |= !written.done.is_empty();
+        for object in written.done {
+            self.cache.put_node_pull_secret(object);
+        }
+        written.is_complete
+    }
+}

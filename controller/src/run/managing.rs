@@ -1,0 +1,216 @@
+//! Applies and deletes the objects of the syncer and the restorer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::manifests::Agent;
+use globalps_core::names::{
+    GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
+};
+use globalps_core::rollout::Goal;
+use tokio::time::Instant;
+
+use super::Controller;
+use crate::nodes::plan::{Aim, Plan};
+use crate::objects::agents::Leftover;
+use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
+
+impl Controller {
+    /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. Returns the time until the
+    /// next revert, if the rate limiter delays it.
+    pub(super) async fn manage(
+        &mut self,
+        plan: &Plan,
+        spec: &GlobalPullSecretSpec,
+        is_without_nodes: bool,
+    ) -> Option<Duration> {
+        let mut revert_delay = None;
+        let mut cleans_up = false;
+        match plan.aim {
+            Aim::Nothing | Aim::Hold(_) => {}
+            Aim::Reach(Goal::Revision(_)) if plan.removes_agents => {
+                tracing::info!("all nodes are restored; removing the syncers");
+                cleans_up = !self.remove_agents().await;
+            }
+            Aim::Reach(_) if is_without_nodes => {}
+            Aim::Reach(goal) => {
+                // Pods are not replaced while nodes change.
+                let keeps = goal == Goal::Restore || !self.at_rest();
+                let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
+                let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
+                let restores = goal == Goal::Restore;
+                revert_delay = self.install(spec, kept, restores).await;
+                if self.forgets_history && !restores {
+                    self.forgets_history = !self.forget_history(spec.history_limit).await;
+                }
+            }
+            // Without `global-pull-secret`, leftovers in namespaces could not be found.
+            Aim::CleanUp if !self.are_namespaces_clean() => {}
+            Aim::CleanUp => {
+                tracing::info!("all nodes are restored; removing all objects of globalps");
+                let is_removed = self.remove_agents().await;
+                let others = [ROLLED_OUT_SECRET, STATE_SECRET];
+                let others = others.map(|name| Leftover::Secret(name.to_owned()));
+                let are_others_removed = self.remove(others).await;
+                let secrets = self.forget_history(0).await && are_others_removed;
+                // The last one: while it exists, a new leader continues the cleanup.
+                let global = [Leftover::Secret(GLOBAL_SECRET.to_owned())];
+                cleans_up = !(is_removed && secrets && self.remove(global).await);
+            }
+        }
+        self.cleans_up = cleans_up;
+        if self.cache.config().is_none() && self.create_config().await {
+            revert_delay = Some(Duration::ZERO);
+        }
+        revert_delay
+    }
+
+    /// Creates the configuration with defaults. Returns whether it has another spec than the known one.
+    pub(super) async fn create_config(&mut self) -> bool {
+        let applier = Arc::clone(&self.applier);
+        let object = format!("GlobalPullSecret `{GLOBAL_SECRET}`");
+        let config = self.refusals.one(object, applier.default_config()).await;
+        config.is_some_and(|config| self.cache.put_config(config))
+    }
+
+    /// Deletes these objects. Returns whether all of them are gone.
+    pub(super) async fn remove(&mut self, objects: impl IntoIterator<Item = Leftover>) -> bool {
+        let applier = &self.applier;
+        let calls = objects
+            .into_iter()
+            .map(|object| (object.to_string(), applier.remove(object)));
+        let removed = self.refusals.all(calls).await;
+        for object in &removed.done {
+            self.cache.forget(object);
+        }
+        removed.is_complete
+    }
+
+    /// Deletes the syncer and the restorer, with their objects.
+    async fn remove_agents(&mut self) -> bool {
+        let (pods, others): (Vec<_>, Vec<_>) =
+            ManagedObject::all().partition(|object| object.kind == ManagedKind::DaemonSet);
+        let nodes = self.cache.node_pull_secrets.names().into_iter();
+        let is_stopped = self.remove(pods.into_iter().map(Leftover::Managed)).await;
+        let is_unassigned = self.remove(nodes.map(Leftover::NodePullSecret)).await;
+        let is_rest = self.remove(others.into_iter().map(Leftover::Managed)).await;
+        self.installed = None;
+        is_stopped && is_unassigned && is_rest
+    }
+
+    /// Deletes the slots of the history from this one on.
+    async fn forget_history(&mut self, from: u32) -> bool {
+        let slots = (from..HISTORY_SLOTS).map(|slot| Leftover::Secret(history_secret(slot)));
+        self.remove(slots).await
+    }
+
+    /// Applies the objects of the syncer and the restorer if they differ. While nodes change, pods keep their template (`kept`),
+    /// unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
+    async fn install(
+        &mut self,
+        spec: &GlobalPullSecretSpec,
+        mut kept: Vec<Agent>,
+        restores: bool,
+    ) -> Option<Duration> {
+        let generation = self.generation();
+        let found = self.cache.fingerprints();
+        let mut changes = Vec::new();
+        let mut objects: Vec<_> = ManagedObject::all().collect();
+        if let Some(installed) = &self.installed {
+            changes = out_of_band_changes(&installed.fingerprints, &found);
+            let is_current = installed.generation == generation
+                && installed.provider == spec.kubelet.credential_provider
+                && !installed.kept;
+            if changes.is_empty() && (!kept.is_empty() || is_current) {
+                if installed.refused.is_empty() {
+                    return None;
+                }
+                objects.clone_from(&installed.refused);
+            }
+            if !changes.is_empty() && !restores {
+                kept.clear();
+            }
+        }
+        let now = Instant::now();
+        if !changes.is_empty() {
+            let delays = changes
+                .iter()
+                .map(|(object, _)| self.reverts.get(*object).delay(now));
+            if let Some(delay) = delays.min().filter(|delay| !delay.is_zero()) {
+                return Some(delay);
+            }
+            for (object, _) in &changes {
+                self.reverts.get_mut(*object).reverted(now);
+            }
+        }
+        let is_all = objects.len() == ManagedObject::all().count();
+        let refused = self.apply_managed(objects, spec, &kept).await;
+        let mut fingerprints = self.cache.fingerprints();
+        for (object, done) in changes {
+            // An out-of-band change that the write did not revert does not concern managed fields.
+            if !refused.contains(&object) && found.get(object) != fingerprints.get(object) {
+                self.recorder.record_reverted(&[object.to_string()], done);
+            }
+        }
+        for object in &refused {
+            *fingerprints.get_mut(*object) = None;
+        }
+        match &mut self.installed {
+            Some(installed) if !is_all => {
+                installed.fingerprints = fingerprints;
+                installed.refused = refused;
+            }
+            installed => {
+                self.forgets_history |= !restores;
+                *installed = Some(Installed {
+                    generation,
+                    provider: spec.kubelet.credential_provider.clone(),
+                    kept: !kept.is_empty(),
+                    fingerprints,
+                    refused,
+                });
+            }
+        }
+        None
+    }
+
+    /// Applies these objects, the service accounts first: pods refer to them. Returns those that could not be written.
+    async fn apply_managed(
+        &mut self,
+        objects: Vec<ManagedObject>,
+        spec: &GlobalPullSecretSpec,
+        kept: &[Agent],
+    ) -> Vec<ManagedObject> {
+        let mut refused = objects.clone();
+        let (accounts, others): (Vec<_>, Vec<_>) = objects
+            .into_iter()
+            .partition(|object| object.kind == ManagedKind::ServiceAccount);
+        for objects in [accounts, others] {
+            let (applier, cache) = (&self.applier, &self.cache);
+            let calls: Vec<_> = objects
+                .into_iter()
+                .map(|object| {
+                    let account = ManagedObject {
+                        kind: ManagedKind::ServiceAccount,
+                        ..object
+                    };
+                    let account = cache.managed_uid(account).unwrap_or_default().to_owned();
+                    let is_kept = kept.contains(&object.agent);
+                    let call = async move {
+                        let live = applier
+                            .managed_object(object, spec, &account, is_kept)
+                            .await?;
+                        Ok((object, live))
+                    };
+                    (object.to_string(), call)
+                })
+                .collect();
+            for (object, live) in self.refusals.all(calls).await.done {
+                refused.retain(|it| *it != object);
+                self.cache.put_managed(object, live);
+            }
+        }
+        refused
+    }
+}

@@ -1,0 +1,463 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::Parser as _;
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
+    NodePullSecretStatus, Phase,
+};
+use globalps_core::dockerconfig;
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, history_secret,
+};
+use globalps_core::provider::Content;
+use hyper::{Method, Request, Response};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::{BoxError, service_fn};
+
+use super::{Cli, Command, Controller};
+use crate::cache::CacheEvent;
+use crate::cache::list_watch::Update;
+use crate::cache::object_watch::ObjectState;
+use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
+use crate::content::source::Data;
+use crate::leader::fencing::FencingToken;
+use crate::nodes::input::NodeView;
+use crate::objects::managed::ManagedObject;
+use crate::process::Process;
+use crate::telemetry::clock;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+
+const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+
+/// How the API server refuses a write.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Answer(u16, &'static str),
+    Never,
+}
+
+const REFUSALS: [Refusal; 7] = [
+    Refusal::Answer(403, "exceeded quota: all, requested: count=1"),
+    Refusal::Answer(
+        403,
+        "admission webhook \"gate.example.com\" denied the request: no",
+    ),
+    Refusal::Answer(
+        500,
+        "failed calling webhook \"gate.example.com\": context deadline exceeded",
+    ),
+    Refusal::Answer(
+        422,
+        "data: Forbidden: field is immutable when `immutable` is set",
+    ),
+    Refusal::Answer(422, "spec: Invalid value: 1"),
+    Refusal::Answer(409, "the object has been modified"),
+    Refusal::Never,
+];
+
+#[derive(Default)]
+struct State {
+    /// By path.
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    /// Paths of objects that can't be written.
+    refused: Option<(String, Refusal)>,
+    /// Objects that another client made immutable.
+    immutable: BTreeSet<String>,
+    /// Paths of successful writes.
+    written: BTreeSet<String>,
+}
+
+/// An API server with few objects.
+#[derive(Clone, Default)]
+struct FakeApi(Arc<Mutex<State>>);
+
+impl FakeApi {
+    fn client(&self) -> Client {
+        let api = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let bytes = body.collect_bytes().await?;
+                let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+                let Some((code, reply)) = api.reply(&parts.method, parts.uri.path(), &body) else {
+                    return std::future::pending().await;
+                };
+                let body = Body::from(reply.to_string().into_bytes());
+                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+            }
+        });
+        Client::new(service, "kube-system")
+    }
+
+    /// `None`: it never responds.
+    fn reply(&self, method: &Method, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let error = |code, message: &str| {
+            let status = json!({"kind": "Status", "status": "Failure", "message": message,
+                "reason": if code == 404 { "NotFound" } else { "" }, "code": code});
+            Some((code, status))
+        };
+        let mut state = self.0.lock().unwrap();
+        let is_write = *method == Method::PATCH;
+        if let Some((of, refusal)) = &state.refused
+            && is_write
+            && of == path
+        {
+            return match refusal {
+                Refusal::Answer(code, message) => error(*code, message),
+                Refusal::Never => None,
+            };
+        }
+        // Only its metadata changes.
+        if is_write
+            && body.as_object().is_some_and(|body| body.len() == 1)
+            && body["status"].is_null()
+        {
+            return match state.objects.get(path) {
+                Some(object) => Some((200, object.clone())),
+                None => error(404, "not found"),
+            };
+        }
+        if is_write && state.immutable.contains(path) {
+            return error(
+                422,
+                "data: Forbidden: field is immutable when `immutable` is set",
+            );
+        }
+        match *method {
+            Method::PATCH => {
+                state.version += 1;
+                let version = state.version.to_string();
+                let of = path.trim_end_matches("/status").to_owned();
+                let known = state.objects.get(&of).cloned().unwrap_or(Value::Null);
+                let mut object = if of == path {
+                    body.clone()
+                } else {
+                    known.clone()
+                };
+                if of != path {
+                    object["status"] = body["status"].clone();
+                }
+                let is_same = known["spec"] == object["spec"];
+                let generation = known["metadata"]["generation"].as_i64().unwrap_or_default();
+                object["metadata"]["generation"] = (generation + i64::from(!is_same)).into();
+                object["metadata"]["uid"] = "u".into();
+                object["metadata"]["resourceVersion"] = version.into();
+                state.objects.insert(of, object.clone());
+                state.written.insert(path.to_owned());
+                Some((200, object))
+            }
+            Method::DELETE => {
+                state.immutable.remove(path);
+                match state.objects.remove(path) {
+                    Some(_) => Some((200, json!({"kind": "Status", "status": "Success"}))),
+                    None => error(404, "not found"),
+                }
+            }
+            Method::GET => match state.objects.get(path) {
+                Some(object) => Some((200, object.clone())),
+                None => error(404, "not found"),
+            },
+            _ => Some((201, body.clone())),
+        }
+    }
+
+    fn put(&self, path: &str, object: &impl serde::Serialize) {
+        let object = serde_json::to_value(object).unwrap();
+        self.0
+            .lock()
+            .unwrap()
+            .objects
+            .insert(path.to_owned(), object);
+    }
+
+    fn written(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.0.lock().unwrap().written)
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        self.0.lock().unwrap().objects.get(path).cloned()
+    }
+}
+
+const CONFIG: &str =
+    "/apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets/global-pull-secret";
+
+fn secret_path(name: &str) -> String {
+    format!("/api/v1/namespaces/kube-system/secrets/{name}")
+}
+
+fn node_path(name: &str) -> String {
+    format!("/apis/globalps.io/v1alpha1/namespaces/kube-system/nodepullsecrets/{name}")
+}
+
+fn data(text: &str) -> Data {
+    Data(Some(text.as_bytes().to_vec()))
+}
+
+fn list<T>(objects: Vec<T>) -> impl Iterator<Item = Update<T>> {
+    let objects = objects.into_iter().map(Event::InitApply);
+    let events = [Event::Init].into_iter().chain(objects);
+    events.chain([Event::InitDone]).map(Update::Event)
+}
+
+/// Revision 1 is on the nodes a, b and c; then the additional Secret changed, node d joined, and another client deleted the
+/// `DaemonSet`s.
+fn controller(api: &FakeApi) -> Controller {
+    let health = Arc::new(Health::new());
+    let process = Process {
+        client: api.client(),
+        health,
+        metrics: Arc::new(Metrics::default()),
+    };
+    let args = ["globalps-controller", "run", "--syncer-image", "syncer"];
+    let Command::Run(args) = Cli::parse_from(args).command;
+    let token = Arc::new(FencingToken::default());
+    token.renewed(clock::now());
+    let mut controller = Controller::new(&process, &args, "me", &token);
+    let now = Timestamp::now();
+    let hour = now - SignedDuration::from_hours(1);
+    let spec = GlobalPullSecretSpec::default();
+    let global = Global {
+        revision: revision_of_test(1),
+        last_additional: Some(data(A)),
+        canary_passed: true,
+        rolled_out: Some(hour),
+        config_file: Some(spec.kubelet.config_file.clone()),
+        content_since: [(String::new(), 1)].into(),
+        ..Global::default()
+    };
+    let content = Content {
+        config: dockerconfig::parse(A.as_bytes()).unwrap(),
+        ..Content::default()
+    };
+    let mut global = encode(&GlobalWrite { content, global });
+    global.metadata.resource_version = Some("1".to_owned());
+    let mut config = GlobalPullSecret::new(GLOBAL_SECRET, spec);
+    config.metadata.generation = Some(1);
+    config.metadata.resource_version = Some("1".to_owned());
+    api.put(CONFIG, &config);
+    api.put(&secret_path(GLOBAL_SECRET), &global);
+    api.0.lock().unwrap().version = 10;
+    let additional = Secret {
+        data: Some([(DATA_KEY.to_owned(), ByteString(B.into()))].into()),
+        metadata: kube::api::ObjectMeta {
+            name: Some(ADDITIONAL_SECRET.to_owned()),
+            resource_version: Some("2".to_owned()),
+            ..kube::api::ObjectMeta::default()
+        },
+        ..Secret::default()
+    };
+    let object = |name: &&str| {
+        let spec = NodePullSecretSpec {
+            revision: 1,
+            revision_id: revision_of_test(1).id,
+            ..NodePullSecretSpec::default()
+        };
+        let mut object = NodePullSecret::new(name, spec);
+        object.metadata.generation = Some(1);
+        object.status = Some(NodePullSecretStatus {
+            observed_generation: 1,
+            revision: 1,
+            revision_id: revision_of_test(1).id,
+            phase: Phase::Synced,
+            ..NodePullSecretStatus::default()
+        });
+        api.put(&node_path(name), &object);
+        Box::new(object)
+    };
+    let mut events = vec![CacheEvent::Additional(ObjectState::Present(additional))];
+    events.extend(list(vec![global]).map(CacheEvent::Global));
+    events.extend(list(Vec::new()).map(CacheEvent::RolledOut));
+    events.extend(list(vec![config]).map(CacheEvent::Config));
+    events.extend(list(Vec::new()).map(CacheEvent::State));
+    let nodes = ["a", "b", "c", "d"].map(|name| {
+        let created = if name == "d" { now } else { hour };
+        NodeView::of_test(name, created)
+    });
+    events.extend(list(nodes.into()).map(CacheEvent::Node));
+    let objects = ["a", "b", "c"].iter().map(object).collect();
+    events.extend(list(objects).map(CacheEvent::NodePullSecret));
+    for object in ManagedObject::all() {
+        events.extend(list(Vec::new()).map(|update| CacheEvent::Managed(object, update)));
+    }
+    for event in events {
+        controller.cache.handle(event, Instant::now());
+    }
+    assert!(controller.cache.caches_synced());
+    controller
+}
+
+/// How the object at the path is called in messages.
+fn title(path: &str) -> String {
+    let mut words = path.rsplit('/');
+    let name = words.next().unwrap();
+    let kind = match words.next().unwrap() {
+        "secrets" => "Secret",
+        "nodepullsecrets" => "NodePullSecret",
+        "daemonsets" => "DaemonSet",
+        "serviceaccounts" => "ServiceAccount",
+        "roles" => "Role",
+        "rolebindings" => "RoleBinding",
+        other => other,
+    };
+    format!("{kind} `{name}`")
+}
+
+/// The messages of Ready and Degraded, and the message about syncers.
+fn messages(api: &FakeApi) -> [String; 3] {
+    let config = api.get(CONFIG).unwrap();
+    let conditions = config["status"]["conditions"].as_array().unwrap().clone();
+    ["Ready", "Degraded", "SyncersHealthy"].map(|type_| {
+        let found = conditions.iter().find(|it| it["type"] == type_);
+        found.map_or(String::new(), |it| {
+            it["message"].as_str().unwrap().to_owned()
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refused_write_costs_only_this_write() {
+    let api = FakeApi::default();
+    controller(&api).reconcile().await;
+    let all = api.written();
+    let of = |kind: &str| all.iter().filter(|path| path.contains(kind)).count();
+    let kinds = [
+        "/secrets/",
+        "nodepullsecrets/",
+        "daemonsets/",
+        "roles/",
+        "rolebindings/",
+        "serviceaccounts/",
+    ];
+    assert_eq!(kinds.map(of), [4, 2, 2, 2, 2, 2], "{all:#?}");
+    assert!(all.contains(&format!("{CONFIG}/status")));
+    let global = secret_path(GLOBAL_SECRET);
+    let canary = node_path("a");
+    assert!(all.contains(&canary) && all.contains(&node_path("d")));
+    for path in all.iter().filter(|path| !path.ends_with("/status")) {
+        for refusal in REFUSALS {
+            let case = format!("{path}: {refusal:?}");
+            let api = FakeApi::default();
+            let mut controller = controller(&api);
+            api.0.lock().unwrap().refused = Some((path.clone(), refusal));
+            let begun = Instant::now();
+            controller.reconcile().await;
+            assert!(begun.elapsed() <= Duration::from_secs(11), "{case}");
+            let mut expected = all.clone();
+            expected.remove(path);
+            if *path == global {
+                // The content comes before its assignments.
+                expected.remove(&canary);
+            }
+            assert_eq!(api.written(), expected, "{case}");
+            let [ready, degraded, _] = messages(&api);
+            assert!(!ready.contains("4 of 4"), "{case}: {ready}");
+            assert_eq!(
+                (ready.matches("fail").count(), &*degraded),
+                (0, ""),
+                "{case}: not lasting"
+            );
+
+            // It still fails after a while.
+            controller
+                .refusals
+                .failures
+                .age(SignedDuration::from_secs(40));
+            controller.reconcile().await;
+            let [ready, degraded, syncers] = messages(&api);
+            for message in [&ready, &degraded] {
+                assert!(message.contains(&title(path)), "{case}: {message}");
+                for other in all.iter().filter(|other| *other != path) {
+                    assert!(!message.contains(&title(other)), "{case}: {message}");
+                }
+            }
+            if *path == canary {
+                let gets = api.get(&node_path("b")).unwrap();
+                assert_eq!(gets["spec"]["revision"], 2, "{case}: b goes instead");
+            }
+            if path.contains("daemonsets/") && path.ends_with("syncer") {
+                assert!(syncers.contains(&title(path)), "{case}: {syncers}");
+            }
+            let status = api.get(CONFIG).unwrap()["status"].clone();
+            let revision = if *path == global { 1 } else { 2 };
+            assert_eq!(status["revision"], revision, "{case}");
+
+            if *path == canary {
+                // It waits for the new one.
+                continue;
+            }
+            // Then it is allowed.
+            api.0.lock().unwrap().refused = None;
+            controller
+                .refusals
+                .failures
+                .age(SignedDuration::from_secs(40));
+            controller.reconcile().await;
+            controller.reconcile().await;
+            assert!(api.written().contains(path), "{case}");
+            let failures = &controller.refusals.failures;
+            assert!(failures.is_empty(), "{case}: {failures:?}");
+        }
+    }
+}
+
+/// A quota refuses one more `NodePullSecret`, for as long as it is there.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_new_node() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    let quota = Refusal::Answer(403, "exceeded quota: objects");
+    api.0.lock().unwrap().refused = Some((node_path("d"), quota));
+    controller.reconcile().await;
+    let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
+    assert!(api.written().contains(path));
+    let syncer = ManagedObject::all()
+        .find(|it| it.to_string().contains("DaemonSet"))
+        .unwrap();
+    let live = api.0.lock().unwrap().objects.remove(path).unwrap();
+    let live: crate::objects::views::DaemonSetView = serde_json::from_value(live).unwrap();
+    let event = CacheEvent::Managed(syncer, Update::Event(Event::Delete(live.into())));
+    assert!(controller.cache.handle(event, Instant::now()));
+    controller.reconcile().await;
+    assert!(api.written().contains(path), "at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_another_client_made_immutable_is_recreated() {
+    for name in [GLOBAL_SECRET, ROLLED_OUT_SECRET, &history_secret(0)] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let path = secret_path(name);
+        if name != GLOBAL_SECRET {
+            api.put(
+                &path,
+                &json!({"metadata": {"name": name, "uid": "old", "resourceVersion": "5",
+                    "annotations": {"globalps.io/revision": "1"}}}),
+            );
+        }
+        api.0.lock().unwrap().immutable.insert(path.clone());
+        controller.reconcile().await;
+        let failures = &controller.refusals.failures;
+        assert!(failures.is_empty(), "{name}: {failures:?}");
+        assert!(api.written().contains(&path), "{name}");
+        let rolled_out = api.get(&secret_path(ROLLED_OUT_SECRET)).unwrap();
+        assert_eq!(rolled_out["metadata"]["ownerReferences"], Value::Null);
+        let assigned = api.get(&node_path("a")).unwrap();
+        assert_eq!(assigned["spec"]["revision"], 2, "{name}");
+    }
+}
