@@ -25,10 +25,8 @@ RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
 # Further releases of containerd for the newest Kubernetes. The machine's own is 1.6.
 CONTAINERD := v2.4.2
 
-# The previous release, as a tag or commit.
-PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
-# The first commit with a Helm chart, because PREVIOUS has none.
-PREVIOUS_CHART ?= bb107ea
+# The previous release, as a tag or commit. Before the first release: the first commit whose revisions have ids.
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),ce0ee84)
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
@@ -236,8 +234,8 @@ endef
 previous: image ## build the images of the previous release, PREVIOUS (the newest tag), in target/previous
 	$(call older,$(PREVIOUS),target/previous)
 
-previous-chart: image # images and plugin of a release that has a Helm chart
-	$(call older,$(PREVIOUS_CHART),target/previous-chart,kubectl-globalps)
+previous-chart: image # the same with its plugin, for the upgrades by Helm and plugin
+	$(call older,$(PREVIOUS),target/previous-chart,kubectl-globalps)
 
 # Removes older programs first, so that a failed build does not ship them. zig's linker does not support the linker flags for musl in
 # .cargo/config.toml.
