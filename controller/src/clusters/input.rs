@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::dockerconfig::{Finding, validate_data};
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use kube::core::{Selector, SelectorExt as _};
 use super::installation::Installation;
 use super::member::Reason;
 use super::revision::Revision;
-use crate::content::source::Source;
+use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
 
 /// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
@@ -58,6 +59,21 @@ pub(crate) struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// The source's verdict, and its content if that is valid.
+    pub(super) fn validated(&self) -> (Verdict, Option<&Data>) {
+        match self.source {
+            Source::Absent => (Verdict::Absent, None),
+            Source::Forbidden => (Verdict::Forbidden, None),
+            Source::Unreadable(reason) => (Verdict::Unreadable(reason.clone()), None),
+            Source::Found(data) => match validate_data(data.0.as_deref()) {
+                (Some(_), findings) => {
+                    let findings = findings.into_iter().filter(Finding::limits_use);
+                    (Verdict::Valid(findings.collect()), Some(data))
+                }
+                (None, findings) => (Verdict::Invalid(findings), None),
+            },
+        }
+
     /// The last write of the cluster's `ClusterPullSecret` failed.
     pub(super) fn refused_object(&self, key: &ClusterKey) -> (Option<&Failure>, Timestamp) {
         // A thousand clusters ask in each plan.

@@ -7,7 +7,6 @@ use globalps_core::api::{
     Canary, ClusterPullSecretSpec, ClusterPullSecretStatus, DeletionPolicy, FleetRollout,
     MAX_REVISION, OnFailure, Rollout,
 };
-use globalps_core::dockerconfig::{Finding, validate_data};
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +16,7 @@ use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::member::Reason;
 use super::progress::{member, up_to_date};
 use super::revision::{Revision, outdated};
-use crate::content::source::{Data, Source, Verdict};
+use crate::content::source::{Data, Verdict};
 
 /// Maximum number of assignments in one plan.
 const MAX_ASSIGNMENTS: usize = 256;
@@ -66,7 +65,7 @@ pub(crate) struct FleetPlan {
 }
 
 pub(crate) fn plan(input: &Input) -> FleetPlan {
-    let (verdict, data) = validated(input.source);
+    let (verdict, data) = input.validated();
     let newest = input.revisions.last().map(Revision::revision);
     let mut plan = FleetPlan {
         verdict,
@@ -121,21 +120,6 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     plan.outdated = outdated(&input.revisions, &assigned.collect::<Vec<_>>(), history);
     plan.is_finished = is_deleted && input.objects.is_empty();
     plan
-}
-
-fn validated(source: &Source) -> (Verdict, Option<&Data>) {
-    match source {
-        Source::Absent => (Verdict::Absent, None),
-        Source::Forbidden => (Verdict::Forbidden, None),
-        Source::Unreadable(reason) => (Verdict::Unreadable(reason.clone()), None),
-        Source::Found(data) => match validate_data(data.0.as_deref()) {
-            (Some(_), findings) => {
-                let findings = findings.into_iter().filter(Finding::limits_use);
-                (Verdict::Valid(findings.collect()), Some(data))
-            }
-            (None, findings) => (Verdict::Invalid(findings), None),
-        },
-    }
 }
 
 enum Next {

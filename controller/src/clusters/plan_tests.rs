@@ -13,7 +13,7 @@ use super::super::input::{object_title, revision_title};
 use super::super::installation::Installation;
 use super::*;
 use crate::content::secret::revision_of_test;
-use crate::content::source::Data;
+use crate::content::source::{Data, Source};
 use crate::refused::{Failures, Response};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
