@@ -91,6 +91,11 @@ impl Input<'_> {
     }
 }
 
+/// `NAMESPACE/NAME`.
+pub(crate) fn fleet_title(fleet: &FleetPullSecret) -> String {
+    title(&(fleet.namespace().unwrap_or_default(), fleet.name_any()))
+}
+
 /// Title of the cluster's `ClusterPullSecret` among the failed writes.
 pub(crate) fn object_title((namespace, cluster): &ClusterKey, fleet: &FleetPullSecret) -> String {
     let of = fleet.namespace().unwrap_or_default();

@@ -3,6 +3,7 @@
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod installation;
+pub(crate) mod limits;
 pub(crate) mod member;
 pub(crate) mod plan;
 pub(crate) mod progress;

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{
-    Canary, ClusterPullSecretSpec, ClusterPullSecretStatus, DeletionPolicy, FleetRollout,
-    MAX_REVISION, OnFailure, Rollout,
+    ClusterPullSecretSpec, ClusterPullSecretStatus, DeletionPolicy, MAX_REVISION, OnFailure,
 };
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::input::{ClusterKey, ClusterView, Input, Selection, fleet_title, title};
+use super::limits::limits;
 use super::member::Reason;
 use super::progress::{member, up_to_date};
 use super::revision::{Revision, outdated};
@@ -178,26 +178,6 @@ fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {
     revisions.iter().rev().find(|it| it.rolled_out.is_some())
 }
 
-/// The limits in the form that `core`'s `rollout` takes.
-fn limits(rollout: &FleetRollout) -> Rollout {
-    Rollout {
-        max_unavailable: rollout.max_unavailable.clone(),
-        max_failures: rollout.max_failures.clone(),
-        paused: rollout.paused,
-        on_failure: rollout.on_failure,
-        canary: Canary {
-            nodes: rollout.canary.clusters,
-            ..Canary::default()
-        },
-        ..Rollout::default()
-    }
-}
-
-/// Whether this many failures halt the rollout.
-pub(crate) fn is_halted(rollout: &FleetRollout, failed: usize, members: usize) -> bool {
-    rollout::is_halted(failed, &limits(rollout), members)
-}
-
 fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &mut FleetPlan) {
     let absent = ClusterView::default();
     let is_selected = |key: &ClusterKey, cluster: &ClusterView| {
@@ -358,7 +338,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
 fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
     let fleet = input.fleet;
     ClusterPullSecretSpec {
-        fleet: title(&(fleet.namespace().unwrap_or_default(), fleet.name_any())),
+        fleet: fleet_title(fleet),
         cluster: name.clone(),
         ..ClusterPullSecretSpec::default()
     }

@@ -2,6 +2,7 @@
 
 mod assign;
 mod cache;
+mod desired;
 mod install;
 mod member_watch;
 mod messages;

@@ -2,10 +2,10 @@
 
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
-use globalps_core::rollout::{self, Goal, Member, Revision};
+use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::sources_removed;
 
-use super::counts::{NodeCounts, failures, restoring, rolling_out};
+use super::counts::{NodeCounts, failures, restoring, revision as revision_of, rolling_out};
 use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
 use super::statement::{
@@ -71,17 +71,6 @@ fn hold_reason(hold: Hold) -> &'static str {
     }
 }
 
-/// Revision that is rolled out or held; `NONE`: none. A new one that could not be written does not exist yet.
-pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> Revision {
-    match plan.aim {
-        Aim::Reach(Goal::Revision(_)) | Aim::Hold(_) => {
-            let global = snapshot.global.as_ref();
-            global.map_or(Revision::NONE, |global| global.revision)
-        }
-        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => Revision::NONE,
-    }
-}
-
 pub(super) fn ready(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -112,7 +101,7 @@ pub(super) fn ready(
         };
     };
     let is_without_nodes = snapshot.spec.kubelet.delivery == DeliveryType::None;
-    let revision = revision(snapshot, plan).number;
+    let revision = revision_of(snapshot, plan).number;
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
             "revision {revision} stays in force: {}",
@@ -140,7 +129,7 @@ pub(super) fn ready(
         return no("NodesBlocked", failures(snapshot, &counts.blocked));
     }
     if let Aim::Reach(Goal::Revision(next)) = plan.aim
-        && next != self::revision(snapshot, plan)
+        && next.number != revision
     {
         let message = format!("revision {} is not written yet", next.number);
         return no("RollingOut", message);

@@ -1,11 +1,12 @@
 //! Counts the nodes by state, and lists those that need attention. Pure.
 
 use globalps_core::api::Counts;
-use globalps_core::rollout::{Goal, Member, Progress};
+use globalps_core::rollout::{Goal, Member, Progress, Revision};
 
 use super::statement::first;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::failure;
+use crate::nodes::plan::{Aim, Plan};
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {
@@ -64,6 +65,17 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
     counts
 }
 
+/// Revision that is rolled out or held; `NONE`: none. A new one that could not be written does not exist yet.
+pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> Revision {
+    match plan.aim {
+        Aim::Reach(Goal::Revision(_)) | Aim::Hold(_) => {
+            let global = snapshot.global.as_ref();
+            global.map_or(Revision::NONE, |global| global.revision)
+        }
+        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => Revision::NONE,
+    }
+}
+
 pub(super) fn rolling_out(revision: i64, counts: &NodeCounts) -> String {
     format!(
         "revision {revision} is in force on {} of {} nodes",
@@ -92,7 +104,7 @@ mod tests {
     use globalps_core::rollout::{Refused, UNRESPONSIVE_AFTER};
     use jiff::SignedDuration;
 
-    use globalps_core::rollout::{Revision, RevisionId};
+    use globalps_core::rollout::RevisionId;
 
     use super::*;
 

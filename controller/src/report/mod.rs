@@ -18,10 +18,10 @@ use globalps_core::rollout::Goal;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{
-    UNREADABLE, additional_valid, degraded, hold, original_valid, progressing, ready, revision,
+    UNREADABLE, additional_valid, degraded, hold, original_valid, progressing, ready,
     syncers_healthy,
 };
-use counts::count;
+use counts::{count, revision};
 use expiry::credentials_expiring;
 use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};

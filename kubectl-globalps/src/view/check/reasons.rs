@@ -446,6 +446,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
         (
             &[
                 "controller/src/report/conditions.rs",
+                "controller/src/report/statement.rs",
                 "controller/src/report/sources.rs",
                 "controller/src/report/expiry.rs",
                 "controller/src/report/namespaces.rs",
