@@ -1,5 +1,5 @@
 //! A release of globalps as manifests, images, plugin and chart: this tree, the previous release, which `make previous` builds,
-//! or the first one with a chart, which `make previous-chart` builds. For tests of upgrades and downgrades.
+//! or the same with its plugin, which `make previous-chart` builds. For tests of upgrades and downgrades.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Release {
         Self::built("previous")
     }
 
-    /// The first release with a chart; needs `make previous-chart`.
+    /// The previous release with its plugin and chart; needs `make previous-chart`.
     pub fn previous_chart() -> Self {
         Self::built("previous-chart")
     }
