@@ -73,6 +73,7 @@ impl Input<'_> {
                 (None, findings) => (Verdict::Invalid(findings), None),
             },
         }
+    }
 
     /// The last write of the cluster's `ClusterPullSecret` failed.
     pub(super) fn refused_object(&self, key: &ClusterKey) -> (Option<&Failure>, Timestamp) {
