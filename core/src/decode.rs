@@ -212,7 +212,7 @@ pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
         None => Fields::new(),
     };
     let owners = metadata.remove("managedFields").filter(|_| OWNERS);
-    let owners = owners.and_then(|owners| with_plausible_times(owners));
+    let owners = owners.and_then(with_plausible_times);
     if let Some(owners) = &owners {
         metadata.insert("managedFields".to_owned(), owners);
     }
@@ -338,7 +338,11 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
     let mut field = String::new();
     for step in path {
         match step {
-            Step::Index(index) => field.push_str(&format!("[{index}]")),
+            Step::Index(index) => {
+                field.push('[');
+                field.push_str(&index.to_string());
+                field.push(']');
+            }
             Step::Key(key) => {
                 if !field.is_empty() {
                     field.push('.');
@@ -438,10 +442,11 @@ mod tests {
                 format!(r#"{{"object":{item},"type":"MODIFIED"}}"#),
             ] {
                 let event: WatchEvent<Item<NodePullSecret>> = serde_json::from_str(&event).unwrap();
-                let WatchEvent::Modified(item) = event else {
-                    panic!("{event:?}");
+                let version = match &event {
+                    WatchEvent::Modified(item) => item.resource_version(),
+                    _ => None,
                 };
-                assert_eq!(item.resource_version().as_deref(), Some("7"));
+                assert_eq!(version.as_deref(), Some("7"), "{event:?}");
             }
         }
     }
@@ -475,10 +480,10 @@ mod tests {
             let text = object(time.clone()).to_string();
             let owned: Owned<PartialObjectMeta<Secret>> = serde_json::from_str(&text).unwrap();
             let owned = owned.into_result().unwrap();
-            let owner = &owned.managed_fields()[0];
-            assert_eq!(owner.manager.as_deref(), Some("m"));
-            assert!(owner.fields_v1.is_some());
-            assert_eq!(owner.time.is_some(), is_plausible, "{time}");
+            let entry = &owned.managed_fields()[0];
+            assert_eq!(entry.manager.as_deref(), Some("m"));
+            assert!(entry.fields_v1.is_some());
+            assert_eq!(entry.time.is_some(), is_plausible, "{time}");
         }
     }
 

@@ -116,8 +116,10 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     assert_eq!(check.as_deref(), Some(said));
 
     // As the controller would have left it.
-    let mut spec = GlobalPullSecretSpec::default();
-    spec.history_limit = 5;
+    let spec = GlobalPullSecretSpec {
+        history_limit: 5,
+        ..GlobalPullSecretSpec::default()
+    };
     let remembered = State {
         configuration: Some(Configuration {
             labels: BTreeMap::new(),

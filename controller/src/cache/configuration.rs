@@ -49,11 +49,11 @@ impl Cache {
     pub(crate) fn wanted_sources(&self) -> Vec<String> {
         let config = self.config();
         let named = config.into_iter().flat_map(|config| &config.spec.sources);
-        let mut names: Vec<String> = named.map(|source| source.name.clone()).collect();
+        let mut wanted: Vec<String> = named.map(|source| source.name.clone()).collect();
         let unnamed = self.sources_in_force().into_iter();
-        let unnamed: Vec<String> = unnamed.filter(|name| !names.contains(name)).collect();
-        names.extend(unnamed);
-        names
+        let unnamed: Vec<String> = unnamed.filter(|name| !wanted.contains(name)).collect();
+        wanted.extend(unnamed);
+        wanted
     }
 
     /// Names of the sources that gave the content in force.

@@ -125,7 +125,7 @@ mod tests {
         let event = Update::Event;
         let present = || Some(ObjectState::Present(secret(false)));
         let mut listed = None;
-        for (case, update, expected) in [
+        for (case, update, expected) in vec![
             ("a list starts", event(Event::Init), None),
             (
                 "it finds the object",

@@ -153,11 +153,12 @@ pub(super) fn sources(
         let source = match state {
             ObjectState::Present(secret) => Some(Source::Found(Data::of(&secret, &key))),
             ObjectState::Absent => Some(Source::Absent),
-            ObjectState::Unreadable(reason) => Some(Source::Unreadable(reason)),
             ObjectState::Forbidden => Some(Source::Forbidden),
             ObjectState::Unknown(_) if is_known => None,
             ObjectState::Stale => None,
-            ObjectState::Unknown(reason) => Some(Source::Unreadable(reason)),
+            ObjectState::Unreadable(reason) | ObjectState::Unknown(reason) => {
+                Some(Source::Unreadable(reason))
+            }
         };
         is_known |= source.is_some();
         ready(source)

@@ -106,7 +106,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     terms
         .lead(async |token| {
             let mut hub = Hub::new(&process, &args, &token).await;
-            hub.run().await
+            Box::pin(hub.run()).await
         })
         .await
 }
@@ -184,7 +184,7 @@ impl Hub {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
-            let pause = self.reconcile().await;
+            let pause = Box::pin(self.reconcile()).await;
             self.metrics.reconciled(self.refusals.is_clean());
             wake = Instant::now() + pause;
         }

@@ -68,8 +68,7 @@ impl Hub {
             ..ReconcileState::default()
         };
         for fleet in fleets {
-            self.roll_out(fleet, &clusters, &namespaces, &mut state)
-                .await;
+            Box::pin(self.roll_out(fleet, &clusters, &namespaces, &mut state)).await;
         }
         self.metrics.set_clusters(state.counts);
         self.update_sessions(&clusters);
@@ -129,7 +128,7 @@ impl Hub {
             }
         }
         state.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
-        let (fleet, has_finalizer) = self.with_finalizer(fleet).await;
+        let (fleet, has_finalizer) = Box::pin(self.with_finalizer(fleet)).await;
         // Without the finalizer, a deletion would leave the Secret in the clusters.
         if has_finalizer || !self.objects_of(&fleet).is_empty() {
             state.has_written |= self.perform(&fleet, &plan).await;

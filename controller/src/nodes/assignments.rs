@@ -98,7 +98,7 @@ pub(super) fn missing(
     restores: bool,
 ) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     let nodes = snapshot.nodes.values();
-    let are_needed = !snapshot.is_without_nodes() && !(restores && snapshot.cleans_up);
+    let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.cleans_up);
     let nodes = nodes.filter(move |node| {
         are_needed && node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
     });

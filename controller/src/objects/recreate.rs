@@ -27,7 +27,8 @@ where
         + Debug,
     F: Future<Output = Result<T, ApplyError>>,
 {
-    let error = match write().await {
+    // Boxed: each request is large, and most are never made.
+    let error = match Box::pin(write()).await {
         Err(error) if error.is_immutable() => error,
         done => return done,
     };
@@ -36,7 +37,7 @@ where
     let body = json!({"metadata": {"annotations": annotations}});
     let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
     let call = api.patch_metadata(name, &params, &patch);
-    match within("patch", &kind, title, call).await {
+    match Box::pin(within("patch", &kind, title, call)).await {
         Err(error) if error.is_code(404) => {}
         found => {
             let found = found?;
@@ -48,13 +49,14 @@ where
                 }),
                 ..DeleteParams::background()
             };
-            match within("delete", &kind, title, api.delete(name, &params)).await {
+            let call = api.delete(name, &params);
+            match Box::pin(within("delete", &kind, title, call)).await {
                 Err(error) if !error.is_code(404) => return Err(error),
                 _ => {}
             }
         }
     }
-    write().await
+    Box::pin(write()).await
 }
 
 impl Applier {

@@ -108,11 +108,12 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     terms
         .lead(async |token| {
             let mut controller = Controller::new(&process, &args, &me, &token);
-            controller.run().await
+            Box::pin(controller.run()).await
         })
         .await
 }
 
+#[allow(clippy::struct_excessive_bools)] // They do not depend on each other.
 struct Controller {
     events: CacheEvents,
     original_events: BoxStream<'static, CacheEvent>,
@@ -253,7 +254,7 @@ impl Controller {
                 continue;
             }
             self.planning = Duration::ZERO;
-            let pause = self.reconcile().await;
+            let pause = Box::pin(self.reconcile()).await;
             self.metrics.reconciled(self.refusals.is_clean());
             wake = Instant::now() + pause;
             tokio::time::sleep((self.planning * PAUSE.0).min(PAUSE.1)).await;

@@ -36,33 +36,10 @@ impl Controller {
         self.refusals.begin();
         self.wrote = false;
         self.cache.observe_clock(uptime());
-        let has_no_config =
-            self.cache.config().is_none() && self.cache.config_unreadable().is_none();
-        let is_missing = has_no_config && self.cache.additional().is_some();
-        if is_missing
-            && !self
-                .cache
-                .snapshot(uptime(), Timestamp::now())
-                .needs_configuration()
-        {
-            // First, since the response also has a user's configuration that the watch has not reported yet. The plan is made from
-            // it, so a change needs no further reconcile.
-            let _ = self.create_config().await;
-            if self.cache.config().is_none() {
-                let delay = self.refusals.end(|_| false);
-                let errors = self.refusals.failures.messages(|_| true);
-                if !errors.is_empty() && !std::mem::replace(&mut self.config_refused, true) {
-                    self.recorder.record_config_refused(&errors);
-                }
-                return delay.unwrap_or(RESYNC);
-            }
+        if let Some(delay) = self.create_missing_config().await {
+            return delay;
         }
-        self.watch_sources();
-        self.look_up_policy().await;
-        self.watch_pull_secrets();
-        self.watch_operators();
-        self.watch_namespaces();
-        match self.watch_original().await {
+        match self.watch_all().await {
             Watched::Unchanged if self.cache.caches_synced() => {}
             Watched::Unchanged | Watched::Replaced => return RESYNC,
             Watched::Unknown => return ORIGINAL_RETRY,
@@ -84,13 +61,13 @@ impl Controller {
         }
         // Frees the thousands of members before the report creates its own.
         let members = std::mem::take(&mut plan.members);
-        let open = members.iter().filter(|member| !member.is_done());
         let is_unsettled = members
             .iter()
             .any(|member| !member.is_done() || member.not_ready.is_some());
         // Their failures stay known while they back off.
-        let open = open.filter(|member| member.refused.is_some());
-        let open: BTreeSet<String> = open
+        let open: BTreeSet<String> = members
+            .iter()
+            .filter(|member| !member.is_done() && member.refused.is_some())
             .map(|member| title("NodePullSecret", &member.name))
             .collect();
         drop(members);
@@ -143,14 +120,9 @@ impl Controller {
         let has_cleaned_up = plan.aim == Aim::CleanUp && self.cache.global_version().is_none();
         let pause = if self.wrote || has_cleaned_up {
             Duration::ZERO
-        } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
-            IN_FLIGHT
-        } else if self.cache.down_since.is_some() || is_unsettled {
-            UNSETTLED
         } else {
-            RESYNC
+            self.pause(&plan, is_unsettled)
         };
-        let pause = pause.min(self.openshift_retry());
         let delays = [
             report_delay,
             revert_delay,
@@ -161,6 +133,55 @@ impl Controller {
         ];
         let sooner = delays.into_iter().flatten().min();
         sooner.map_or(pause, |sooner| pause.min(sooner))
+    }
+
+    /// Watches what the configuration names.
+    async fn watch_all(&mut self) -> Watched {
+        self.watch_sources();
+        self.look_up_policy().await;
+        self.watch_pull_secrets();
+        self.watch_operators();
+        self.watch_namespaces();
+        self.watch_original().await
+    }
+
+    /// Time until the next reconcile after one that wrote nothing.
+    fn pause(&self, plan: &Plan, is_unsettled: bool) -> Duration {
+        let pause = if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
+            IN_FLIGHT
+        } else if self.cache.down_since.is_some() || is_unsettled {
+            UNSETTLED
+        } else {
+            RESYNC
+        };
+        pause.min(self.openshift_retry())
+    }
+
+    /// Creates the configuration if there is none and nothing is in force. Returns when to try again, if that failed.
+    async fn create_missing_config(&mut self) -> Option<Duration> {
+        let has_no_config =
+            self.cache.config().is_none() && self.cache.config_unreadable().is_none();
+        let is_missing = has_no_config && self.cache.additional().is_some();
+        if !is_missing
+            || self
+                .cache
+                .snapshot(uptime(), Timestamp::now())
+                .needs_configuration()
+        {
+            return None;
+        }
+        // First, since the response also has a user's configuration that the watch has not reported yet. The plan is made from
+        // it, so a change needs no further reconcile.
+        let _ = self.create_config().await;
+        if self.cache.config().is_some() {
+            return None;
+        }
+        let delay = self.refusals.end(|_| false);
+        let errors = self.refusals.failures.messages(|_| true);
+        if !errors.is_empty() && !std::mem::replace(&mut self.config_refused, true) {
+            self.recorder.record_config_refused(&errors);
+        }
+        Some(delay.unwrap_or(RESYNC))
     }
 
     /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation

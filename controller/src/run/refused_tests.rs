@@ -333,7 +333,7 @@ fn messages(api: &FakeApi) -> [String; 3] {
 #[tokio::test(start_paused = true)]
 async fn one_refused_write_costs_only_this_write() {
     let api = FakeApi::default();
-    controller(&api).reconcile().await;
+    Box::pin(controller(&api).reconcile()).await;
     let all = api.written();
     let of = |kind: &str| all.iter().filter(|path| path.contains(kind)).count();
     let kinds = [
@@ -356,7 +356,7 @@ async fn one_refused_write_costs_only_this_write() {
             let mut controller = controller(&api);
             api.0.lock().unwrap().refused = Some((path.clone(), refusal));
             let begun = Instant::now();
-            controller.reconcile().await;
+            Box::pin(controller.reconcile()).await;
             assert!(begun.elapsed() <= Duration::from_secs(11), "{case}");
             let mut expected = all.clone();
             expected.remove(path);
@@ -378,7 +378,7 @@ async fn one_refused_write_costs_only_this_write() {
                 .refusals
                 .failures
                 .age(SignedDuration::from_secs(40));
-            controller.reconcile().await;
+            Box::pin(controller.reconcile()).await;
             let [ready, degraded, syncers] = messages(&api);
             for message in [&ready, &degraded] {
                 assert!(message.contains(&title(path)), "{case}: {message}");
@@ -407,8 +407,8 @@ async fn one_refused_write_costs_only_this_write() {
                 .refusals
                 .failures
                 .age(SignedDuration::from_secs(40));
-            controller.reconcile().await;
-            controller.reconcile().await;
+            Box::pin(controller.reconcile()).await;
+            Box::pin(controller.reconcile()).await;
             assert!(api.written().contains(path), "{case}");
             let failures = &controller.refusals.failures;
             assert!(failures.is_empty(), "{case}: {failures:?}");
@@ -423,7 +423,7 @@ async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_
     let mut controller = controller(&api);
     let quota = Refusal::Answer(403, "exceeded quota: objects");
     api.0.lock().unwrap().refused = Some((node_path("d"), quota));
-    controller.reconcile().await;
+    Box::pin(controller.reconcile()).await;
     let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
     assert!(api.written().contains(path));
     let syncer = ManagedObject::all()
@@ -433,7 +433,7 @@ async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_
     let live: crate::objects::views::DaemonSetView = serde_json::from_value(live).unwrap();
     let event = CacheEvent::Managed(syncer, Update::Event(Event::Delete(live.into())));
     assert!(controller.cache.handle(event, Instant::now()));
-    controller.reconcile().await;
+    Box::pin(controller.reconcile()).await;
     assert!(api.written().contains(path), "at once");
 }
 
@@ -451,7 +451,7 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
             );
         }
         api.0.lock().unwrap().immutable.insert(path.clone());
-        controller.reconcile().await;
+        Box::pin(controller.reconcile()).await;
         let failures = &controller.refusals.failures;
         assert!(failures.is_empty(), "{name}: {failures:?}");
         assert!(api.written().contains(&path), "{name}");

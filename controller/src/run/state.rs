@@ -40,9 +40,9 @@ impl Controller {
         let object = title("Secret", STATE_SECRET);
         let stored = self.refusals.one(object, call).await;
         let is_stored = stored.is_some();
-        stored
-            .into_iter()
-            .for_each(|secret| self.cache.put_state(secret));
+        if let Some(secret) = stored {
+            self.cache.put_state(secret);
+        }
         is_stored
     }
 }

@@ -110,9 +110,9 @@ impl World {
         world
     }
 
-    fn next_version(&mut self) -> Option<String> {
+    fn next_version(&mut self) -> String {
         self.version += 1;
-        Some(self.version.to_string())
+        self.version.to_string()
     }
 
     /// A new leader lists everything.
@@ -165,7 +165,7 @@ impl World {
     fn handle(&mut self, event: &Event) {
         match *event {
             Event::Written(at) => {
-                let version = self.next_version();
+                let version = Some(self.next_version());
                 let auth = format!(r#"{{"auths":{{"r{}":{{"auth":"dTpw"}}}}}}"#, self.version);
                 let mut secret = Secret {
                     data: Some([(DATA_KEY.to_owned(), ByteString(auth.into()))].into()),
@@ -191,7 +191,7 @@ impl World {
             Event::Configured(named, delivery, paused) => self.configure(named, delivery, paused),
             Event::ConfigDeleted => {
                 if let Some(mut config) = self.config.take() {
-                    config.metadata.resource_version = self.next_version();
+                    config.metadata.resource_version = Some(self.next_version());
                     let event = CacheEvent::Config(Update::Event(Watch::Delete(config)));
                     self.cache.handle(event, self.now);
                 }
@@ -206,7 +206,7 @@ impl World {
             }
             Event::StateDeleted => {
                 if let Some(mut secret) = self.state.take() {
-                    secret.metadata.resource_version = self.next_version();
+                    secret.metadata.resource_version = Some(self.next_version());
                     let event = CacheEvent::State(Update::Event(Watch::Delete(secret)));
                     self.cache.handle(event, self.now);
                 }
@@ -214,7 +214,7 @@ impl World {
             Event::StateDamaged => {
                 if let Some(mut secret) = self.state.clone() {
                     secret.data = None;
-                    secret.metadata.resource_version = self.next_version();
+                    secret.metadata.resource_version = Some(self.next_version());
                     self.state = Some(secret.clone());
                     let event = CacheEvent::State(Update::Event(Watch::Apply(secret)));
                     self.cache.handle(event, self.now);
@@ -260,7 +260,7 @@ impl World {
     }
 
     fn apply_config(&mut self, mut config: GlobalPullSecret) {
-        config.metadata.resource_version = self.next_version();
+        config.metadata.resource_version = Some(self.next_version());
         self.config = Some(config.clone());
         let event = CacheEvent::Config(Update::Event(Watch::Apply(config)));
         self.cache.handle(event, self.now);
@@ -334,7 +334,7 @@ impl World {
         }
         if let Some(state) = next {
             let mut secret = state.secret();
-            secret.metadata.resource_version = self.next_version();
+            secret.metadata.resource_version = Some(self.next_version());
             self.state = Some(secret.clone());
             self.cache.put_state(secret);
         } else {
@@ -347,7 +347,7 @@ impl World {
         if let Some(write) = &plan.global {
             assert!(!matches!(plan.aim, Aim::Hold(_)));
             let mut secret = encode(write);
-            secret.metadata.resource_version = self.next_version();
+            secret.metadata.resource_version = Some(self.next_version());
             self.global = Some(secret.clone());
             self.cache.put_global(secret);
         }
@@ -357,7 +357,7 @@ impl World {
             let generation = self.node.as_ref().and_then(|n| n.metadata.generation);
             let generation = generation.unwrap_or_default() + 1;
             object.metadata.generation = Some(generation);
-            object.metadata.resource_version = self.next_version();
+            object.metadata.resource_version = Some(self.next_version());
             let restored = spec.restore || spec.revision == 0;
             object.status = Some(NodePullSecretStatus {
                 observed_generation: generation,

@@ -130,7 +130,7 @@ impl ProviderConfig {
     pub fn of_document(document: &[u8]) -> Self {
         let document: Value = serde_json::from_slice(document).unwrap_or_default();
         let providers = || document["providers"].as_array().into_iter().flatten();
-        let images = providers().flat_map(|provider| provider["matchImages"].as_array());
+        let images = providers().filter_map(|provider| provider["matchImages"].as_array());
         let ports = images
             .flatten()
             .filter_map(|image| image.as_str()?.split_once(':'));

@@ -100,7 +100,7 @@ pub(crate) struct Install {
     /// --apply: the installed one
     #[arg(long, value_name = "SECRET_NAME")]
     pub images_pull_secret: Option<SecretName>,
-    /// Only create the GlobalPullSecret again as it last was in force, or undo a change of it that is held
+    /// Only create the `GlobalPullSecret` again as it last was in force, or undo a change of it that is held
     #[arg(
         long,
         conflicts_with_all = [

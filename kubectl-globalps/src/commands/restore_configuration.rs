@@ -1,4 +1,4 @@
-//! `install --restore-configuration`: the GlobalPullSecret as it last was in force, which the controller remembers.
+//! `install --restore-configuration`: the `GlobalPullSecret` as it last was in force, which the controller remembers.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;

@@ -43,6 +43,7 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
 }
 
 /// `None` if another condition or a line about the nodes reports it.
+#[allow(clippy::too_many_lines)] // One table.
 pub(super) fn of_condition(found: &Condition) -> Option<Check> {
     match found.type_.as_str() {
         condition::ADDITIONAL_VALID => Some(valid(

@@ -112,6 +112,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     }
 }
 
+#[allow(clippy::too_many_lines)] // One table.
 pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
     let who = match affected {
         [first, second, third, rest @ ..] if !rest.is_empty() => {

@@ -679,7 +679,7 @@ async fn a_leftover_unit_is_not_restarted_while_another_one_runs_the_kubelet() {
         });
         match (unit.restartable(restarted).await, expected) {
             (Ok(Restartable::Yes), Some(name)) => {
-                assert_eq!(unit.systemd.unit(), name, "{sentence}")
+                assert_eq!(unit.systemd.unit(), name, "{sentence}");
             }
             (Err(KubeletError::Kubelet(error)), None) => {
                 assert!(error.contains("spec.kubelet.unit"), "{sentence}: {error}");

@@ -123,7 +123,10 @@ impl Scene<'_> {
         self.create("Node", None, node(ODD)).await?;
         self.create("Namespace", None, json!({"metadata": {"name": ODD}}))
             .await?;
-        let account = json!({"metadata": {"name": ODD, "namespace": ODD}});
+        let account = json!({
+            "metadata": {"name": ODD, "namespace": ODD, "labels": {"a": "b"}, "annotations": {"a": "b"}},
+            "secrets": [{"name": "a"}], "imagePullSecrets": [{"name": "b"}], "automountServiceAccountToken": true,
+        });
         self.create("ServiceAccount", Some(ODD), account).await?;
         let pid = self.stage.start_controller()?;
         let data = json!({"auths": {"r.example.com": {"auth": "dTpw"}}}).to_string();
