@@ -77,7 +77,7 @@ fn the_policies_are_well_typed(cluster: &Cluster) {
         Ok(policies.iter().all(is_checked).then_some(policies))
     })
     .unwrap();
-    assert_eq!(checked.len(), 8, "{checked:#?}");
+    assert_eq!(checked.len(), 7, "{checked:#?}");
     for policy in checked {
         let warnings = &policy["status"]["typeChecking"]["expressionWarnings"];
         assert!(

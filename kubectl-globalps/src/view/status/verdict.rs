@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use globalps_core::names;
+use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
@@ -184,8 +185,11 @@ fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
             status.observed_additional.is_empty()
                 && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
         })
-        .and_then(|(_, status)| Some((status, find(status, condition::DEGRADED)?)))
-        .filter(|(status, c)| c.status == "True" && stops(status, c));
+        .and_then(|(gps, status)| Some((gps, status, find(status, condition::DEGRADED)?)))
+        // A hold that the user has just ended is in the status until the controller's next reconcile.
+        .filter(|(gps, _, c)| !(is_restore_meant(gps) && c.message.starts_with(SOURCES_REMOVED)))
+        .filter(|(_, status, c)| c.status == "True" && stops(status, c))
+        .map(|(_, status, c)| (status, c));
     match degraded {
         Some((_, bad)) => stuck(format!("the rollback stopped: {}", said(bad)), CHECK),
         None => Verdict::Going,
