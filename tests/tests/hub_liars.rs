@@ -132,10 +132,10 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             Some(("Synced", "")),
         ),
         (
-            "invalid numbers",
-            NAME,
+            "invalid numbers, which count as absent",
+            SLOW,
             status(json!({"counts": {"total": -1}})),
-            away("Unreachable"),
+            Some(("Syncing", "")),
         ),
         (
             "a long message with escape sequences",

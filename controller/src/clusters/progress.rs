@@ -54,7 +54,10 @@ pub(super) fn member(
         };
     }
     if member.is_blocked() {
-        member.retry |= object.is_some_and(|object| in_phase_for(object, now) >= BLOCKED_RETRY);
+        // Each attempt ends in the same phase, which is then as old as the first one.
+        member.retry |= object.is_some_and(|object| {
+            in_phase_for(object, now).min(assigned_for(object, now)) >= BLOCKED_RETRY
+        });
     }
     member
 }
