@@ -238,7 +238,11 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
         &[("one", "TargetTaken"), ("two", "TargetTaken")],
     );
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
-    assert!(hub.fleet(FLEET, "refused").unwrap()["status"].is_null());
+    let failed = ("False", "ReconcileFailed");
+    let message = hub.wait_ready(FLEET, "refused", failed).unwrap();
+    assert!(message.contains("refused-revision-1"), "{message}");
+    let status = hub.fleet(FLEET, "refused").unwrap()["status"].clone();
+    assert_eq!(status["revision"], 0, "it does not exist: {status}");
     let what = [
         "delete",
         "fleetpullsecret",

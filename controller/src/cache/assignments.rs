@@ -36,7 +36,9 @@ impl Cache {
             }
             Update::Event(Event::InitApply(object)) => self.keep_assignment(object),
             Update::Event(Event::Delete(object)) => {
-                self.changed_out_of_band.remove(&object.key());
+                let name = object.key();
+                self.changed_out_of_band.remove(&name);
+                self.unanswered.remove(&name);
             }
             _ => {}
         }

@@ -159,6 +159,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_blocked_cluster_is_retried_some_time_after_each_attempt() {
+        let at = |second: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
+        let mut object = ClusterPullSecret::new("a", ClusterPullSecretSpec::default());
+        object.metadata.generation = Some(1);
+        object.spec.revision = 1;
+        object.status = Some(ClusterPullSecretStatus {
+            observed_generation: 1,
+            phase: ClusterPhase::Blocked,
+            last_transition_time: Some(Time(at(0))),
+            last_progress_time: Some(Time(at(0))),
+            ..ClusterPullSecretStatus::default()
+        });
+        let goal = Goal::Revision(object.spec.assigned());
+        for (assigned, now, expected) in [
+            (0, 29, false),
+            (0, 30, true),
+            (60, 89, false),
+            (60, 90, true),
+        ] {
+            object.spec.assigned_at = Some(Time(at(assigned)));
+            let member = member(
+                "a".to_owned(),
+                Some(&object),
+                goal,
+                true,
+                (None, at(now)),
+                at(now),
+            );
+            assert!(member.is_blocked());
+            assert_eq!(member.retry, expected, "assigned at {assigned}, now {now}");
+        }
+    }
+
+    #[test]
     fn progress_extends_the_deadline_up_to_a_limit() {
         let at = |minute: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute);
         let mut object = ClusterPullSecret::new(

@@ -11,7 +11,7 @@ mod node;
 mod outcome;
 pub(crate) mod plan;
 #[cfg(test)]
-mod plan_properties;
+pub(crate) mod plan_properties;
 mod progress;
 pub(crate) mod provider_paths;
 mod revision;

@@ -939,7 +939,7 @@ impl Cluster {
 }
 
 /// A fixed seed, so that results differ only with the code. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` explore more.
-fn config() -> ProptestConfig {
+pub(crate) fn config() -> ProptestConfig {
     let given = ProptestConfig::default();
     let is_given = |name: &str| std::env::var_os(name).is_some();
     ProptestConfig {

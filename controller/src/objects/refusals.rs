@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use super::apply::ApplyError;
 use super::namespaced::Refusal;
-use crate::process::backoff::backoff;
-use crate::refused::{Failures, Response, jitter};
+use crate::process::backoff::{backoff, random};
+use crate::refused::{Failures, Response};
 use crate::telemetry::clock;
 
 /// All writes of one reconcile together wait this long for responses that don't come.
@@ -168,13 +167,8 @@ impl Refusals {
         };
         let now = self.failures.set_now(clock::now());
         let what = (reason, error.to_string());
-        self.failures.failed(
-            object,
-            what,
-            error.response(),
-            now,
-            jitter(Timestamp::now()),
-        );
+        self.failures
+            .failed(object, what, error.response(), now, random());
         tracing::warn!(%error, reason, "a write failed; everything else continues");
     }
 }

@@ -16,11 +16,6 @@ const OUTAGE: SignedDuration = SignedDuration::from_secs(5);
 const NAMED: usize = 5;
 const LENGTH: usize = 500;
 
-/// A random share of a pause, from 0 to 1.
-pub(crate) fn jitter(now: Timestamp) -> f64 {
-    f64::from(now.subsec_nanosecond().unsigned_abs() % 1000) / 1000.0
-}
-
 /// The object's title in messages, which identifies it among the failures.
 pub(crate) fn title(kind: &str, name: &str) -> String {
     format!("{kind} `{name}`")

@@ -42,13 +42,9 @@ impl Controller {
 
     async fn write_assignments(&mut self, assignments: Vec<&Assignment>) -> bool {
         let applier = Arc::clone(&self.applier);
-        for (node, spec) in &assignments {
-            // Until the response; without one it may be in force.
-            self.cache.wrote_without_response(node, spec.clone());
-        }
         let nodes = &self.cache;
         let calls: Vec<_> = assignments
-            .into_iter()
+            .iter()
             .filter_map(|(node, spec)| {
                 let uid = nodes.node_uid(node)?.to_owned();
                 let applier = Arc::clone(&applier);
@@ -70,6 +66,11 @@ impl Controller {
         self.wrote |= !written.done.is_empty();
         for object in written.done {
             self.cache.put_node_pull_secret(object);
+        }
+        for (node, spec) in assignments {
+            if self.refusals.has(&title("NodePullSecret", node)) {
+                self.cache.wrote_without_response(node, spec.clone());
+            }
         }
         written.is_complete
     }

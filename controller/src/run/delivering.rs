@@ -16,7 +16,7 @@ use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
-use crate::refused::jitter;
+use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 
@@ -136,7 +136,7 @@ pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what,
             Refusal::Because(reason) => {
                 tracing::warn!(%error, reason, "could not write into a namespace");
                 let now = Timestamp::now();
-                memory.failed(&key, reason, error.to_string(), now, jitter(now));
+                memory.failed(&key, reason, error.to_string(), now, random());
             }
         },
     }

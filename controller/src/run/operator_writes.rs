@@ -13,7 +13,7 @@ use crate::objects::namespaced::Refusal;
 use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
 use crate::operators::views::CatalogSecret;
-use crate::refused::jitter;
+use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 
@@ -114,7 +114,7 @@ pub(super) fn settle(
         (write, Err(error)) => {
             let (reason, message) = reason_and_message(&write, &error);
             tracing::warn!(%error, reason, "could not deliver to an operator");
-            memory.failed(&key, reason, message, now, jitter(now));
+            memory.failed(&key, reason, message, now, random());
         }
     }
 }

@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event as Watch;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+
 use tokio::time::Instant;
 
 use super::state::configuration;
@@ -34,6 +34,7 @@ use crate::content::source::{Data, Source};
 use crate::nodes::clock::Uptime;
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
+use crate::nodes::plan_properties::config;
 use crate::objects::agents::Leftover;
 use crate::objects::managed::ManagedObject;
 
@@ -416,25 +417,6 @@ impl World {
             self.node.is_some(),
         ];
         assert_eq!(left, [false; 3], "global-pull-secret, state, node");
-    }
-}
-
-fn config() -> ProptestConfig {
-    let given = ProptestConfig::default();
-    let is_given = |name: &str| std::env::var_os(name).is_some();
-    ProptestConfig {
-        cases: if is_given("PROPTEST_CASES") {
-            given.cases
-        } else {
-            1000
-        },
-        rng_seed: if is_given("PROPTEST_RNG_SEED") {
-            given.rng_seed
-        } else {
-            RngSeed::Fixed(1)
-        },
-        failure_persistence: None,
-        ..given
     }
 }
 

@@ -476,6 +476,21 @@ fn a_wait_for_the_restore_ends_when_nothing_is_left() {
         look(&facts),
         Verdict::Stuck { reason, .. } if reason == "the rollback stopped: node-1 failed"
     ));
+    let held = format!("{SOURCES_REMOVED}`a`");
+    report(&mut facts, |status| {
+        status.conditions = vec![condition(condition::DEGRADED, "True", &held)];
+    });
+    assert!(matches!(look(&facts), Verdict::Stuck { .. }));
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    let generation = gps.metadata.generation.unwrap_or_default();
+    let annotations = [(names::RESTORE_ANNOTATION.to_owned(), generation.to_string())];
+    gps.metadata.annotations = Some(annotations.into());
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    assert_eq!(
+        look(&facts),
+        Verdict::Going,
+        "the controller has not seen yet that it is meant"
+    );
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
     assert_eq!(look(&facts), Verdict::Done);
