@@ -1,7 +1,7 @@
 //! Judges merges by the kubelet's and containers/image's own code: a merge takes a credential from no image.
 
 use anyhow::Result;
-use globalps_core::dockerconfig::{Code, DockerConfig, Precedence, merge, parse, validate};
+use globalps_core::dockerconfig::{DockerConfig, Precedence, merge, parse};
 
 use crate::fuzz::case;
 use crate::judge::compare;
@@ -68,10 +68,12 @@ fn merged(number: u64) -> Option<Merge> {
         images: images.clone(),
     };
     let has_path_after_scheme = |config: &DockerConfig| {
-        let findings = validate(config);
-        findings
-            .iter()
-            .any(|finding| finding.code == Code::SchemeWithPath)
+        let mut entries = config.entries().iter();
+        entries.any(|entry| {
+            let after_scheme = entry.key().split_once("://");
+            let path = after_scheme.and_then(|(_, rest)| rest.split_once('/'));
+            path.is_some_and(|(_, path)| !["", "v1", "v1/", "v2", "v2/"].contains(&path))
+        })
     };
     Some(Merge {
         has_path_after_scheme: [&original, &additional]
@@ -118,7 +120,7 @@ fn judge_one(merge: &Merge, answers: &[Answer], report: &mut Report) {
     }
 }
 
-/// Programs send a user only with a password.
+/// Programs send a user only with a password, and CRI-O takes the bytes 0 at its ends for padding.
 fn is_complete(pair: &Pair) -> bool {
-    !pair.username.is_empty() && !pair.password.is_empty()
+    !pair.username.is_empty() && pair.password.iter().any(|byte| *byte != 0)
 }

@@ -48,6 +48,17 @@ pub(super) fn is_hub_index(index: &[u8]) -> bool {
     path_at(index, HUB_INDEX).is_some()
 }
 
+/// The index key of the registry that a key is meant for. Only a kubelet takes `/v1` and `/v2` without a slash at the end for a
+/// path, so that `https://quay.io/v1` gives it no credential for any image.
+pub(super) fn meant<'a>(key: &str, index: &'a [u8]) -> &'a [u8] {
+    let has_scheme = key.starts_with("https://") || key.starts_with("http://");
+    let host = index
+        .strip_suffix(b"/v1")
+        .or_else(|| index.strip_suffix(b"/v2"));
+    host.filter(|host| has_scheme && !host.contains(&b'/'))
+        .unwrap_or(index)
+}
+
 /// See [`canonical_key`].
 pub(super) fn canonical_of(index: &[u8]) -> Cow<'_, str> {
     match path_at(index, HUB_INDEX).or_else(|| path_at(index, HUB_SERVER)) {
@@ -56,10 +67,13 @@ pub(super) fn canonical_of(index: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Keys with the same canonical key are the same registry: the same to a kubelet, or names of Docker Hub. A key that no kubelet
-/// can parse is its own canonical key.
+/// Keys with the same canonical key are the same registry: the same to a kubelet, names of Docker Hub, or the address of a
+/// registry's API. A key that no kubelet can parse is its own canonical key.
 pub fn canonical_key(key: &str) -> String {
-    index_key(key).map_or_else(|| key.to_owned(), |index| canonical_of(&index).into_owned())
+    index_key(key).map_or_else(
+        || key.to_owned(),
+        |index| canonical_of(meant(key, &index)).into_owned(),
+    )
 }
 
 /// The key for display: a user and password before the host are masked.
@@ -104,6 +118,9 @@ mod tests {
             ("https://quay.io/v1/", "quay.io"),
             ("quay.io/v2/", "quay.io"),
             ("quay.io/v2", "quay.io/v2"),
+            ("https://quay.io/v2", "quay.io"),
+            ("https://index.docker.io/v1", "docker.io"),
+            ("https://quay.io/org/v1", "quay.io/org/v1"),
             ("quay.io/v1/org", "quay.io/org"),
             ("quay.io/org", "quay.io/org"),
             ("quay.io/org/", "quay.io/org/"),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::canonical::{index_key, is_hub_index, is_hub_server};
-use super::entry::{Entry, Secret};
+use super::entry::Entry;
 
 /// Which readers can authenticate with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,8 +20,10 @@ impl Entry {
         let Ok(Some(credential)) = self.credential() else {
             return Ability::Nothing;
         };
-        let is_empty = |secret: &Secret| secret.expose().is_empty();
-        if !is_empty(&credential.username) && !is_empty(&credential.password) {
+        let has_username = !credential.username.expose().is_empty();
+        // CRI-O takes the bytes 0 at both ends of a password for padding.
+        let has_password = credential.password.expose().iter().any(|byte| *byte != 0);
+        if has_username && has_password {
             Ability::Password
         } else if self.has_identity_token() {
             Ability::Token
@@ -61,21 +63,19 @@ impl Entry {
         }
     }
 
-    /// A further key for merged files: the one under which a reader finds the entry for images for which it does not find the
+    /// Further keys for merged files: those under which a reader finds the entry for images for which it does not find the
     /// canonical key.
-    pub(super) fn further_key(&self) -> Option<Cow<'_, str>> {
-        let index = self.index()?;
-        if is_hub_server(index) {
-            return Some(String::from_utf8_lossy(index));
-        }
+    pub(super) fn further_keys(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let index = self.index().unwrap_or_default();
+        let server = is_hub_server(index).then(|| String::from_utf8_lossy(index));
         // To CRI-O, this is part of the repository.
-        let (_, path) = self.key().split_once('/')?;
+        let path = self.key().split_once('/').map_or("", |(_, path)| path);
         let below = path
             .strip_prefix("v1/")
             .or_else(|| path.strip_prefix("v2/"));
-        below
-            .filter(|below| !below.is_empty())
-            .map(|_| Cow::Borrowed(self.key()))
+        let is_path = below.is_some_and(|below| !below.is_empty());
+        let as_written = is_path.then_some(Cow::Borrowed(self.key()));
+        server.into_iter().chain(as_written)
     }
 }
 
@@ -96,6 +96,7 @@ mod tests {
             (r#"{"auth":"Og=="}"#, Nothing),
             (r#"{"auth":"OnA="}"#, Nothing),
             (r#"{"auth":"dTo="}"#, Nothing),
+            (r#"{"auth":"dToAAA=="}"#, Nothing),
             (r#"{"username":"u"}"#, Nothing),
             (r#"{"username":"u","password":""}"#, Nothing),
             (r#"{"password":"p"}"#, Nothing),
@@ -129,6 +130,7 @@ mod tests {
             (&["https://quay.io", "quay.io"], "quay.io"),
             (&["quay.io/", "https://quay.io/v2/"], "https://quay.io/v2/"),
             (&["quay.io/", "quay.io/v1/"], "quay.io/"),
+            (&["https://quay.io/v1", "quay.io/"], "https://quay.io/v1"),
         ] {
             let entries: Vec<String> = keys
                 .iter()

@@ -10,7 +10,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use zeroize::Zeroizing;
 
-use super::canonical::{canonical_of, index_key};
+use super::canonical::{canonical_of, index_key, meant};
 use super::json::{Json, Kind, quote};
 
 /// Bytes that must never be printed: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
@@ -178,7 +178,9 @@ impl Entry {
     /// The same text for all keys that are the same registry. See [`super::canonical_key`].
     pub fn canonical_key(&self) -> Cow<'_, str> {
         self.index()
-            .map_or(Cow::Borrowed(self.key.as_str()), canonical_of)
+            .map_or(Cow::Borrowed(self.key.as_str()), |index| {
+                canonical_of(meant(&self.key, index))
+            })
     }
 
     /// What a kubelet reads from the entry. `None` if there is no `auth`, user or password; the kubelet would send two empty
@@ -239,7 +241,8 @@ impl Entry {
         text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
-    /// The entry under a key, and with a padded `auth`, that every reader understands, and with its other fields.
+    /// The entry under a key, and with a padded `auth`, that every reader understands, and with its other fields but for those
+    /// because of which CRI-O could read nothing of the file.
     pub(super) fn normalised(&self) -> Self {
         self.normalised_as(self.written_key().into_owned())
     }
@@ -252,6 +255,10 @@ impl Entry {
         if let Ok(Some(credential)) = self.credential() {
             entry.fields.insert("auth".to_owned(), encode(credential));
         }
+        if !self.has_identity_token() {
+            entry.fields.remove(IDENTITY_TOKEN);
+        }
+        entry.not_strings.retain(|name| *name != IDENTITY_TOKEN);
         entry
     }
 

@@ -68,9 +68,8 @@ pub fn combine<'a>(files: &[&'a DockerConfig]) -> Combined<'a> {
             entries.entry(key).or_default().push((at, entry));
         }
         for entry in file.usable() {
-            if let Some(key) = entry.further_key() {
-                also.entry(entry.canonical_key()).or_default().insert(key);
-            }
+            let keys = also.entry(entry.canonical_key()).or_default();
+            keys.extend(entry.further_keys());
         }
     }
     let mut combined = Combined {
@@ -305,6 +304,25 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_only_crio_reads_does_not_hide_the_other_entries_from_it() {
+        let bad = format!(r#"{{"auths":{{"r1":{{"auth":"{USER}","identitytoken":0,"x":1}}}}}}"#);
+        let bad = parse(bad.as_bytes()).unwrap();
+        let good = config(&[("r2", USER)]);
+        for merged in [
+            merge(&good, &bad, Precedence::Additional).config,
+            merge_on_node(&good, &bad, &BTreeSet::new(), &[]).config,
+        ] {
+            assert_eq!(
+                text(&merged),
+                format!(
+                    r#"{{"auths":{{"r1":{{"auth":"{USER}","x":1}},"r2":{{"auth":"{USER}"}}}}}}"#
+                )
+            );
+            assert_eq!(merged.crio_error(), None);
+        }
+    }
+
+    #[test]
     fn the_nodes_own_entries_survive_adding_and_removing_managed_ones() {
         type Entries = Vec<(&'static str, &'static str)>;
         let table: Vec<(&str, Entries, Entries, Vec<&str>, Entries, Entries)> = vec![
@@ -499,13 +517,26 @@ mod tests {
 
     #[test]
     fn a_path_that_only_one_reader_takes_for_the_api_keeps_a_credential() {
-        let merged = merge(
-            &config(&[("r.io/v2/app", USER)]),
-            &DockerConfig::default(),
-            Precedence::Additional,
-        );
-        let expected = config(&[("r.io/app", USER), ("r.io/v2/app", USER)]);
-        assert_eq!(text(&merged.config), text(&expected));
+        for (key, written) in [
+            ("r.io/v2/app", &["r.io/app", "r.io/v2/app"][..]),
+            (
+                "registry-1.docker.io/v1/app",
+                &[
+                    "docker.io/app",
+                    "registry-1.docker.io/app",
+                    "registry-1.docker.io/v1/app",
+                ],
+            ),
+            ("https://r.io/v2", &["r.io"]),
+        ] {
+            let merged = merge(
+                &config(&[(key, USER)]),
+                &DockerConfig::default(),
+                Precedence::Additional,
+            );
+            let expected: Vec<_> = written.iter().map(|key| (*key, USER)).collect();
+            assert_eq!(text(&merged.config), text(&config(&expected)));
+        }
     }
 
     #[test]

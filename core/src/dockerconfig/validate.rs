@@ -244,7 +244,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
         let other = effective.get(&entry.canonical_key());
         let is_shadowed = |other: &&&Entry| {
             // A merged file has the same credentials under both keys.
-            let is_further = entry.further_key().is_some() && entry.means_the_same(other);
+            let is_further = entry.further_keys().next().is_some() && entry.means_the_same(other);
             entry.ability() > Ability::Nothing && other.key() != entry.key() && !is_further
         };
         if let Some(other) = other.filter(is_shadowed) {
