@@ -350,6 +350,12 @@ pub const FILES: &[TestFile] = &[
         "invalid Secrets change nothing; if a kubelet does not start, its old file is restored",
     ),
     file(
+        "refused_writes",
+        On::Nodes(0),
+        300,
+        "an admission webhook rejects the controller's writes of one object, or never responds; quotas; an immutable Secret: everything else goes on, and the object is named",
+    ),
+    file(
         "refusing_namespaces",
         On::Nodes(1),
         25,

@@ -25,6 +25,7 @@ pub mod members;
 pub mod namespaces;
 pub mod odd_values;
 pub mod plugin;
+pub mod refused_writes;
 
 use std::time::Duration;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
 use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
+use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -238,7 +239,7 @@ fn permissions() -> Value {
     let rbac = "rbac.authorization.k8s.io";
     json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": [
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["global-pull-secret"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [GLOBAL_SECRET, ROLLED_OUT_SECRET], "verbs": ["get"]},
             {"apiGroups": ["globalps.io"], "resources": ["nodepullsecrets"], "verbs": ["list", "watch"]},
             {"apiGroups": ["globalps.io"], "resources": ["nodepullsecrets/status"], "verbs": ["patch"]},
         ]},

@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::{
-    DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION, SYNCER_MANAGER,
+    DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
+    ROLLED_OUT_SECRET, SYNCER_MANAGER,
 };
 use globalps_core::rollout::Revision;
 use jiff::Timestamp;
@@ -209,17 +210,10 @@ impl Syncer {
         let after = if task.restore {
             Phase::Restored
         } else {
-            let Ok(secret) = self.secrets.get(GLOBAL_SECRET).await else {
-                return false;
-            };
-            let found = secret.annotations().get(REVISION_ANNOTATION);
-            let id = secret.annotations().get(REVISION_ID_ANNOTATION);
-            let is_same = found == Some(&task.revision.number.to_string())
-                && id == Some(&task.revision.id.to_string());
-            if !is_same {
-                return false;
+            match self.delivery_of(task.revision).await {
+                Some(found) => provider = found,
+                None => return false,
             }
-            provider = secret.annotations().get(DELIVERY_ANNOTATION).cloned();
             Phase::Synced
         };
         if provider.is_none() || provider != self.provider() {
@@ -238,6 +232,21 @@ impl Syncer {
                 .insert(self.name.clone(), (task.revision.number, Instant::now()));
         }
         done
+    }
+
+    /// The annotation of the Secret with this revision; `None`: there is none.
+    async fn delivery_of(&self, revision: Revision) -> Option<Option<String>> {
+        for name in [GLOBAL_SECRET, ROLLED_OUT_SECRET] {
+            let Ok(secret) = self.secrets.get(name).await else {
+                continue;
+            };
+            let found = secret.annotations().get(REVISION_ANNOTATION);
+            let id = secret.annotations().get(REVISION_ID_ANNOTATION);
+            if found == Some(&revision.number.to_string()) && id == Some(&revision.id.to_string()) {
+                return Some(secret.annotations().get(DELIVERY_ANNOTATION).cloned());
+            }
+        }
+        None
     }
 
     fn provider(&self) -> Option<String> {

@@ -24,7 +24,7 @@ pub(super) fn values() -> Vec<Value> {
     ]
 }
 
-pub(super) fn node(name: &str) -> Value {
+pub(in crate::fleet) fn node(name: &str) -> Value {
     let time = "2026-01-01T00:00:00Z";
     let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": time, "lastTransitionTime": time});
     json!({

@@ -18,7 +18,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use fields::{difference, is_writable, leaves, node, properties, replaced, schema, values};
+pub(super) use fields::node;
+use fields::{difference, is_writable, leaves, properties, replaced, schema, values};
 
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::kubernetes;

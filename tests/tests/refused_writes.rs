@@ -1,0 +1,9 @@
+//! A refused write delays nothing but its object, for every kind of write.
+
+use globalps_tests::fleet::refused_writes;
+
+#[test]
+fn a_refused_write_costs_only_its_object() {
+    let cases = refused_writes::run().unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(cases, 20);
+}
