@@ -92,6 +92,12 @@ pub const FILES: &[TestFile] = &[
         "the Helm chart and the kustomize base have the objects of `install`; the real Helm installs, upgrades, rolls back and removes a release",
     ),
     file(
+        "clocks",
+        On::Nodes(0),
+        200,
+        "clocks of nodes that are ahead, behind, slow or set during a rollout, and another leader: the canary soaks, the limit holds, and no node fails",
+    ),
+    file(
         "clusters",
         On::TwoClusters(1),
         80,

@@ -15,8 +15,8 @@ use globalps_core::names::{
     ROLLED_OUT_SECRET, SYNCER_MANAGER,
 };
 use globalps_core::rollout::Revision;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -38,6 +38,29 @@ pub(super) struct Syncers {
     shared: Arc<Shared>,
 }
 
+/// Their kubelets post a heartbeat after each restart, by the clocks of their nodes.
+pub(super) struct Kubelets {
+    pub(super) nodes: Api<Node>,
+    /// How far the clock of a node is ahead.
+    pub(super) offset: Box<dyn Fn(&str) -> SignedDuration + Send + Sync>,
+}
+
+impl Kubelets {
+    fn now(&self, node: &str) -> Timestamp {
+        let now = Timestamp::now();
+        now.checked_add((self.offset)(node)).unwrap_or(now)
+    }
+
+    async fn beat(&self, node: &str) -> kube::Result<()> {
+        let now = self.now(node);
+        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": now});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [ready]}}));
+        let params = PatchParams::default();
+        self.nodes.patch_status(node, &params, &patch).await?;
+        Ok(())
+    }
+}
+
 struct Shared {
     /// Ignore all events of the watches.
     deaf: AtomicBool,
@@ -49,6 +72,17 @@ struct Shared {
     errors: AtomicUsize,
     /// The revision of each node, and since when it has it.
     synced: Mutex<BTreeMap<String, (i64, Instant)>>,
+    /// When which node received which revision, and was about to report that it has it.
+    seen: Mutex<Vec<Seen>>,
+    kubelets: Option<Kubelets>,
+}
+
+/// An assignment as its syncer saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) revision: i64,
+    pub(super) received: Instant,
+    pub(super) reported: Instant,
 }
 
 /// An assignment to carry out.
@@ -63,6 +97,14 @@ struct Task {
 impl Syncers {
     /// Starts all syncers, and returns when all are watching.
     pub(super) async fn start(clients: &[Client], names: &[String]) -> Result<Self> {
+        Self::with(clients, names, None).await
+    }
+
+    pub(super) async fn with(
+        clients: &[Client],
+        names: &[String],
+        kubelets: Option<Kubelets>,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             deaf: AtomicBool::new(false),
             connecting: Semaphore::new(CONNECTING),
@@ -71,6 +113,8 @@ impl Syncers {
             most_busy: AtomicUsize::new(0),
             errors: AtomicUsize::new(0),
             synced: Mutex::default(),
+            seen: Mutex::default(),
+            kubelets,
         });
         for (name, client) in names.iter().zip(clients.iter().cycle()) {
             let (sender, receiver) = watch::channel(None);
@@ -105,6 +149,19 @@ impl Syncers {
     /// The maximum number of kubelets that restarted at the same time since the last call.
     pub(super) fn most_busy(&self) -> usize {
         self.shared.most_busy.swap(0, Relaxed)
+    }
+
+    /// The assignments of this revision, in the order in which they were received.
+    pub(super) fn seen(&self, revision: i64) -> Vec<Seen> {
+        let seen = self.shared.seen.lock();
+        let seen = seen.unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<Seen> = seen
+            .iter()
+            .filter(|it| it.revision == revision)
+            .copied()
+            .collect();
+        found.sort_unstable_by_key(|it| it.received);
+        found
     }
 
     /// When each node reached this revision, in order.
@@ -202,10 +259,11 @@ impl Syncer {
         if task.revision == Revision::NONE && !task.restore {
             // Reported once, so that the controller knows that a syncer is there.
             return self
-                .patch(task, Revision::NONE, Phase::Pending)
+                .patch(task, Revision::NONE, Phase::Pending, None)
                 .await
                 .is_ok();
         }
+        let received = Instant::now();
         let mut provider = None;
         let after = if task.restore {
             Phase::Restored
@@ -216,7 +274,9 @@ impl Syncer {
             }
             Phase::Synced
         };
+        let mut restarted = None;
         if provider.is_none() || provider != self.provider() {
+            restarted = self.now();
             let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
             self.shared.most_busy.fetch_max(busy, Relaxed);
             sleep(RESTART).await;
@@ -224,7 +284,19 @@ impl Syncer {
             self.shared.busy.fetch_sub(1, Relaxed);
         }
         *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = provider;
-        let done = self.patch(task, task.revision, after).await.is_ok();
+        let seen = self.shared.seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).push(Seen {
+            revision: task.revision.number,
+            received,
+            reported: Instant::now(),
+        });
+        let mut done = self
+            .patch(task, task.revision, after, restarted)
+            .await
+            .is_ok();
+        if let (Some(kubelets), Some(_)) = (&self.shared.kubelets, restarted) {
+            done &= kubelets.beat(&self.name).await.is_ok();
+        }
         if done {
             let synced = self.shared.synced.lock();
             synced
@@ -254,8 +326,24 @@ impl Syncer {
         provider.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn patch(&self, task: &Task, revision: Revision, phase: Phase) -> kube::Result<()> {
+    /// By the clock of the node; `None`: it has no kubelet.
+    fn now(&self) -> Option<Timestamp> {
+        let kubelets = self.shared.kubelets.as_ref();
+        kubelets.map(|kubelets| kubelets.now(&self.name))
+    }
+
+    async fn patch(
+        &self,
+        task: &Task,
+        revision: Revision,
+        phase: Phase,
+        restarted: Option<Timestamp>,
+    ) -> kube::Result<()> {
         let mut status = status(task.generation, revision, phase);
+        status.kubelet_restarted_at = restarted.map(Time);
+        if let Some(now) = self.now() {
+            status.last_transition_time = Some(Time(now));
+        }
         let delivery = match self.provider() {
             Some(_) => DeliveryType::CredentialProvider,
             None => DeliveryType::ConfigFile,
