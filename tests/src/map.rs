@@ -74,6 +74,12 @@ pub const FILES: &[TestFile] = &[
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
     ),
     file(
+        "advice",
+        On::Nodes(0),
+        60,
+        "the commands in the controller's messages, as they are printed: each helps, and undoes nothing that another one did",
+    ),
+    file(
         "allowed_kubelets",
         On::Nodes(0),
         20,

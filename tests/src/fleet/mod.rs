@@ -14,6 +14,7 @@ mod rotation;
 mod stage;
 mod syncers;
 
+pub mod advice;
 pub mod clocks;
 pub mod clusters;
 pub mod delivery_soak;

@@ -1,0 +1,158 @@
+//! The commands that the controller's messages advise, run as they are printed, in the situations in which they are printed. API
+//! server, controller and plugin are real.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+use crate::kubernetes;
+use crate::product::NAMESPACE;
+use crate::until;
+
+/// Watches that are not permitted are tried again within this time.
+const SOON: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(200);
+
+/// A change of the configuration that needs rights which were not installed, and the advised command.
+const SITUATIONS: [(&str, &str); 5] = [
+    (
+        r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#,
+        "kubectl globalps install --source one --source two --apply",
+    ),
+    (
+        r#"{"original": {"secretRef": {"namespace": "team", "name": "original"}}}"#,
+        "kubectl globalps install --original team/original --apply",
+    ),
+    (
+        r#"{"imagePullSecrets": {"enabled": true}}"#,
+        "kubectl globalps install --image-pull-secrets --apply",
+    ),
+    (
+        r#"{"sources": [{"name": "one", "scope": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}, {"name": "two"}]}"#,
+        "kubectl globalps install --apply",
+    ),
+    (
+        r#"{"operators": {"enabled": true}}"#,
+        "kubectl globalps install --operators NAMESPACE/SECRET --apply",
+    ),
+];
+
+/// Follows the advice in each situation, one after the other: a later command must not undo what an earlier one did.
+pub fn run() -> Result<usize> {
+    let stage = Stage::with("advice", None)?;
+    let desk = Desk { stage: &stage };
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    stage.apply(&namespace.to_string())?;
+    for (namespace, name) in [
+        (NAMESPACE, ADDITIONAL_SECRET),
+        (NAMESPACE, "one"),
+        (NAMESPACE, "two"),
+        ("team", "original"),
+    ] {
+        let auths = json!({"auths": {format!("{name}.example.com"): {"auth": "dTpw"}}});
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": auths.to_string()},
+        });
+        stage.apply(&secret.to_string())?;
+    }
+    stage.start_controller()?;
+    // The controller creates the configuration.
+    until("a configuration", SOON, POLL, || Ok(desk.config().ok()))?;
+    for (spec, command) in SITUATIONS {
+        let spec: Value = serde_json::from_str(spec)?;
+        desk.kubectl(&[
+            "patch",
+            "globalpullsecret",
+            GLOBAL_SECRET,
+            "--type=merge",
+            "-p",
+            &json!({"spec": spec}).to_string(),
+        ])?;
+        until(command, SOON, POLL, || {
+            Ok(desk.advised()?.contains(command).then_some(()))
+        })?;
+        eprintln!("{command}");
+        desk.follow(&command.replace("NAMESPACE/SECRET", "team/original"))?;
+        let is_over = || Ok((!desk.advised()?.contains(command)).then_some(()));
+        until(&format!("{command} to help"), SOON, POLL, is_over)?;
+        // The earlier ones still do.
+        let left = desk.advised()?;
+        ensure!(left.is_empty(), "{command}: {left:?}");
+    }
+    let config = desk.config()?;
+    for (spec, _) in SITUATIONS {
+        let wanted: Value = serde_json::from_str(spec)?;
+        for (field, wanted) in wanted.as_object().into_iter().flatten() {
+            let found = &config["spec"][field];
+            let is_kept = field == "sources" || contains(found, wanted);
+            ensure!(is_kept, "{field}: {found}");
+        }
+    }
+    ensure!(contains(
+        &config["spec"]["sources"][0]["scope"],
+        &json!({"namespaceSelector": {"matchLabels": {"a": "b"}}})
+    ));
+    Ok(SITUATIONS.len())
+}
+
+struct Desk<'a> {
+    stage: &'a Stage,
+}
+
+impl Desk<'_> {
+    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.stage
+            .cluster
+            .kubectl(&[&["-n", NAMESPACE], arguments].concat())
+    }
+
+    fn config(&self) -> Result<Value> {
+        let config = self.kubectl(&["get", "globalpullsecret", GLOBAL_SECRET, "-o", "json"])?;
+        Ok(serde_json::from_str(&config)?)
+    }
+
+    /// The commands in the messages of the status.
+    fn advised(&self) -> Result<BTreeSet<String>> {
+        let status = self.config()?["status"].to_string();
+        let quoted = status.split('`').skip(1).step_by(2);
+        Ok(quoted
+            .filter(|it| it.starts_with("kubectl "))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Runs a command in a shell, as a user does who copies it.
+    fn follow(&self, command: &str) -> Result<()> {
+        let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let kubectl = self.stage.cluster.kubectl_command();
+        let programs = kubectl.get_program().to_string_lossy().into_owned();
+        let programs = std::path::Path::new(&programs)
+            .parent()
+            .map_or_else(String::new, |it| it.display().to_string());
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .env("PATH", format!("{}:{programs}:{path}", release.display()))
+            .env("KUBECONFIG", self.stage.cluster.kubeconfig())
+            .output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{command}: {error}");
+        Ok(())
+    }
+}
+
+/// Whether all fields of `part` are in `whole`.
+fn contains(whole: &Value, part: &Value) -> bool {
+    match part.as_object() {
+        Some(fields) => fields
+            .iter()
+            .all(|(name, part)| contains(&whole[name], part)),
+        None => whole == part,
+    }
+}

@@ -1,0 +1,9 @@
+//! What the controller's messages advise helps, as it is printed.
+
+use globalps_tests::fleet::advice;
+
+#[test]
+fn every_command_that_a_message_advises_helps_and_undoes_nothing() {
+    let situations = advice::run().unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(situations, 5);
+}
