@@ -407,7 +407,10 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
     ];
     let ran = product.plugin(&words, "").unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let skipped = format!("unreachable nodes were skipped: `{}`", gone.name());
+    let skipped = format!(
+        "nodes were skipped and keep their credentials: `{}`",
+        gone.name()
+    );
     assert!(ran.stderr.contains(&skipped), "{ran:?}");
     assert_eq!(config_file::read(other).unwrap(), None);
     assert!(config_file::read(gone).unwrap().is_some(), "as announced");

@@ -229,11 +229,11 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
         Terminal::start(&command, 300, 24).unwrap()
     };
     let line = "remove --all --skip-unreachable --wait --timeout 1m";
-    let question = "Finish without the unreachable nodes?";
+    let question = "Finish without the nodes that can't be restored?";
     let mut refused = terminal(line);
     let shown = refused.wait_for(question, SOON).unwrap();
     let stays = "`gone-1`; the managed entries of `/var/lib/kubelet/config.json` and the directory `/var/lib/kubelet/.globalps` stay";
-    let announced = format!("unreachable nodes will be skipped: {stays}");
+    let announced = format!("nodes that can't be restored will be skipped: {stays}");
     assert!(shown.contains(&announced), "{shown}");
     refused.press("n\n").unwrap();
     assert_eq!(refused.end(SOON).unwrap().0, Some(1));
@@ -256,7 +256,9 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     let (code, shown) = agreed.end(SOON).unwrap();
     assert_eq!(code, Some(0), "{shown}");
     assert!(
-        shown.contains(&format!("unreachable nodes were skipped: {stays}")),
+        shown.contains(&format!(
+            "nodes were skipped and keep their credentials: {stays}"
+        )),
         "{shown}"
     );
     assert!(shown.contains("`globalps-syncer restore`"), "{shown}");
@@ -273,7 +275,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     );
     assert!(
         ran.stderr
-            .contains("unreachable nodes were skipped: `gone-1`"),
+            .contains("nodes were skipped and keep their credentials: `gone-1`"),
         "{ran:?}"
     );
     assert_eq!(annotation("gone-1"), "true");

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use super::input::{ClusterKey, ClusterView, Input, Selection, fleet_title, title};
 use super::limits::limits;
 use super::member::Reason;
-use super::progress::{member, up_to_date};
+use super::progress::{failed_revision, member, up_to_date};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Verdict};
 
@@ -352,12 +352,15 @@ fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpe
         Goal::Revision(revision) => revision,
         Goal::Restore => last,
     };
+    let failed = object.map_or(rollout::Revision::NONE, |object| failed_revision(object));
     ClusterPullSecretSpec {
         revision: revision.number,
         revision_id: revision.id,
         remove: goal == Goal::Restore,
         assigned_at: Some(Time(input.now)),
         retry: retry.cloned().unwrap_or_default(),
+        failed_revision: failed.number,
+        failed_revision_id: failed.id,
         ..spec(input, key)
     }
 }

@@ -149,7 +149,11 @@ fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
 
 impl Hub {
     fn plan(&self) -> FleetPlan {
-        plan(&Input {
+        plan(&self.input())
+    }
+
+    fn input(&self) -> Input<'_> {
+        Input {
             fleet: &self.fleet,
             unreadable: None,
             source: &self.source,
@@ -158,7 +162,7 @@ impl Hub {
             new_id: revision_of_test(1).id,
             last_number: self.last_number,
             clusters: &self.clusters,
-            namespaces: &BTreeMap::new(),
+            namespaces: const { &BTreeMap::new() },
             objects: self
                 .objects
                 .iter()
@@ -167,7 +171,7 @@ impl Hub {
             taken: self.taken.clone(),
             refused: &self.refused,
             now: now(),
-        })
+        }
     }
 
     /// The plan's writes in one line: revisions with their marks, assignments (`?`: revoked), deleted objects and revisions.
@@ -397,11 +401,41 @@ fn a_fleet_with_on_failure_rollback_rolls_back_until_the_source_changes() {
         "the previous content as a new revision"
     );
     hub.revisions.push(revision(&(3, A, "")));
-    assert_eq!(hub.line(), "a=3", "the failed cluster is the canary again");
+    assert_eq!(hub.line(), "b=3", "the failed cluster goes last");
     hub.source = found(A);
-    assert_eq!(hub.line(), "a=3");
+    assert_eq!(hub.line(), "b=3");
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     assert_eq!(hub.line(), "write 4");
+}
+
+#[test]
+fn a_cluster_that_failed_halts_no_later_revision_until_it_was_synced() {
+    for (case, failed, state, expected) in [
+        ("the first failure halts", 0, "2:Failed", ""),
+        ("so does a retry of the same revision", 2, "2:Failed", ""),
+        (
+            "a failure of a later revision does not",
+            1,
+            "2:Failed",
+            "b=2",
+        ),
+        ("until it was synced", 1, "2:Synced", "b=2"),
+    ] {
+        let clusters = format!("a={state} b=1:Synced");
+        let mut hub = hub(found(B), &[(1, A, "r"), (2, B, "p")], &clusters);
+        let spec = &mut hub.objects.get_mut(&key("a")).unwrap().spec;
+        spec.failed_revision = failed;
+        spec.failed_revision_id = crate::content::secret::revision_of_test(failed).id;
+        assert_eq!(hub.line(), expected, "{case}");
+        let next = Goal::Revision(crate::content::secret::revision_of_test(3));
+        let found = assigned(&hub.input(), &key("a"), next).failed_revision;
+        let expected = match (failed, state) {
+            (_, "2:Synced") => 0,
+            (0, _) => 2,
+            (failed, _) => failed,
+        };
+        assert_eq!(found, expected, "{case}");
+    }
 }
 
 #[test]

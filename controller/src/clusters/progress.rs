@@ -5,7 +5,7 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{Goal, Member, Progress, Revision, UNREACHABLE_AFTER};
+use globalps_core::rollout::{self, Goal, Member, Progress, Revision, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
@@ -39,6 +39,8 @@ pub(super) fn member(
         is_up_to_date,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: object.is_some_and(is_retry_requested),
+        has_failed_before: object
+            .is_some_and(|object| rollout::has_failed_another(failed_revision(object), goal)),
         zone: String::new(),
         is_last: false,
         is_canary: false,
@@ -53,7 +55,7 @@ pub(super) fn member(
             _ => Some((Goal::Revision(Revision::NONE), Progress::Unknown)),
         };
     }
-    if member.is_blocked() {
+    if member.at_goal() == Some(Progress::Blocked) {
         // Each attempt ends in the same phase, which is then as old as the first one.
         member.retry |= object.is_some_and(|object| {
             in_phase_for(object, now).min(assigned_for(object, now)) >= BLOCKED_RETRY
@@ -106,6 +108,14 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         _ => in_progress,
     };
     Some((goal, progress))
+}
+
+/// The revision that the cluster has failed and not recovered from; `NONE`: none.
+pub(super) fn failed_revision(object: &ClusterPullSecret) -> Revision {
+    let is_synced = !object.spec.revoked
+        && up_to_date(object).is_some_and(|status| status.phase == ClusterPhase::Synced);
+    // Whether a new cluster is in progress or bootstraps makes no difference.
+    rollout::failed_revision(object.spec.failed(), progress(object, false), is_synced)
 }
 
 /// Whether the last known revision in the cluster is the goal.

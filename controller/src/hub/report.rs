@@ -301,6 +301,7 @@ mod tests {
             is_up_to_date: true,
             is_revoked: true,
             retry: false,
+            has_failed_before: false,
             zone: String::new(),
             is_last: false,
             is_canary: false,

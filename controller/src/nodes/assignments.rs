@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{NodeView, Snapshot};
-use super::progress::at_rest;
+use super::progress::{Context, at_rest, failed_revision, min_ready};
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
@@ -153,6 +153,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         Some(Goal::Restore) | None => last,
     };
     let view = snapshot.nodes.get(node);
+    let failed = object.map_or(Revision::NONE, |object| failed(snapshot, object, view));
     NodePullSecretSpec {
         revision: revision.number,
         revision_id: revision.id,
@@ -160,9 +161,23 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         assigned_at: Some(Time(snapshot.now)),
         revoked: false,
         retry: retry(snapshot, object.map(AsRef::as_ref)),
+        failed_revision: failed.number,
+        failed_revision_id: failed.id,
         kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
         foreign_owner: view.map_or("", |view| view.file_owner).to_owned(),
     }
+}
+
+/// What the next assignment records of earlier failures.
+fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>) -> Revision {
+    node.map_or_else(
+        || object.spec.failed(),
+        |node| {
+            let min_ready = min_ready(&snapshot.spec, false);
+            let context = Context::of(snapshot, node, Some(object), min_ready);
+            failed_revision(object, node, context)
+        },
+    )
 }
 
 /// Assigns what the node reports to have, instead of its last assignment. A revision that the controller can't have assigned
@@ -197,6 +212,7 @@ pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> Str
 mod tests {
     use globalps_core::api::DeliveryType;
     use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+    use globalps_core::rollout::RevisionId;
 
     use super::super::plan::tests::snapshot;
     use super::*;
@@ -250,6 +266,8 @@ mod tests {
             assigned_at: Some(Time(snapshot.now)),
             revoked: false,
             retry: "3".to_owned(),
+            failed_revision: 0,
+            failed_revision_id: RevisionId::UNKNOWN,
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
         };
@@ -261,6 +279,54 @@ mod tests {
         let gone = assigned(&snapshot, "gone", None);
         assert_eq!((gone.revision, gone.restore), (0, false));
         assert_eq!(gone.kubelet_version, "");
+    }
+
+    /// The spec is all that the next leader knows.
+    #[test]
+    fn the_failed_revision_stays_in_the_spec_until_the_node_was_synced() {
+        for (case, failed, state, revoked, expected) in [
+            ("nothing failed", 0, "5:Synced", false, 0),
+            ("it failed", 0, "5:RolledBack/4", false, 5),
+            ("its kubelet is down", 0, "5:Failed.KubeletDown", false, 5),
+            ("an error of its own", 0, "5:Failed.DiskFull", false, 0),
+            ("it has not responded", 0, "5", false, 0),
+            ("the first failure stays", 4, "5:RolledBack", false, 4),
+            ("while it changes", 4, "5:Syncing", false, 4),
+            ("while it does not respond", 4, "5", false, 4),
+            ("with an error of its own", 4, "5:Failed.DiskFull", false, 4),
+            ("when it is restored", 4, "R:Restored", false, 4),
+            ("when it gets back what it has", 4, "3:Synced", true, 4),
+            ("until it is synced", 4, "5:Synced", false, 0),
+            ("not with another revision", 4, "5:Synced/3", false, 4),
+            (
+                "a failed restore is no revision",
+                0,
+                "R:RolledBack",
+                false,
+                0,
+            ),
+        ] {
+            let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
+            let spec = &mut snapshot
+                .node_pull_secrets
+                .to_mut()
+                .get_mut("a")
+                .unwrap()
+                .spec;
+            spec.failed_revision = failed;
+            spec.failed_revision_id = revision_of_test(failed).id;
+            spec.revoked = revoked;
+            let expected = if expected == 0 {
+                Revision::NONE
+            } else {
+                revision_of_test(expected)
+            };
+            for goal in [Goal::Revision(revision_of_test(6)), Goal::Restore] {
+                let next = assigned(&snapshot, "a", Some(goal));
+                assert_eq!(next.failed(), expected, "{case}: {goal:?}");
+            }
+            assert_eq!(super::revoked(&snapshot, "a").failed(), expected, "{case}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Context, is_retry_due, lost, progress};
+use super::progress::{Context, failed_revision, is_retry_due, lost, min_ready, progress};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -65,36 +65,6 @@ fn takes_in_place(
         && gives_tokens(&object.spec.kubelet_version) == gives_tokens(&node.kubelet_version)
 }
 
-fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
-    let seconds = if is_canary {
-        let canary = spec.rollout.canary.min_ready_seconds;
-        spec.rollout.min_ready_seconds.max(canary)
-    } else {
-        spec.rollout.min_ready_seconds
-    };
-    SignedDuration::from_secs(seconds.into())
-}
-
-fn context<'a>(
-    snapshot: &'a Snapshot,
-    node: &NodeView,
-    object: Option<&NodePullSecret>,
-    min_ready: SignedDuration,
-) -> Context<'a> {
-    let global = snapshot.global.as_ref();
-    Context {
-        clock: &snapshot.clock,
-        now: snapshot.uptime,
-        min_ready,
-        joins_the_fleet: snapshot.joins_the_fleet(node),
-        is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
-        is_own: object.is_none_or(|it| {
-            it.spec.revision == 0 || snapshot.may_have_assigned(it.spec.assigned())
-        }),
-        is_changed: snapshot.changed_out_of_band.contains(&node.name),
-    }
-}
-
 fn member(
     snapshot: &Snapshot,
     node: &NodeView,
@@ -108,7 +78,7 @@ fn member(
         uptime,
         ..
     } = snapshot;
-    let context = context(snapshot, node, object, min_ready);
+    let context = Context::of(snapshot, node, object, min_ready);
     let unreadable = snapshot.unreadable.get(&node.name);
     let annotations = match (unreadable, object) {
         (Some(unreadable), _) => unreadable.metadata.annotations.as_ref(),
@@ -154,6 +124,10 @@ fn member(
         is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
+        has_failed_before: object.is_some_and(|object| {
+            let failed = failed_revision(object, node, context);
+            rollout::has_failed_another(failed, goal)
+        }),
         zone: node.zone().to_owned(),
         is_last: node.is_control_plane(),
         is_canary: false,
@@ -170,7 +144,10 @@ fn member(
         member.retry = false;
         return member;
     }
-    if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
+    let is_left = member.not_ready.is_some()
+        || member.is_unresponsive()
+        || matches!(member.at_goal(), Some(Progress::Failed | Progress::Blocked));
+    if is_abandoned && is_left {
         // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
     }
@@ -250,16 +227,25 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let context = context(
+    let context = Context::of(
         snapshot,
         node,
         Some(object),
         min_ready(&snapshot.spec, false),
     );
-    match lost(object, node, context) {
-        Some(clause) => format!("{name}: {clause}"),
-        None => format!("{name}: {}: {}", status.phase, status.message),
-    }
+    let reason = lost(object, node, context)
+        .unwrap_or_else(|| format!("{}: {}", status.phase, status.message));
+    let failed = object.spec.failed();
+    let counts = match progress(object, node, context) {
+        Some((goal, Progress::Failed)) if rollout::has_failed_another(failed, goal) => {
+            format!(
+                "; it failed revision {} before and has not been synced since, so this does not halt the rollout",
+                failed.number
+            )
+        }
+        _ => String::new(),
+    };
+    format!("{name}: {reason}{counts}")
 }
 
 #[cfg(test)]
@@ -490,6 +476,123 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_failed_fails_no_later_revision_until_it_was_synced() {
+        for (case, failed, state, expected) in [
+            ("the first failure", 0, "5:RolledBack", (true, false)),
+            ("a retry of the same", 5, "5:RolledBack", (true, false)),
+            ("a later revision", 4, "5:RolledBack", (false, true)),
+            (
+                "its kubelet is down",
+                4,
+                "5:Failed.KubeletDown",
+                (false, true),
+            ),
+            ("it is synced", 4, "5:Synced", (false, false)),
+            ("it is changing", 4, "5:Syncing", (false, false)),
+        ] {
+            for is_asked in [false, true] {
+                let goal = Goal::Revision(revision_of_test(5));
+                let members = members_of(&format!("a={state}"), goal, |snapshot| {
+                    observe(snapshot, 3600);
+                    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+                    object.spec.failed_revision = failed;
+                    object.spec.failed_revision_id = revision_of_test(failed).id;
+                    let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
+                    object.metadata.annotations = is_asked.then(|| [annotation].into());
+                });
+                let member = named(members, "a");
+                let found = (member.has_failed(), member.is_blocked());
+                let (has_failed, is_blocked) = expected;
+                let expected = (has_failed && !is_asked, is_blocked);
+                assert_eq!(found, expected, "{case}, asked: {is_asked}");
+                assert_eq!(member.retry, is_asked, "{case}: each attempt is a restart");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_refuses_to_be_restored_blocks_nobody_and_may_be_abandoned() {
+        let restored = Some(Progress::Done);
+        for (case, state, is_abandoned, expected) in [
+            ("restored", "a=R:Restored", false, restored),
+            (
+                "it refuses",
+                "a=R:RolledBack",
+                false,
+                Some(Progress::Blocked),
+            ),
+            (
+                "also for a reason of its own",
+                "a=R:Failed.DiskFull",
+                false,
+                Some(Progress::Blocked),
+            ),
+            (
+                "its kubelet is left down",
+                "a=R:Failed.KubeletDown",
+                false,
+                Some(Progress::Failed),
+            ),
+            (
+                "it became NotReady by it",
+                "!a=R:RolledBack",
+                false,
+                Some(Progress::Failed),
+            ),
+            ("abandoned", "a=R:RolledBack", true, None),
+            (
+                "abandoned, its disk is full",
+                "a=R:Failed.DiskFull",
+                true,
+                None,
+            ),
+            (
+                "abandoned, its kubelet is down",
+                "a=R:Failed.KubeletDown",
+                true,
+                None,
+            ),
+            (
+                "still being restored",
+                "a=R:Restoring",
+                true,
+                Some(Progress::InFlight),
+            ),
+            ("restored though abandoned", "a=R:Restored", true, restored),
+        ] {
+            // Also if it is only no longer selected.
+            for excluded in [false, true] {
+                let goal = if excluded {
+                    Goal::Revision(revision_of_test(6))
+                } else {
+                    Goal::Restore
+                };
+                let members = members_of(state, goal, |snapshot| {
+                    let done = snapshot.now - SignedDuration::from_secs(70);
+                    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+                    let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
+                    object.metadata.annotations = is_abandoned.then(|| [annotation].into());
+                    if state.starts_with('!') {
+                        let status = object.status.as_mut().unwrap();
+                        status.kubelet_restarted_at = Some(Time(done));
+                        status.last_transition_time = Some(Time(done));
+                    }
+                    if excluded {
+                        snapshot.spec.node_selector =
+                            [("pool".to_owned(), "other".to_owned())].into();
+                    }
+                });
+                let member = members.into_iter().find(|member| member.name == "a");
+                let found = member.as_ref().and_then(Member::at_goal);
+                assert_eq!(found, expected, "{case}, excluded: {excluded}");
+                let is_left = member.is_some_and(|member| !member.is_done());
+                let expected = !matches!(expected, None | Some(Progress::Done));
+                assert_eq!(is_left, expected, "{case}, excluded: {excluded}");
+            }
+        }
+    }
+
+    #[test]
     fn the_control_plane_goes_first_only_if_no_worker_can() {
         for (case, worker, is_being_deleted, seconds, expected) in [
             ("a worker can", "w=5:Synced", false, 200, false),
@@ -606,10 +709,23 @@ mod tests {
             ("!a=5:Synced", "a: it became NotReady 10 s after the change"),
             ("a=5:never", "a"),
             ("b=5:RolledBack", "a"),
+            (
+                "!a=R:RolledBack",
+                "a: it became NotReady 10 s after the change",
+            ),
+            (
+                "a=6:RolledBack",
+                "a: RolledBack: it did not start; it failed revision 5 before and has not been synced since, so this does not halt the rollout",
+            ),
+            ("a=6:Failed.DiskFull", "a: Failed: it did not start"),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, nodes);
             let done = snapshot.now - SignedDuration::from_secs(70);
             for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+                if object.spec.revision == 6 {
+                    object.spec.failed_revision = 5;
+                    object.spec.failed_revision_id = revision_of_test(5).id;
+                }
                 if let Some(status) = &mut object.status {
                     status.message = "it did not start".to_owned();
                     status.kubelet_restarted_at = Some(Time(done));

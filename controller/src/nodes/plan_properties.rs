@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
-    DeliveryType, MAX_REVISION, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+    DeliveryType, MAX_REVISION, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus,
+    OnFailure, Phase,
 };
-use globalps_core::names::{EXCLUDE_LABEL, RETRY_ANNOTATION};
+use globalps_core::names::{ABANDON_ANNOTATION, EXCLUDE_LABEL, RETRY_ANNOTATION};
 use globalps_core::provider::Delivery;
 use globalps_core::rollout::{DEADLINE, Goal, Revision, RevisionId, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
@@ -575,7 +576,7 @@ impl Cluster {
         let phase;
         let mut reason = String::new();
         match node.changing.take() {
-            Some((_, begun)) if node.is_broken && status.phase == Phase::Syncing => {
+            Some((_, begun)) if node.is_broken => {
                 phase = Phase::RolledBack;
                 object.status.get_or_insert_default().observed_generation = begun;
             }
@@ -591,6 +592,10 @@ impl Cluster {
             }
             None if status.observed_generation == generation => return,
             None if spec.restore && node.in_force == Revision::NONE => phase = Phase::Restored,
+            None if node.is_full && spec.restore => {
+                phase = Phase::Failed;
+                reason = "DiskFull".to_owned();
+            }
             None if spec.restore => {
                 phase = Phase::Restoring;
                 node.changing = Some((assigned, generation));
@@ -858,6 +863,7 @@ impl Cluster {
             is_selected(&self.snapshot.spec, &self.snapshot.nodes[*name])
                 && object.spec.assigned() == revision
                 && !object.spec.restore
+                && [Revision::NONE, revision].contains(&object.spec.failed())
                 && status.phase == Phase::RolledBack
                 && Some(status.observed_generation) == object.metadata.generation
                 && object
@@ -865,7 +871,11 @@ impl Cluster {
                     .get(RETRY_ANNOTATION)
                     .is_none_or(|asked| *asked == object.spec.retry)
         });
-        failed.count() >= MAX_FAILURES
+        let limit = match self.snapshot.spec.rollout.max_failures {
+            IntOrString::Int(number) => usize::try_from(number).unwrap(),
+            IntOrString::String(_) => unreachable!("a number in every test"),
+        };
+        failed.count() >= limit
     }
 
     /// Everything works and is allowed for as long as needed. The liar continues.
@@ -886,17 +896,59 @@ impl Cluster {
                 self.handle(&event);
             }
         }
-        for round in 0..120 {
+        self.run(120, |cluster, round| {
+            if let Some((phase, generation, revision)) = lies.get(round % lies.len().max(1)) {
+                cluster.handle(&Event::Lies(*phase, *generation, *revision));
+            }
+        });
+    }
+
+    /// The controller plans and every syncer takes two steps, each minute.
+    fn run(&mut self, minutes: usize, mut lie: impl FnMut(&mut Self, usize)) {
+        let all: Vec<u8> = (0..u8::try_from(self.nodes.len()).unwrap()).collect();
+        for round in 0..minutes {
             self.handle(&Event::Reconciles(u8::MAX));
             for at in &all {
                 self.handle(&Event::Steps(*at));
                 self.handle(&Event::Steps(*at));
             }
-            if let Some((phase, generation, revision)) = lies.get(round % lies.len().max(1)) {
-                self.handle(&Event::Lies(*phase, *generation, *revision));
-            }
+            lie(self, round);
             self.handle(&Event::Minutes(1));
         }
+    }
+
+    /// The lying node reports that whatever it was assigned failed.
+    fn always_fails(&mut self, is_kubelet_down: bool) {
+        let liar = self.nodes.iter().find(|(_, node)| node.lies);
+        let name = liar.map(|(name, _)| name.clone()).unwrap();
+        if let Some(object) = self.objects().get_mut(&name) {
+            object.status = Some(NodePullSecretStatus {
+                observed_generation: object.metadata.generation.unwrap(),
+                phase: if is_kubelet_down {
+                    Phase::Failed
+                } else {
+                    Phase::RolledBack
+                },
+                reason: if is_kubelet_down {
+                    "KubeletDown".to_owned()
+                } else {
+                    String::new()
+                },
+                ..NodePullSecretStatus::default()
+            });
+        }
+    }
+
+    /// Every node that does not lie has the newest revision.
+    fn assert_others_have_it(&self, case: &str) {
+        let global = self.snapshot.global.as_ref().unwrap();
+        for (name, node) in self.nodes.iter().filter(|(_, node)| !node.lies) {
+            assert_eq!(node.in_force, global.revision, "{name}: {case}");
+        }
+        assert!(
+            global.rejected.is_none() && global.rolled_out.is_some(),
+            "{case}"
+        );
     }
 
     fn assert_settled(&self) {
@@ -972,5 +1024,106 @@ proptest! {
         }
         cluster.calm_down(&lies);
         cluster.assert_settled();
+    }
+
+    #[test]
+    fn a_node_that_always_fails_halts_no_rollout_but_the_first(
+        max_failures in 1..4_i32,
+        liar in 0..5_u8,
+        reports in proptest::collection::vec((any::<bool>(), any::<bool>()), 1..4),
+        rolls_back in any::<bool>(),
+    ) {
+        let mut cluster = Cluster::new();
+        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(max_failures);
+        if rolls_back {
+            cluster.snapshot.spec.rollout.on_failure = OnFailure::Rollback;
+        }
+        cluster.nodes.values_mut().for_each(|node| node.lies = false);
+        cluster.node(liar, |node| node.lies = true);
+        let first = cluster.snapshot.additional.clone();
+        cluster.run(20, |cluster, _| cluster.always_fails(false));
+        if max_failures > 1 {
+            // A failure below the limit keeps the revision from counting as rolled out, as before.
+            for node in cluster.nodes.values().filter(|node| !node.lies) {
+                assert!(node.in_force.is_identified());
+            }
+        }
+        cluster.snapshot.last_rolled_out = Some(first);
+        for (is_kubelet_down, leader_changes) in reports {
+            cluster.handle(&Event::Rotated);
+            if leader_changes {
+                cluster.handle(&Event::LeaderChanges(0));
+            }
+            cluster.run(40, |cluster, _| cluster.always_fails(is_kubelet_down));
+            cluster.assert_others_have_it("a later rollout");
+            // Nor does a retry of the liar change that.
+            cluster.handle(&Event::Retried(liar));
+            cluster.run(5, |cluster, _| cluster.always_fails(is_kubelet_down));
+            cluster.assert_others_have_it("after a retry");
+        }
+        // A healthy node that fails still halts the next one.
+        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(1);
+        cluster.snapshot.spec.rollout.on_failure = OnFailure::Halt;
+        for node in cluster.nodes.values_mut().filter(|node| !node.lies) {
+            node.is_broken = true;
+        }
+        cluster.handle(&Event::Rotated);
+        cluster.run(40, |cluster, _| cluster.always_fails(false));
+        let failed = plan(&cluster.snapshot);
+        let failed = failed.members.iter().filter(|member| member.has_failed());
+        assert_eq!(failed.count(), 1, "the first healthy node that fails halts it");
+    }
+
+    #[test]
+    fn a_restoration_restores_all_nodes_but_those_that_refuse_and_names_these(
+        refuses in proptest::collection::vec(0..3_u8, 5),
+        is_deleted in any::<bool>(),
+    ) {
+        let mut cluster = Cluster::new();
+        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(1);
+        cluster.nodes.values_mut().for_each(|node| node.lies = false);
+        cluster.run(30, |_, _| ());
+        cluster.assert_others_have_it("before");
+        for (node, refuses) in cluster.nodes.values_mut().zip(&refuses) {
+            (node.is_broken, node.is_full) = (*refuses == 1, *refuses == 2);
+        }
+        if is_deleted {
+            cluster.handle(&Event::Deleted);
+        } else {
+            // The last one stays selected, and gets one more revision.
+            for at in 0..4 {
+                cluster.handle(&Event::Excluded(at));
+            }
+            cluster.node(4, |node| (node.is_broken, node.is_full) = (false, false));
+            cluster.handle(&Event::Rotated);
+        }
+        cluster.run(60, |_, _| ());
+        let mut left: Vec<String> = Vec::new();
+        for (at, (name, node)) in cluster.nodes.iter().enumerate() {
+            if !is_deleted && at == 4 {
+                let global = cluster.snapshot.global.as_ref().unwrap();
+                assert_eq!(node.in_force, global.revision, "{name}");
+            } else if node.is_broken || node.is_full {
+                assert!(node.in_force.is_identified(), "{name}");
+                left.push(name.clone());
+            } else {
+                assert_eq!(node.in_force, Revision::NONE, "{name}");
+            }
+        }
+        let found = plan(&cluster.snapshot);
+        let blocked = found.members.iter().filter(|member| member.is_blocked());
+        let blocked: Vec<String> = blocked.map(|member| member.name.clone()).collect();
+        assert_eq!(blocked, left);
+        if is_deleted {
+            let is_over = cluster.snapshot.node_pull_secrets.is_empty();
+            assert_eq!(is_over, left.is_empty(), "their objects stay");
+            for name in &left {
+                let object = cluster.objects().get_mut(name).unwrap();
+                let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
+                object.annotations_mut().extend([annotation]);
+            }
+            cluster.run(2, |_, _| ());
+            assert!(cluster.snapshot.node_pull_secrets.is_empty(), "they are abandoned");
+        }
     }
 }

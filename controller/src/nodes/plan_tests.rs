@@ -38,7 +38,7 @@ fn parsed(text: &str) -> Option<Revision> {
     Some(if text.ends_with('x') { other } else { revision })
 }
 
-fn global(revision: i64, text: &str) -> Global {
+pub(crate) fn global(revision: i64, text: &str) -> Global {
     let data = Data(Some(text.as_bytes().to_vec()));
     let merged = globalps_core::dockerconfig::parse(text.as_bytes()).unwrap();
     Global {

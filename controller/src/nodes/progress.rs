@@ -5,12 +5,12 @@
 // Times and numbers of other programs must not overflow.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::rollout::{Goal, Progress, Revision, UNRESPONSIVE_AFTER};
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::{Heard, LeaderClock, Received, Uptime, up_to_date};
-use super::input::NodeView;
+use super::input::{NodeView, Snapshot};
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
 const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
@@ -48,6 +48,39 @@ pub(super) struct Context<'a> {
     pub(super) is_changed: bool,
 }
 
+impl<'a> Context<'a> {
+    pub(super) fn of(
+        snapshot: &'a Snapshot,
+        node: &NodeView,
+        object: Option<&NodePullSecret>,
+        min_ready: SignedDuration,
+    ) -> Self {
+        let global = snapshot.global.as_ref();
+        Self {
+            clock: &snapshot.clock,
+            now: snapshot.uptime,
+            min_ready,
+            joins_the_fleet: snapshot.joins_the_fleet(node),
+            is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
+            is_own: object.is_none_or(|it| {
+                it.spec.revision == 0 || snapshot.may_have_assigned(it.spec.assigned())
+            }),
+            is_changed: snapshot.changed_out_of_band.contains(&node.name),
+        }
+    }
+}
+
+/// How long a node must be Ready to count as done.
+pub(super) fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
+    let seconds = if is_canary {
+        let canary = spec.rollout.canary.min_ready_seconds;
+        spec.rollout.min_ready_seconds.max(canary)
+    } else {
+        spec.rollout.min_ready_seconds
+    };
+    SignedDuration::from_secs(seconds.into())
+}
+
 /// Last assignment and progress; `None`: the node has no assignment and no content.
 pub(super) fn progress(
     object: &NodePullSecret,
@@ -78,6 +111,10 @@ pub(super) fn progress(
             settled(object, status, node, context)
         }
         (Phase::Restored, Goal::Restore) => settled(object, status, node, context),
+        // It refuses to be restored while its kubelet serves, which harms nobody.
+        (Phase::RolledBack, Goal::Restore) if lost(object, node, context).is_none() => {
+            Progress::Blocked
+        }
         (Phase::RolledBack, _) => Progress::Failed,
         (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
         (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
@@ -111,9 +148,25 @@ fn had(object: &NodePullSecret, goal: Goal) -> Option<&NodePullSecretStatus> {
     })
 }
 
-/// Whether a blocked node may retry. One with a conflict over its file may not: each attempt restarts its kubelet.
+/// The revision that the node has failed and not recovered from; `NONE`: none.
+pub(super) fn failed_revision(
+    object: &NodePullSecret,
+    node: &NodeView,
+    context: Context,
+) -> Revision {
+    let spec = &object.spec;
+    let is_synced = up_to_date(object).is_some_and(|status| {
+        let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
+        status.phase == Phase::Synced && has_assigned
+    });
+    rollout::failed_revision(spec.failed(), progress(object, node, context), is_synced)
+}
+
+/// Whether a blocked node may retry. One with a conflict over its file, or whose kubelet did not serve, may not: each attempt
+/// restarts its kubelet.
 pub(super) fn is_retry_due(object: &NodePullSecret, clock: &LeaderClock, now: Uptime) -> bool {
-    let is_failed = up_to_date(object).is_some_and(|status| status.phase == Phase::Failed);
+    let is_failed = up_to_date(object)
+        .is_some_and(|status| status.phase == Phase::Failed && status.reason != KUBELET_DOWN);
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
 }
 
@@ -206,11 +259,14 @@ fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// How the change broke a node that had reached its goal, as a clause; `None`: it did not.
+/// How the change broke a node whose kubelet served after it, as a clause; `None`: it did not.
 pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -> Option<String> {
     let status = up_to_date(object)?;
-    if !matches!(status.phase, Phase::Synced | Phase::Restored) {
-        return None;
+    match status.phase {
+        Phase::Synced | Phase::Restored => {}
+        // Its kubelet served when it reported this.
+        Phase::RolledBack if object.spec.restore => {}
+        _ => return None,
     }
     // Without a restart the change can't have broken it.
     let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);

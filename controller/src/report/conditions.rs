@@ -5,7 +5,9 @@ use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::sources_removed;
 
-use super::counts::{NodeCounts, failures, restoring, revision as revision_of, rolling_out};
+use super::counts::{
+    NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
+};
 use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
 use super::statement::{
@@ -242,6 +244,10 @@ pub(super) fn degraded(
     if !counts.blocked.is_empty() {
         return yes("NodesBlocked", failures(snapshot, &counts.blocked));
     }
+    if !counts.not_restored.is_empty() {
+        let message = not_restored(snapshot, counts, members.len());
+        return yes("NodesNotRestored", message);
+    }
     if let Aim::Hold(reason) = plan.aim {
         return yes(hold_reason(reason), hold(reason, snapshot));
     }
@@ -386,5 +392,79 @@ fn type_warning(snapshot: &Snapshot) -> String {
     match snapshot.additional_type.as_deref() {
         None | Some(SECRET_TYPE) => String::new(),
         Some(other) => format!("its type is `{other}` instead of the usual `{SECRET_TYPE}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::source::{Data, Source};
+    use crate::nodes::plan::plan;
+    use crate::nodes::plan::tests::{global, snapshot};
+    use crate::report::counts::count;
+
+    const CONTENT: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;
+
+    #[test]
+    fn nodes_that_cannot_be_restored_are_named_and_others_go_on() {
+        let restore = Source::Absent;
+        let keep = || Source::Found(Data(Some(CONTENT.into())));
+        for (case, additional, nodes, progressing, degraded) in [
+            (
+                "the others are restored",
+                restore.clone(),
+                "a=R:RolledBack b=5:Synced",
+                "Restoring",
+                "NodesBlocked a: RolledBack: ",
+            ),
+            (
+                "nothing else is left",
+                restore.clone(),
+                "a=R:RolledBack b=R:Restored c=R:Failed.DiskFull",
+                "Complete",
+                "NodesBlocked a: RolledBack: ; c: Failed: ",
+            ),
+            (
+                "a kubelet is left down",
+                restore,
+                "a=R:Failed.KubeletDown b=5:Synced",
+                "Halted",
+                "RolloutHalted a: Failed: ",
+            ),
+            (
+                "a deselected node refuses",
+                keep(),
+                "-a=R:RolledBack b=5:Synced c=4:Synced",
+                "RollingOut",
+                "NodesNotRestored not selected any more, but not restored: a: RolledBack: ",
+            ),
+            (
+                "its kubelet is left down",
+                keep(),
+                "-a=R:Failed.KubeletDown b=5:Synced",
+                "Complete",
+                "NodesNotRestored not selected any more, but not restored: a: Failed: ; no further node is restored until \
+                 `kubectl globalps retry`",
+            ),
+            (
+                "a deselected node is restored",
+                keep(),
+                "-a=R:Restored b=5:Synced",
+                "Complete",
+                "AsExpected ",
+            ),
+        ] {
+            let snapshot = snapshot(additional, Some(global(5, CONTENT)), nodes);
+            let plan = plan(&snapshot);
+            let Aim::Reach(goal) = plan.aim else {
+                unreachable!("{case}: {:?}", plan.aim);
+            };
+            let counts = count(&plan.members, goal);
+            let found = super::progressing(&snapshot, &plan, &counts, &plan.members);
+            assert_eq!(found.reason, progressing, "{case}");
+            let found = super::degraded(&snapshot, &plan, &counts, &plan.members);
+            let found = format!("{} {}", found.reason, found.message);
+            assert_eq!(found, degraded, "{case}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Counts the nodes by state, and lists those that need attention. Pure.
 
 use globalps_core::api::Counts;
-use globalps_core::rollout::{Goal, Member, Progress, Revision};
+use globalps_core::rollout::{Goal, Member, Progress, Revision, is_halted};
 
 use super::statement::first;
 use crate::nodes::input::Snapshot;
@@ -20,6 +20,10 @@ pub(crate) struct NodeCounts {
     pub(super) halting: usize,
     pub(super) unreachable: Vec<String>,
     pub(super) waiting: u32,
+    /// Deselected nodes that keep the credentials, because restoring them failed.
+    pub(super) not_restored: Vec<String>,
+    /// Number of them that count towards `maxFailures`.
+    halting_restores: usize,
 }
 
 pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
@@ -30,9 +34,19 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
         halting: 0,
         unreachable: Vec::new(),
         waiting: 0,
+        not_restored: Vec::new(),
+        halting_restores: 0,
     };
     // A deselected node is being restored, and does not count for the revision.
-    for member in members.iter().filter(|member| member.goal == goal) {
+    for member in members {
+        if member.goal != goal {
+            let is_left = member.has_failed() || member.is_blocked();
+            if member.goal == Goal::Restore && is_left {
+                counts.halting_restores += usize::from(member.has_failed());
+                counts.not_restored.push(member.name.clone());
+            }
+            continue;
+        }
         counts.status.total += 1;
         if member.has_failed() || member.is_foreign() {
             counts.status.failed += 1;
@@ -94,6 +108,18 @@ pub(super) fn restoring(counts: &NodeCounts) -> String {
     )
 }
 
+/// Which deselected nodes keep the credentials, and why.
+pub(super) fn not_restored(snapshot: &Snapshot, counts: &NodeCounts, members: usize) -> String {
+    let message = format!(
+        "not selected any more, but not restored: {}",
+        failures(snapshot, &counts.not_restored)
+    );
+    if is_halted(counts.halting_restores, &snapshot.spec.rollout, members) {
+        return format!("{message}; no further node is restored until `kubectl globalps retry`");
+    }
+    message
+}
+
 /// At most three of these nodes, each with its reason.
 pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
     first(names.iter().map(|name| failure(snapshot, name)), 3)
@@ -120,6 +146,7 @@ mod tests {
             is_up_to_date: true,
             is_revoked: false,
             retry: false,
+            has_failed_before: false,
             zone: String::new(),
             is_last: false,
             is_canary: true,

@@ -64,12 +64,25 @@ pub struct ClusterPullSecretSpec {
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub retry: String,
+    /// Revision that the cluster failed, without having been synced since; 0: none. Until then, the failure of another revision
+    /// in this cluster does not count towards `maxFailures`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub failed_revision: i64,
+    /// Random id of that revision. Empty: none.
+    #[serde(default)]
+    pub failed_revision_id: RevisionId,
 }
 
 impl ClusterPullSecretSpec {
     /// The desired revision.
     pub fn assigned(&self) -> Revision {
         Revision::new(self.revision, self.revision_id)
+    }
+
+    /// The revision that the cluster failed, without having been synced since; `NONE`: none.
+    pub fn failed(&self) -> Revision {
+        Revision::new(self.failed_revision, self.failed_revision_id)
     }
 }
 

@@ -63,6 +63,14 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub retry: String,
+    /// Revision that the node failed, without having been synced since; 0: none. Until then, the failure of another revision
+    /// on this node does not count towards `maxFailures`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub failed_revision: i64,
+    /// Random id of that revision. Empty: none.
+    #[serde(default)]
+    pub failed_revision_id: RevisionId,
     /// Version of the node's kubelet when this was assigned, such as `v1.36.3`; empty: unknown.
     #[serde(default)]
     #[schemars(length(max = 64))]
@@ -133,6 +141,11 @@ impl NodePullSecretSpec {
     /// The desired revision.
     pub fn assigned(&self) -> Revision {
         Revision::new(self.revision, self.revision_id)
+    }
+
+    /// The revision that the node failed, without having been synced since; `NONE`: none.
+    pub fn failed(&self) -> Revision {
+        Revision::new(self.failed_revision, self.failed_revision_id)
     }
 }
 

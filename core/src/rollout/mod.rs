@@ -47,7 +47,7 @@ pub enum Progress {
     /// It is new, runs nothing yet, and gets the revision that others have. It counts towards no limit.
     Bootstrapping,
     Done,
-    /// It failed because of what it was assigned. It counts towards `maxFailures`.
+    /// It failed because of what it was assigned. It counts towards `maxFailures`, unless it also failed before.
     Failed,
     /// An error of its own blocks the change: a full disk, an unresponsive system bus. It counts towards no limit.
     Blocked,
@@ -86,6 +86,8 @@ pub struct Member {
     pub is_revoked: bool,
     /// It failed or was blocked, and gets one more attempt.
     pub retry: bool,
+    /// It failed another revision than its goal and has reached none since, so that a failure says nothing about the goal.
+    pub has_failed_before: bool,
     /// Its failure domain; empty: none.
     pub zone: String,
     /// It goes after all others, and alone: a control-plane node.
@@ -101,7 +103,7 @@ pub struct Member {
 }
 
 impl Member {
-    pub(crate) fn at_goal(&self) -> Option<Progress> {
+    pub fn at_goal(&self) -> Option<Progress> {
         let (assigned, progress) = self.assigned?;
         (assigned == self.goal).then_some(progress)
     }
@@ -156,12 +158,16 @@ impl Member {
 
     /// The change itself failed, and no further attempt is due.
     pub fn has_failed(&self) -> bool {
-        self.at_goal() == Some(Progress::Failed) && !self.retry
+        self.at_goal() == Some(Progress::Failed) && !self.retry && !self.has_failed_before
     }
 
-    /// An error of its own blocks it.
+    /// An error of its own blocks it, or it failed before, too.
     pub fn is_blocked(&self) -> bool {
-        self.at_goal() == Some(Progress::Blocked)
+        match self.at_goal() {
+            Some(Progress::Blocked) => true,
+            Some(Progress::Failed) => self.has_failed_before,
+            _ => false,
+        }
     }
 
     pub fn is_foreign(&self) -> bool {
@@ -180,7 +186,7 @@ impl Member {
 
     /// It held a slot in vain and may do so again: members that wait for their first attempt go before it.
     fn goes_later(&self) -> bool {
-        self.is_revoked || self.is_blocked() || self.refused.is_some()
+        self.is_revoked || self.is_blocked() || self.has_failed_before || self.refused.is_some()
     }
 
     /// The rollout doesn't wait for it: it is absent, unresponsive, skipped or blocked, or its assignment can't be written.
@@ -191,6 +197,25 @@ impl Member {
             || self.is_blocked()
             || self.is_refused()
     }
+}
+
+/// The revision that a member has failed and not recovered from, to record with its next assignment; `NONE`: none. `before`: as
+/// recorded with its last one. `is_synced`: it reports that it has what it was assigned.
+pub fn failed_revision(
+    before: Revision,
+    assigned: Option<(Goal, Progress)>,
+    is_synced: bool,
+) -> Revision {
+    match assigned {
+        Some((Goal::Revision(_), Progress::Done)) if is_synced => Revision::NONE,
+        Some((Goal::Revision(revision), Progress::Failed)) if !before.is_identified() => revision,
+        _ => before,
+    }
+}
+
+/// Whether a member that failed this revision failed another one than its goal.
+pub fn has_failed_another(failed: Revision, goal: Goal) -> bool {
+    failed.is_identified() && goal != Goal::Revision(failed)
 }
 
 /// All members, and the limits.

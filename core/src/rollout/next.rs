@@ -17,7 +17,7 @@ pub struct Next {
 /// Members with a revision as their goal go before members that restore. Of each kind the canaries go first, then doubling
 /// batches, up to `maxUnavailable` members of both kinds together. Members that change in place are not limited and go at once. A
 /// member still in flight for an earlier goal counts, and gets the new goal before idle members do. Members that go last do so
-/// one at a time, when no other waits or is in flight. Members that held a slot in vain go when no other can. A member whose
+/// one at a time, when no other waits or is in flight. Members that held a slot in vain, or failed before, go when no other can. A member whose
 /// assignment can't be written takes no slot until its next attempt.
 pub fn next(fleet: &Fleet) -> Next {
     let (timed_out, others): (Vec<&Member>, Vec<&Member>) = fleet
@@ -169,11 +169,16 @@ fn candidates<'a>(fleet: &Fleet, kind: &[&'a Member]) -> Vec<&'a Member> {
     if !has_passed(fleet, kind) {
         return waiting().filter(|member| member.is_canary).collect();
     }
-    let is_earlier =
-        |member: &&&Member| !member.is_last && (member.is_waiting() || member.is_unavailable());
-    if kind.iter().any(|member| is_earlier(&member)) {
+    // Those that may hold a slot in vain again, and again, must not keep the last ones from their first attempt.
+    let last_waits = waiting().any(|member| member.is_last && !member.goes_later());
+    let goes_after = |member: &&Member| last_waits && member.goes_later();
+    let is_earlier = |member: &&Member| {
+        let is_open = member.is_unavailable() || member.is_waiting() && !goes_after(member);
+        !member.is_last && is_open
+    };
+    if kind.iter().any(is_earlier) {
         return waiting()
-            .filter(|member| !member.is_last || in_flight(member))
+            .filter(|member| in_flight(member) || !member.is_last && !goes_after(member))
             .collect();
     }
     // One at a time, regardless of the limit.

@@ -1,12 +1,14 @@
 use super::*;
 
 /// `n1 n2:5+ n3:5.@a`: a name; its assignment (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and to be
-/// retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
+/// retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `x` failed as before, `X` so and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
 /// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-`
 /// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
-/// assignment can't be written yet, `|` it could not be written before.
+/// assignment can't be written yet, `|` it could not be written before, `&` it failed an earlier revision.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 12] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|'];
+    const MARKS: [char; 13] = [
+        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&',
+    ];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
     let named = words().any(|word| has(word, '*'));
@@ -16,11 +18,12 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
             let is = |mark| has(word, mark);
             let rest = word.trim_start_matches(MARKS);
             let (rest, zone) = rest.split_once('@').unwrap_or((rest, ""));
-            let mut retry = false;
+            let (mut retry, mut has_failed_before) = (false, is('&'));
             let assigned = rest.split_once(':').map(|(_, assigned)| {
                 let (goal, progress) = assigned.split_at(assigned.len() - 1);
                 let goal = goal.parse().map_or(Goal::Restore, revision);
-                retry = matches!(progress, "?" | "B");
+                retry = matches!(progress, "?" | "B" | "X");
+                has_failed_before |= matches!(progress, "x" | "X");
                 let progress = match progress {
                     "+" => Progress::InFlight,
                     "." => Progress::Done,
@@ -49,6 +52,7 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                 is_up_to_date: !is('~'),
                 is_revoked: is('%'),
                 retry,
+                has_failed_before,
                 zone: zone.to_owned(),
                 is_last: is('^'),
                 is_canary: if named { is('*') } else { all_last || !is('^') },
@@ -255,6 +259,57 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "a",
         ),
         (
+            "a member that failed an earlier revision, too, halts nothing",
+            FIVE,
+            "a:5x b c",
+            "1",
+            "b",
+        ),
+        (
+            "the next one that fails halts the rollout",
+            FIVE,
+            "a:5x b:5! c",
+            "1",
+            "",
+        ),
+        (
+            "a member that failed before goes after the others",
+            FIVE,
+            "&a:4! b:4. c:4. d:5.",
+            "2",
+            "b c",
+        ),
+        ("but it goes", FIVE, "&a:4! b:5.", "1", "a"),
+        (
+            "once, unless someone asks for more",
+            FIVE,
+            "a:5x b:5.",
+            "1",
+            "",
+        ),
+        ("who asks gets it", FIVE, "a:5X b:5.", "1", "a"),
+        (
+            "it counts as unavailable while its kubelet is down",
+            FIVE,
+            "!a:5x b:5. c",
+            "1",
+            "",
+        ),
+        (
+            "a restoration continues past one that refuses",
+            Restore,
+            "a:Rb b:5. c:5.",
+            "1",
+            "b",
+        ),
+        (
+            "and halts when a kubelet is left down",
+            Restore,
+            "a:R! b:5. c:5.",
+            "1",
+            "",
+        ),
+        (
             "a deselected member restores after the others",
             FIVE,
             "-a:4. b:5. c",
@@ -365,6 +420,28 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "1",
             "a",
         ),
+        (
+            "nor for the retry of a blocked one",
+            FIVE,
+            "^a b:5. c:5B",
+            "1",
+            "a",
+        ),
+        (
+            "nor for one that held a slot in vain",
+            FIVE,
+            "^a b:5. %c:4. &d:4!",
+            "3",
+            "a",
+        ),
+        (
+            "which does not start before it",
+            FIVE,
+            "^a b:5+ c:5. %d:4.",
+            "3",
+            "",
+        ),
+        ("but after it", FIVE, "^a:5. b:5. %c:4. %d:4.", "2", "c d"),
         ("it goes alone", FIVE, "^a ^b ^c d:5. e:5. f:5.", "3", "a"),
         ("one after the other", FIVE, "^a:5+ ^b d:5. e:5.", "3", ""),
         (

@@ -223,7 +223,7 @@ Examples:
   kubectl globalps uninstall --skip-unreachable"
 )]
 pub(crate) struct Uninstall {
-    /// Finish without unreachable nodes and list what stays on them
+    /// Finish without nodes that are unreachable or can't be restored, and list what stays on them
     #[arg(long)]
     pub skip_unreachable: bool,
     /// Skip the confirmation prompt

@@ -45,7 +45,7 @@ pub(crate) struct Remove {
     /// Remove from this Secret instead of `additional-pull-secret`; the last registry also removes the Secret and its entry in `spec.sources`
     #[arg(long, value_name = "SECRET")]
     pub source: Option<SourceName>,
-    /// Finish without unreachable nodes and list what stays on them
+    /// Finish without nodes that are unreachable or can't be restored, and list what stays on them
     #[arg(long, conflicts_with_all = ["registries", "registry", "source"])]
     pub skip_unreachable: bool,
     /// Skip the confirmation prompt

@@ -294,7 +294,7 @@ fn question(name: &str, plan: &Plan, registries: &[String]) -> String {
         ),
         Plan::Keep(_) => format!("Remove `{}` from all nodes?", registries.join("`, `")),
         Plan::Forget => format!("There is no Secret `{name}`. Remove it from `spec.sources`?"),
-        Plan::Finish => "Finish without the unreachable nodes?".to_owned(),
+        Plan::Finish => "Finish without the nodes that can't be restored?".to_owned(),
         Plan::Restore => {
             "Restore every node, although Secrets exist that `spec.sources` no longer names?"
                 .to_owned()

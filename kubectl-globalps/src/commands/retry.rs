@@ -9,10 +9,10 @@ use crate::cli::{Connection, Retry};
 use crate::cluster::annotate::annotate;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, or_not_installed};
-use crate::cluster::facts::node_secrets;
+use crate::cluster::facts::{Facts, node_secrets};
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::view::status::{Goal, has_failed};
+use crate::view::status::{Goal, has_failed, is_restoring};
 
 pub(super) async fn run(
     args: &Retry,
@@ -49,7 +49,14 @@ pub(super) async fn run(
         Ok(())
     })
     .await?;
-    follow_if(&cluster, Goal::Synced, &args.wait).await
+    let goal = if is_restoring(&Facts::observe(&cluster).await?) {
+        Goal::Restored {
+            skip_unreachable: false,
+        }
+    } else {
+        Goal::Synced
+    };
+    follow_if(&cluster, goal, &args.wait).await
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]

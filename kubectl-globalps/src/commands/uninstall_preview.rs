@@ -1,5 +1,6 @@
 //! What `uninstall` would restore and delete.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use globalps_core::api::{Phase, Restart};
@@ -12,7 +13,7 @@ use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Seen};
 use crate::error::{Exit, Failure};
-use crate::view::status::Status;
+use crate::view::status::{Status, left};
 
 /// There is nothing of globalps.
 pub(super) const NOTHING: &str = "globalps is not installed: there is nothing to delete";
@@ -103,13 +104,21 @@ async fn is_deleted(
 fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
     let restart = facts.gps().map(|gps| gps.spec.kubelet.restart);
     let mut lines = String::new();
-    for row in Status::of(facts, now).nodes {
+    let all = Status::of(facts, now);
+    let left: BTreeSet<&str> = left(facts, &all)
+        .iter()
+        .map(|row| row.name.as_str())
+        .collect();
+    for row in &all.nodes {
         let status = facts.node_secrets.get(&row.name);
         let status = status.and_then(|object| object.status.as_ref());
         let is_untouched = status.is_none_or(|status| status.restored || status.revision == 0);
         let what = match (is_untouched, &row.phase) {
             (_, Phase::Unreachable) if skip_unreachable => "skipped, because it is unreachable",
             (_, Phase::Unreachable) => "unreachable: the command waits for it",
+            _ if skip_unreachable && left.contains(row.name.as_str()) => {
+                "skipped, because it can't be restored"
+            }
             (true, _) => continue,
             _ if restart == Some(Restart::Never) => "restored, without a kubelet restart",
             _ => "restored, with a kubelet restart",

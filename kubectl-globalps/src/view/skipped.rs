@@ -1,10 +1,10 @@
-//! Unreachable nodes that a cleanup finishes without. The annotation is a permission: the controller still restores a node
+//! Nodes that a cleanup finishes without, because they are unreachable or can't be restored. The annotation is a permission: the controller still restores a node
 //! that is back before the cleanup ends.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use globalps_core::api::{Kubelet, Phase};
+use globalps_core::api::Kubelet;
 use globalps_core::names;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -14,7 +14,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::error::{Failure, guide};
 use crate::terminal::printer::Printer;
-use crate::view::status::{Status, is_restoring};
+use crate::view::status::{Status, is_restoring, left};
 
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
@@ -25,7 +25,7 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
-    /// Says before the question which nodes are unreachable now. An error where that can't be known.
+    /// Says before the question which nodes can't be restored now. An error where that can't be known.
     pub(crate) fn announce(facts: &Facts, printer: &Printer) -> Result<(), Failure> {
         if facts.nodes.is_none() {
             return Err(Failure::new(
@@ -36,26 +36,26 @@ impl Skipped {
         let mut skipped = Self::default();
         skipped.observe(facts, &Status::of(facts, Timestamp::now()));
         if let Some(stays) = skipped.stays() {
-            printer.warning(format_args!("unreachable nodes will be skipped: {stays}"));
+            printer.warning(format_args!(
+                "nodes that can't be restored will be skipped: {stays}"
+            ));
         }
         Ok(())
     }
 
-    /// Adds the nodes that are unreachable, and drops those that are back. A node whose object is gone stays what it was.
+    /// Adds the nodes that can't be restored now, and drops those that can. A node whose object is gone stays what it was.
     fn observe(&mut self, facts: &Facts, status: &Status) {
         if let Some(gps) = facts.gps() {
             self.config_file.clone_from(&gps.spec.kubelet.config_file);
         }
         for row in &status.nodes {
-            if matches!(row.phase, Phase::Unreachable | Phase::Unreadable) {
-                self.nodes.insert(row.name.clone());
-            } else {
-                self.nodes.remove(&row.name);
-            }
+            self.nodes.remove(&row.name);
         }
+        let left = left(facts, status).into_iter();
+        self.nodes.extend(left.map(|row| row.name.clone()));
     }
 
-    /// Lets the controller finish without the nodes that are unreachable now, once the nodes restore their own files.
+    /// Lets the controller finish without the nodes that can't be restored now, once the nodes restore their own files.
     pub(crate) async fn skip(
         &mut self,
         cluster: &Cluster<'_>,
@@ -92,7 +92,9 @@ impl Skipped {
     /// At the end.
     pub(crate) fn report(&self, printer: &Printer) {
         if let Some(stays) = self.stays() {
-            printer.warning(format_args!("unreachable nodes were skipped: {stays}"));
+            printer.warning(format_args!(
+                "nodes were skipped and keep their credentials: {stays}"
+            ));
             let guide = guide("restore-one-node-by-hand");
             printer.hint(format_args!(
                 "to clean up such a node, run `globalps-syncer restore` on it, as {guide} shows"

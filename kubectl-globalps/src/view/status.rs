@@ -4,6 +4,7 @@ mod advice;
 mod conditions;
 mod deliveries;
 mod health;
+mod left;
 mod sources;
 mod verdict;
 
@@ -25,6 +26,7 @@ pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;
+pub(crate) use left::left;
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use verdict::{Goal, PAUSED, Verdict, verdict};
@@ -46,6 +48,9 @@ pub(crate) const EXPIRES: &str = "renew them with `kubectl globalps add`, or in 
 
 /// Hint if a cleanup waits only for unreachable nodes.
 pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
+
+/// Hint if a cleanup has nothing left but nodes that it can't restore.
+pub(crate) const LEFT: &str = "repair the nodes and run `kubectl globalps retry --wait`; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
 
 /// `status -o json`: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,6 +90,9 @@ pub(crate) struct Row {
     pub delivery: String,
     #[serde(skip)]
     pub since_time: Option<Timestamp>,
+    /// What the node reports of its restoration; `None`: it is not being restored, or has not responded yet.
+    #[serde(skip)]
+    pub restoration: Option<Phase>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -110,7 +118,7 @@ impl Status {
         let settled = !has_nodes && facts.scope.is_all()
             || nodes
                 .iter()
-                .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
+                .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded) || row.refuses());
         // With a selection of nodes, only these count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
@@ -155,7 +163,7 @@ impl Status {
     pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
         self.nodes
             .iter()
-            .filter(|row| !matches!(row.phase, Phase::Synced | Phase::Excluded))
+            .filter(|row| !matches!(row.phase, Phase::Synced | Phase::Excluded) && !row.refuses())
     }
 }
 
@@ -265,6 +273,7 @@ fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> {
             since: String::new(),
             delivery: String::new(),
             since_time: None,
+            restoration: None,
         }));
         rows.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -281,6 +290,9 @@ fn row(
     let status = object.status.clone().unwrap_or_default();
     let phase = phase(Some(object), view(object, node, now), newest).unwrap_or_default();
     let since_time = status.last_transition_time.map(|Time(time)| time);
+    let is_up_to_date =
+        status.observed_generation >= object.metadata.generation.unwrap_or_default();
+    let restoration = (object.spec.restore && is_up_to_date).then(|| status.phase.clone());
     // Reason and message belong to the phase that the node reported.
     let own = phase == status.phase;
     let or_empty = |text: String| if own { text } else { String::new() };
@@ -293,6 +305,7 @@ fn row(
         since: rfc3339(since_time),
         delivery: status.delivery,
         since_time,
+        restoration,
     }
 }
 

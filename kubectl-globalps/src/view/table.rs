@@ -341,6 +341,7 @@ mod tests {
             message: "a sentence".to_owned(),
             delivery: "ConfigFile".to_owned(),
             since: "2026-01-01T00:00:00Z".to_owned(),
+            restoration: None,
             since_time: "2026-01-01T00:00:00Z".parse().ok(),
         }
     }

@@ -90,7 +90,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 82] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 83] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
@@ -312,6 +312,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 82] = {
         (DEGRADED, "True", "SourceUnreadable", None),
         (DEGRADED, "True", "SourceInvalid", None),
         (DEGRADED, "True", "NodesBlocked", None),
+        (DEGRADED, "True", "NodesNotRestored", None),
         (
             DEGRADED,
             "True",

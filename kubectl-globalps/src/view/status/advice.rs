@@ -3,7 +3,7 @@
 use globalps_core::api::Phase;
 
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
-use super::verdict::{PAUSED, Verdict, synced};
+use super::verdict::{PAUSED, Verdict, restored, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current};
 use crate::cluster::controller::NOT_INSTALLED;
 use crate::cluster::facts::Facts;
@@ -29,6 +29,11 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             ),
             SKIP,
         ),
+        Current::Nothing
+            if let Verdict::Stuck { reason, hint } = restored(facts, status, false) =>
+        {
+            (reason, hint)
+        }
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
             "the additional pull secret was deleted; the nodes are being restored".to_owned(),

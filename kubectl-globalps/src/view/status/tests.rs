@@ -474,7 +474,7 @@ fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     });
     assert!(matches!(
         look(&facts),
-        Verdict::Stuck { reason, .. } if reason == "the rollback stopped: node-1 failed"
+        Verdict::Stuck { reason, .. } if reason == "the restoration stopped: node-1 failed"
     ));
     let held = format!("{SOURCES_REMOVED}`a`");
     report(&mut facts, |status| {
@@ -729,6 +729,134 @@ fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
         "only unreachable nodes are left to restore: `node-1`"
     );
     assert!(hint.contains("--skip-unreachable"), "{hint}");
+}
+
+/// Conditions of a restoration: the reasons of Progressing and of Degraded.
+fn restoring(progressing: &str, degraded: &str) -> Facts {
+    let mut facts = facts(Vec::new());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+        let with = |type_, value, reason: &str| Condition {
+            reason: reason.to_owned(),
+            ..condition(type_, value, "node-1: in words")
+        };
+        status.conditions = vec![
+            with(condition::READY, "False", "Restoring"),
+            with(condition::PROGRESSING, "False", progressing),
+            with(condition::DEGRADED, "True", degraded),
+        ];
+    });
+    facts
+}
+
+#[test]
+fn a_wait_for_the_restore_ends_with_the_nodes_that_are_left() {
+    let all = "not restored: `node-1` (RolledBack, Why: in words); `node-2` (Failed, Why: in words); `node-4` (unreachable)";
+    for (progressing, degraded, expected) in [
+        ("Restoring", "NodesBlocked", None),
+        ("Restoring", "NodesFailed", None),
+        ("Restoring", "Unreadable", None),
+        ("Complete", "NodesBlocked", Some(all)),
+        ("Complete", "NodesFailed", Some(all)),
+        ("Complete", "RolloutHalted", Some(all)),
+        ("Complete", "Unreadable", Some(all)),
+        (
+            "Halted",
+            "RolloutHalted",
+            Some("the restoration stopped: node-1: in words"),
+        ),
+        (
+            "Halted",
+            "ReconcileFailed",
+            Some("the restoration stopped: node-1: in words"),
+        ),
+    ] {
+        let mut facts = restoring(progressing, degraded);
+        for (name, phase) in [
+            ("node-1", Phase::RolledBack),
+            ("node-2", Phase::Failed),
+            ("node-3", Phase::Restored),
+            ("node-4", Phase::Synced),
+        ] {
+            let mut object = node_secret(3, true, phase, 3);
+            object.spec.restore = name != "node-4";
+            facts.node_secrets.insert(name, object);
+        }
+        lose(&mut facts, "node-4");
+        let status = Status::of(&facts, now());
+        let wait = |skip_unreachable| match verdict(
+            &facts,
+            Goal::Restored { skip_unreachable },
+            &status,
+        ) {
+            Verdict::Stuck { reason, hint } => Some((reason, hint)),
+            Verdict::Going => None,
+            Verdict::Done => unreachable!("nodes are left"),
+        };
+        let case = format!("{progressing} {degraded}");
+        let found = wait(false);
+        assert_eq!(
+            found.as_ref().map(|(text, _)| text.as_str()),
+            expected,
+            "{case}"
+        );
+        if let Some((text, hint)) = found {
+            assert_eq!(advice(&facts, &status), Some((text, hint)), "{case}");
+        }
+        let is_stopped = expected.is_some_and(|text| text != all);
+        let skips = wait(true);
+        assert_eq!(skips.is_some(), is_stopped, "{case}");
+        let names: Vec<&str> = left(&facts, &status)
+            .iter()
+            .map(|row| row.name.as_str())
+            .collect();
+        let expected = if progressing == "Complete" {
+            vec!["node-1", "node-2", "node-4"]
+        } else {
+            vec!["node-4"]
+        };
+        assert_eq!(names, expected, "{case}");
+    }
+}
+
+#[test]
+fn a_node_that_went_down_during_its_restoration_is_left_behind_only_at_the_end() {
+    for (progressing, degraded, phase, expected) in [
+        ("Restoring", "NodesBlocked", Phase::Restoring, false),
+        ("Complete", "NodesBlocked", Phase::Restoring, true),
+        ("Halted", "RolloutHalted", Phase::Failed, false),
+        ("Complete", "RolloutHalted", Phase::Failed, true),
+        ("Halted", "RolloutHalted", Phase::Restored, false),
+        ("Complete", "RolloutHalted", Phase::Restored, true),
+        ("Complete", "NodesBlocked", Phase::Restored, false),
+    ] {
+        let mut facts = restoring(progressing, degraded);
+        let mut object = node_secret(3, true, phase.clone(), 3);
+        object.spec.restore = true;
+        facts.node_secrets.insert("node-1", object);
+        lose(&mut facts, "node-1");
+        let status = Status::of(&facts, now());
+        let found = !left(&facts, &status).is_empty();
+        assert_eq!(found, expected, "{progressing} {degraded} {phase}");
+    }
+}
+
+#[test]
+fn a_deselected_node_that_cannot_be_restored_delays_no_wait_for_the_others() {
+    let mut facts = ready();
+    report(&mut facts, |status| {
+        let mut degraded = condition(condition::DEGRADED, "True", "in words");
+        degraded.reason = "NodesNotRestored".to_owned();
+        status.conditions.push(degraded);
+    });
+    let mut object = node_secret(2, true, Phase::RolledBack, 2);
+    object.spec.restore = true;
+    facts.node_secrets.insert("node-2", object);
+    let status = Status::of(&facts, now());
+    assert!(status.ready);
+    assert_eq!(verdict(&facts, Goal::Synced, &status), Verdict::Done);
+    assert_eq!(status.counts.failed, 1, "it is shown");
 }
 
 #[test]

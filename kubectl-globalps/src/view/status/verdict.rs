@@ -6,7 +6,9 @@ use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, reported};
+use super::{
+    Current, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
+};
 use crate::cluster::facts::{Facts, Seen};
 
 /// The goal of a wait.
@@ -39,7 +41,10 @@ const BLOCKED: &str = "NodesBlocked";
 /// Reason of conditions about objects that the controller can't decode.
 const UNREADABLE: &str = "Unreadable";
 /// Reasons of Degraded for failed nodes.
-const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
+pub(super) const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
+
+/// Hint if failed nodes have halted a restoration.
+const HALTED: &str = "repair the nodes and run `kubectl globalps retry --wait`; a higher `spec.rollout.maxFailures` restores the others first";
 
 /// Message and hint while a rollout is paused.
 pub(crate) const PAUSED: (&str, &str) = (
@@ -129,12 +134,14 @@ fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
             let has = |type_| find(status, type_).is_some_and(|found| found.reason == UNREADABLE);
             has(condition::READY) && (has(condition::PROGRESSING) || is_complete(status))
         }
-        "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" => false,
+        "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" | "NodesNotRestored" => {
+            false
+        }
         reason => !reason.starts_with("Source"),
     }
 }
 
-fn is_complete(status: &GlobalPullSecretStatus) -> bool {
+pub(super) fn is_complete(status: &GlobalPullSecretStatus) -> bool {
     let progressing = find(status, condition::PROGRESSING);
     progressing.is_some_and(|found| found.reason == "Complete")
 }
@@ -156,7 +163,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
             .any(|(_, object)| is_failed(object))
 }
 
-fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
+pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
     if matches!(facts.additional(), Seen::Present(_)) {
         return stuck(
             "another client created the additional pull secret again",
@@ -188,11 +195,30 @@ fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
         .and_then(|(gps, status)| Some((gps, status, find(status, condition::DEGRADED)?)))
         // A hold that the user has just ended is in the status until the controller's next reconcile.
         .filter(|(gps, _, c)| !(is_restore_meant(gps) && c.message.starts_with(SOURCES_REMOVED)))
-        .filter(|(_, status, c)| c.status == "True" && stops(status, c))
+        .filter(|(_, _, c)| c.status == "True" && !is_answered(facts, c))
         .map(|(_, status, c)| (status, c));
-    match degraded {
-        Some((_, bad)) => stuck(format!("the rollback stopped: {}", said(bad)), CHECK),
-        None => Verdict::Going,
+    let Some((reported, bad)) = degraded else {
+        return Verdict::Going;
+    };
+    let is_of_nodes = [BLOCKED, UNREADABLE].contains(&bad.reason.as_str())
+        || NODES_FAILED.contains(&bad.reason.as_str());
+    if is_of_nodes && is_complete(reported) {
+        let left: Vec<String> = left(facts, status).into_iter().map(Row::reason).collect();
+        return match left.as_slice() {
+            // The controller finishes without them.
+            _ if skip_unreachable => Verdict::Going,
+            [] => stuck(format!("not restored: {}", said(bad)), LEFT),
+            left => stuck(format!("not restored: {}", left.join("; ")), LEFT),
+        };
+    }
+    match bad.reason.as_str() {
+        // Others are still being restored.
+        "NodesFailed" => Verdict::Going,
+        _ if stops(reported, bad) => {
+            let hint = if is_of_nodes { HALTED } else { CHECK };
+            stuck(format!("the restoration stopped: {}", said(bad)), hint)
+        }
+        _ => Verdict::Going,
     }
 }
 
