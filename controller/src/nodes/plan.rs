@@ -213,7 +213,7 @@ fn reach(
             .filter(|_| resolved.rejected.is_some())
             .and_then(|global| global.rejected_reason.clone()),
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
-        content_since: since(before, &desired.content, revision.number),
+        content_since: since(before, &desired.content, revision),
     };
     if let Some(global) = before.filter(|_| same.is_none()) {
         let last = Outcome::of(snapshot, global);

@@ -51,7 +51,7 @@ fn global(revision: i64, text: &str) -> Global {
         canary_passed: true,
         config_file: Some(GlobalPullSecretSpec::default().kubelet.config_file),
         rolled_out: Some(Timestamp::UNIX_EPOCH),
-        content_since: [(String::new(), revision)].into(),
+        content_since: [(String::new(), revision_of_test(revision))].into(),
         ..Global::default()
     }
 }

@@ -238,7 +238,7 @@ fn controller(api: &FakeApi) -> Controller {
         canary_passed: true,
         rolled_out: Some(hour),
         config_file: Some(spec.kubelet.config_file.clone()),
-        content_since: [(String::new(), 1)].into(),
+        content_since: [(String::new(), revision_of_test(1))].into(),
         ..Global::default()
     };
     let content = Content {
