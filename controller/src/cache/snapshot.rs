@@ -86,7 +86,7 @@ impl Cache {
             unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
             unreadable_objects: self.unreadable(),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
-            changed_out_of_band: Cow::Borrowed(&self.changed_out_of_band),
+            changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }

@@ -6,6 +6,10 @@ mod desired;
 mod install;
 mod member_watch;
 mod messages;
+mod objects;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
 mod reconcile;
 mod report;
 mod requests;

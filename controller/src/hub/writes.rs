@@ -169,7 +169,7 @@ impl Writer {
 }
 
 /// Name of the `ClusterPullSecret` of a cluster.
-fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
+pub(super) fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
     let namespace = fleet.namespace().unwrap_or_default();
     cluster_pull_secret(cluster, &namespace, &fleet.name_any())
 }
