@@ -11,6 +11,8 @@ mod objects;
 #[allow(clippy::unwrap_used)]
 mod properties;
 mod reconcile;
+#[cfg(test)]
+mod refused_tests;
 mod report;
 mod requests;
 mod session;

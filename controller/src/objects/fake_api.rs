@@ -42,12 +42,22 @@ pub(crate) struct State {
     /// By path.
     pub(crate) objects: BTreeMap<String, Value>,
     pub(crate) version: u64,
-    /// Paths of objects that can't be written.
+    /// The write that fails, as [`title`].
     pub(crate) refused: Option<(String, Refusal)>,
     /// Objects that another client made immutable.
     pub(crate) immutable: BTreeSet<String>,
     /// Paths of successful writes.
     pub(crate) written: BTreeSet<String>,
+    /// The same of deletions, as [`title`].
+    pub(crate) deleted: BTreeSet<String>,
+}
+
+/// The path, for a deletion after `DELETE `.
+fn title(method: &Method, path: &str) -> String {
+    match *method {
+        Method::PATCH => path.to_owned(),
+        _ => format!("{method} {path}"),
+    }
 }
 
 /// An API server with few objects.
@@ -82,9 +92,9 @@ impl FakeApi {
         };
         let mut state = self.0.lock().unwrap();
         let is_write = *method == Method::PATCH;
+        let title = title(method, path);
         if let Some((of, refusal)) = &state.refused
-            && is_write
-            && of == path
+            && *of == title
         {
             return match refusal {
                 Refusal::Answer(code, message) => error(*code, message),
@@ -92,7 +102,9 @@ impl FakeApi {
             };
         }
         // Only its metadata changes.
+        let finalizers = &body["metadata"]["finalizers"];
         if is_write
+            && finalizers.is_null()
             && body.as_object().is_some_and(|body| body.len() == 1)
             && body["status"].is_null()
         {
@@ -113,13 +125,21 @@ impl FakeApi {
                 let version = state.version.to_string();
                 let of = path.trim_end_matches("/status").to_owned();
                 let known = state.objects.get(&of).cloned().unwrap_or(Value::Null);
-                let mut object = if of == path {
+                let mut object = if of == path && finalizers.is_null() {
                     body.clone()
                 } else {
                     known.clone()
                 };
                 if of != path {
                     object["status"] = body["status"].clone();
+                } else if !known["status"].is_null() {
+                    object["status"] = known["status"].clone();
+                }
+                if !finalizers.is_null() {
+                    object["metadata"]["finalizers"] = finalizers.clone();
+                }
+                if let Some((_, rest)) = of.split_once("/namespaces/") {
+                    object["metadata"]["namespace"] = rest.split('/').next().into();
                 }
                 let is_same = known["spec"] == object["spec"];
                 let generation = known["metadata"]["generation"].as_i64().unwrap_or_default();
@@ -127,13 +147,16 @@ impl FakeApi {
                 object["metadata"]["uid"] = "u".into();
                 object["metadata"]["resourceVersion"] = version.into();
                 state.objects.insert(of, object.clone());
-                state.written.insert(path.to_owned());
+                state.written.insert(title);
                 Some((200, object))
             }
             Method::DELETE => {
                 state.immutable.remove(path);
                 match state.objects.remove(path) {
-                    Some(_) => Some((200, json!({"kind": "Status", "status": "Success"}))),
+                    Some(_) => {
+                        state.deleted.insert(title);
+                        Some((200, json!({"kind": "Status", "status": "Success"})))
+                    }
                     None => error(404, "not found"),
                 }
             }
