@@ -121,7 +121,8 @@ pub const RESTORE_ANNOTATION: &str = "globalps.io/restore-at-generation";
 pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";
 /// Label of the Secrets that the controller creates in namespaces: `true`.
 pub const IMAGE_PULL_SECRET_LABEL: &str = "globalps.io/image-pull-secret";
-/// Annotation of these Secrets: the revision that introduced their content, and `,SOURCE@REVISION` for each source with a scope.
+/// Annotation of these Secrets: the revision that introduced their content, and `,SOURCE@REVISION` for each source with a scope. Each revision
+/// has number and id: a number alone identifies no content.
 pub const CONTENT_ANNOTATION: &str = "globalps.io/content";
 /// Annotation of a `ServiceAccount`: name of the namespace's Secret to which the controller added a reference.
 pub const ATTACHED_ANNOTATION: &str = "globalps.io/attached";

@@ -10,6 +10,7 @@ use crate::api::ImagePullSecrets;
 use crate::dockerconfig::{DockerConfig, combine};
 use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
 use crate::provider::{Content, Pattern, ScopedConfig};
+use crate::rollout::Revision;
 
 /// Which namespaces [`ImagePullSecrets`] selects. The admission policy implements the same rule in CEL.
 #[derive(Clone, Debug)]
@@ -75,6 +76,24 @@ pub fn is_marked_excluded(
     is_true(labels, EXCLUDE_LABEL) || is_true(annotations, PATCHER_EXCLUDE_ANNOTATION)
 }
 
+/// One part of the annotation `globalps.io/content`: the revision that introduced the part, after `SOURCE@` for a source with a scope. An empty
+/// source: the part for every pod.
+pub fn part_of_annotation(source: &str, since: Revision) -> String {
+    match source {
+        "" => since.text(),
+        source => format!("{source}@{}", since.text()),
+    }
+}
+
+/// Source and revision of each part in the annotation `globalps.io/content`. What isn't a revision is [`Revision::NONE`].
+pub fn parts_of_annotation(content: &str) -> impl Iterator<Item = (&str, Revision)> {
+    let words = content.split(',').filter(|word| !word.is_empty());
+    words.map(|word| {
+        let (source, since) = word.split_once('@').unwrap_or(("", word));
+        (source, Revision::from(since))
+    })
+}
+
 /// The controller's managed fields entry. `None`: another client created the object.
 pub fn applied(object: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
     object.managed_fields().iter().find(|entry| {
@@ -114,6 +133,7 @@ mod tests {
     use super::*;
     use crate::dockerconfig::parse;
     use crate::provider::Scope;
+    use crate::rollout::RevisionId;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -156,6 +176,38 @@ mod tests {
             ..ImagePullSecrets::default()
         };
         assert!(Selection::new(&bad).is_err());
+    }
+
+    #[test]
+    fn an_annotation_has_each_part_with_number_and_id() {
+        let revision = |number, id| Revision::new(number, RevisionId::from_random(id));
+        let parts = [
+            ("", revision(12, 0xab)),
+            ("team-a", revision(15, 1)),
+            ("team-b", revision(3, 0)),
+        ];
+        let words = parts.map(|(source, since)| part_of_annotation(source, since));
+        let text = words.join(",");
+        assert_eq!(
+            text,
+            "12-00000000000000ab,team-a@15-0000000000000001,team-b@3"
+        );
+        assert_eq!(parts_of_annotation(&text).collect::<Vec<_>>(), parts);
+        for odd in [
+            "x",
+            "-1",
+            "99999999999999999999-ab",
+            "@",
+            "a@",
+            "a@5@6",
+            ",,x,",
+        ] {
+            assert!(
+                parts_of_annotation(odd).all(|(_, since)| !since.is_identified()),
+                "{odd}"
+            );
+        }
+        assert_eq!(parts_of_annotation("").count(), 0);
     }
 
     #[test]

@@ -28,20 +28,11 @@ impl Cache {
             }
             self.out_of_band_changes.push(change);
         }
-        let mut applied = None;
-        match &mut event {
-            Update::Event(Event::Apply(object)) => {
-                self.keep_assignment(object);
-                applied = Some(object.key());
-            }
-            Update::Event(Event::InitApply(object)) => self.keep_assignment(object),
-            Update::Event(Event::Delete(object)) => {
-                let name = object.key();
-                self.changed_out_of_band.remove(&name);
-                self.unanswered.remove(&name);
-            }
-            _ => {}
-        }
+        self.own_specs.keep(&self.node_pull_secrets, &mut event);
+        let applied = match &event {
+            Update::Event(Event::Apply(object)) => Some(object.key()),
+            _ => None,
+        };
         let is_changed = self.node_pull_secrets.handle(event);
         if let Some(name) = applied {
             self.observe_object(&name);
@@ -49,49 +40,17 @@ impl Cache {
         is_changed
     }
 
-    /// An assignment that another client wrote is reverted, and nothing is planned from it.
-    fn keep_assignment(&mut self, object: &mut NodePullSecret) {
-        let name = object.key();
-        let known = self.node_pull_secrets.get(&name).filter(|known| {
-            let is_newer = known.version() < object.version();
-            is_newer
-                && known.metadata.uid == object.metadata.uid
-                && known.metadata.generation != object.metadata.generation
-        });
-        let Some(known) = known else { return };
-        let unanswered = self.unanswered.get(&name);
-        if unanswered.is_some_and(|written| assigns_the_same(written, &object.spec)) {
-            self.unanswered.remove(&name);
-            self.changed_out_of_band.remove(&name);
-        } else if known.spec == object.spec {
-            self.changed_out_of_band.remove(&name);
-        } else {
-            object.spec = known.spec.clone();
-            self.changed_out_of_band.insert(name);
-        }
-    }
-
     /// The write may have taken effect all the same.
     pub(crate) fn wrote_without_response(&mut self, node: &str, spec: NodePullSecretSpec) {
-        self.unanswered.insert(node.to_owned(), spec);
+        self.own_specs.wrote_without_response(node, spec);
     }
 
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
         let object = stripped(object);
         let name = object.key();
         self.deleted_out_of_band.remove(&name);
-        self.changed_out_of_band.remove(&name);
-        self.unanswered.remove(&name);
+        self.own_specs.forget(&name);
         self.node_pull_secrets.put(object);
         self.observe_object(&name);
     }
-}
-
-/// The API server stores times in whole seconds.
-fn assigns_the_same(written: &NodePullSecretSpec, found: &NodePullSecretSpec) -> bool {
-    let written = NodePullSecretSpec {
-        assigned_at: found.assigned_at.clone(),
-        ..written.clone()
-    };
-    written == *found
 }

@@ -39,16 +39,22 @@ impl Cache {
         self.state.kept = last.map(|configuration| configuration.spec.clone());
     }
 
-    /// The configuration in force; `None`: there is no `GlobalPullSecret`.
+    /// The spec of the `GlobalPullSecret`. While there is none that can be read: of the last one that was in force. `None`: that is not known.
+    pub(super) fn configured(&self) -> Option<&GlobalPullSecretSpec> {
+        let last = self.state.last.configuration.as_ref();
+        let last = last.map(|configuration| &configuration.spec);
+        self.config().map(|config| &config.spec).or(last)
+    }
+
+    /// The configuration in force; `None`: it is not known.
     pub(crate) fn spec(&self) -> Option<&GlobalPullSecretSpec> {
-        let config = self.config()?;
-        Some(self.state.kept.as_ref().unwrap_or(&config.spec))
+        self.state.kept.as_ref().or(self.configured())
     }
 
     /// Names of the sources to watch: those of the current configuration in their order, then those in force that it doesn't name.
     pub(crate) fn wanted_sources(&self) -> Vec<String> {
-        let config = self.config();
-        let named = config.into_iter().flat_map(|config| &config.spec.sources);
+        let configured = self.configured().into_iter();
+        let named = configured.flat_map(|spec| &spec.sources);
         let mut wanted: Vec<String> = named.map(|source| source.name.clone()).collect();
         let unnamed = self.sources_in_force().into_iter();
         let unnamed: Vec<String> = unnamed.filter(|name| !wanted.contains(name)).collect();

@@ -11,7 +11,8 @@ mod namespaces;
 mod node;
 pub(crate) mod object_watch;
 mod operators;
-mod out_of_band;
+pub(crate) mod out_of_band;
+pub(crate) mod own_specs;
 mod pull_secrets;
 mod snapshot;
 mod state;
@@ -40,6 +41,7 @@ use namespaces::{Purpose, WatchedNamespaces};
 use object_watch::ObjectState;
 pub(crate) use operators::{OperatorObjects, catalog_secret_events, operator_events};
 use out_of_band::{OutOfBandChange, out_of_band_changes};
+use own_specs::OwnSpecs;
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use state::KnownState;
 use store::Store;
@@ -80,11 +82,7 @@ pub(crate) struct Cache {
     out_of_band_changes: Vec<OutOfBandChange>,
     /// Nodes whose `NodePullSecret` another client deleted, until it is written again.
     deleted_out_of_band: BTreeSet<String>,
-    /// Nodes whose assignment another client changed, until it is written again. `node_pull_secrets` has what this controller
-    /// assigned.
-    changed_out_of_band: BTreeSet<String>,
-    /// By node: what the controller wrote without a response. It may be in force.
-    unanswered: BTreeMap<String, NodePullSecretSpec>,
+    own_specs: OwnSpecs<NodePullSecretSpec>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
@@ -327,8 +325,7 @@ impl Cache {
             Leftover::Managed(object) => self.managed.get_mut(*object).live.clear(),
             Leftover::NodePullSecret(name) => {
                 self.node_pull_secrets.live.remove(name);
-                self.changed_out_of_band.remove(name);
-                self.unanswered.remove(name);
+                self.own_specs.forget(name);
             }
             Leftover::Secret(name) if name == STATE_SECRET => self.forget_state(),
             Leftover::Secret(name) => {
@@ -536,15 +533,23 @@ mod tests {
             if is_list {
                 handle(Event::Init);
             }
-            handle(event);
+            handle(event.clone());
             if is_list {
                 handle(Event::InitDone);
+            }
+            // The status that follows has the same generation and spec, and so has a list.
+            if let (Event::Apply(mut reported), true) = (event, expected.1) {
+                reported.metadata.resource_version = Some("9".to_owned());
+                handle(Event::Apply(reported.clone()));
+                for event in [Event::Init, Event::InitApply(reported), Event::InitDone] {
+                    handle(event);
+                }
             }
             let snapshot = cache.snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH);
             let known = &snapshot.node_pull_secrets["a"];
             let is_changed = snapshot.changed_out_of_band.contains("a");
             assert_eq!((known.spec.revision, is_changed), expected, "{case}");
-            cache.put_node_pull_secret(*object(9, 4, 5, "u"));
+            cache.put_node_pull_secret(*object(10, 4, 5, "u"));
             assert!(
                 cache
                     .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)

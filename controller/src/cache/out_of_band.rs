@@ -17,7 +17,7 @@ pub(crate) struct OutOfBandChange {
 
 /// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by another
 /// client. `concerns`: whether the two differ in fields that the controller manages.
-pub(super) fn out_of_band_changes<T: Versioned + Clone>(
+pub(crate) fn out_of_band_changes<T: Versioned + Clone>(
     kind: &'static str,
     store: &Store<T>,
     update: &Update<T>,

@@ -40,10 +40,7 @@ impl Cache {
             );
         let last = self.state().configuration.as_ref().filter(|_| is_kept);
         let last = last.map(|configuration| &configuration.spec);
-        let mut spec = last
-            .or(config.map(|config| &config.spec))
-            .cloned()
-            .unwrap_or_default();
+        let mut spec = last.or(self.configured()).cloned().unwrap_or_default();
         let objects = self.node_pull_secrets.live.values();
         let is_on_nodes = is_on_nodes(global.as_ref(), objects.map(|object| &**object));
         let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
@@ -52,7 +49,7 @@ impl Cache {
             deviation,
             config_missing: config.is_none() && self.config_unreadable().is_none(),
             config_unreadable: self.config_unreadable().map(ToString::to_string),
-            config_known: config.is_some(),
+            config_known: self.configured().is_some(),
             additional,
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
             additional_retry: self
@@ -86,7 +83,7 @@ impl Cache {
             unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
             unreadable_objects: self.unreadable(),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
-            changed_out_of_band: Cow::Borrowed(&self.changed_out_of_band),
+            changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }
@@ -94,8 +91,7 @@ impl Cache {
 
     /// The sources that the configuration names, and the others that are watched.
     fn sources(&self) -> (Sources, Sources) {
-        let config = self.config();
-        let named = config.map_or(&[][..], |config| &config.spec.sources);
+        let named = self.configured().map_or(&[][..], |spec| &spec.sources);
         let content = |known: &Debounced<Source>| known.get().cloned().unwrap_or(Source::Absent);
         let sources = self.sources.iter();
         sources

@@ -1,9 +1,9 @@
 //! Input of the plan: clusters, selectors and objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::dockerconfig::{Finding, validate_data};
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
@@ -16,6 +16,9 @@ use super::member::Reason;
 use super::revision::Revision;
 use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
+
+/// Reason for objects that can't be decoded.
+pub(crate) const UNREADABLE: &str = "Unreadable";
 
 /// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
 pub(crate) type ClusterKey = (String, String);
@@ -30,6 +33,17 @@ pub(crate) struct ClusterView {
     pub(crate) is_deleting: bool,
     /// Reason and message if the hub must not write into it.
     pub(crate) obstacle: Option<Reason>,
+}
+
+/// What other clients did to the `ClusterPullSecret`s of a fleet. It is undone, and nothing is planned from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drift {
+    /// They changed the spec. The object in the input has the one that the hub wrote.
+    pub(crate) changed: BTreeSet<ClusterKey>,
+    /// They deleted it: with what the hub had written.
+    pub(crate) deleted: BTreeMap<ClusterKey, ClusterPullSecretSpec>,
+    /// They deleted it, and the cluster has not reported since the hub wrote it again.
+    pub(crate) recreated: BTreeSet<ClusterKey>,
 }
 
 /// One `FleetPullSecret` with everything that its plan depends on.
@@ -51,6 +65,7 @@ pub(crate) struct Input<'a> {
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// Its `ClusterPullSecret`s, by cluster.
     pub(crate) objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
+    pub(crate) drift: Drift,
     /// Clusters that an older `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
     /// Writes that failed.

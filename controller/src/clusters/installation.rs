@@ -78,8 +78,8 @@ impl Installation {
         format!("{} {controller} {syncer}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// All objects in the order in which they can be applied, pull secrets before the pods that need them. `fleet`:
-    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
+    /// All objects in the order in which they can be applied, pull secrets before the pods that need them. The Deployment is the last one: its
+    /// annotation says that all others were applied. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(crate) fn objects(&self, fleet: &str) -> Vec<Value> {
         let install = Install {
             images_pull_secret: self.pull_secret.as_ref().map(|_| IMAGES_SECRET.to_owned()),
@@ -89,6 +89,7 @@ impl Installation {
         // After the namespace, which is the first object.
         let secrets = [CONTROLLER_NAMESPACE, NAMESPACE].map(|namespace| self.secret(namespace));
         objects.splice(1..1, secrets.into_iter().flatten());
+        objects.sort_by_key(|object| object["kind"] == "Deployment");
         for object in &mut objects {
             if object["kind"] == "Deployment" {
                 object["metadata"]["annotations"] =

@@ -1,5 +1,6 @@
 //! The plan for many clusters: which cluster gets which revision of a `FleetPullSecret`, and what the hub writes into it. Pure.
 
+mod assignments;
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod installation;

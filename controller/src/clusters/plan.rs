@@ -3,26 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use globalps_core::api::{
-    ClusterPullSecretSpec, ClusterPullSecretStatus, DeletionPolicy, MAX_REVISION, OnFailure,
-};
-use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::api::{ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION, OnFailure};
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 
-use super::input::{ClusterKey, ClusterView, Input, Selection, fleet_title, title};
+use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
+use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::limits;
 use super::member::Reason;
-use super::progress::{failed_revision, member, up_to_date};
+use super::progress::{Context, member, up_to_date};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Verdict};
 
 /// Maximum number of assignments in one plan.
 const MAX_ASSIGNMENTS: usize = 256;
-
-/// Reason for objects that can't be decoded.
-pub(crate) const UNREADABLE: &str = "Unreadable";
 
 /// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,12 +75,14 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     };
     if let Some(reason) = &input.unreadable {
         plan.hold = Some(Hold::Unreadable(reason.clone()));
+        plan.assignments = reverted(input).collect();
         return plan;
     }
     let selection = match Selection::new(input.fleet) {
         Ok(selection) => selection,
         Err(reason) => {
             plan.hold = Some(Hold::Selector(reason));
+            plan.assignments = reverted(input).collect();
             return plan;
         }
     };
@@ -103,6 +98,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
                 plan.revision = revision.revision();
                 plan.revisions.push(revision);
                 plan.is_first_step = true;
+                plan.assignments = reverted(input).collect();
                 return plan;
             }
             Next::Hold(hold) => plan.hold = Some(hold),
@@ -199,10 +195,10 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         };
         let object = input.objects.get(key).copied();
         let goal = Goal::Revision(plan.revision);
-        let refused = input.refused_object(key);
-        let mut member = member(title(key), object, goal, has_content, refused, input.now);
+        let context = Context::of(input, key, has_content);
+        let mut member = member(title(key), object, goal, context);
         member.is_canary = selection.is_canary(cluster);
-        member.is_skipped = cluster.is_deleting || obstacle.is_some();
+        member.is_skipped |= cluster.is_deleting || obstacle.is_some();
         if let Some(obstacle) = obstacle {
             // The hub writes nothing there, so the cluster must not occupy a slot.
             if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
@@ -217,10 +213,10 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         if is_selected(key, cluster) {
             continue;
         }
-        let refused = input.refused_object(key);
-        let goal = Goal::Restore;
-        let member = member(title(key), Some(object), goal, false, refused, input.now);
-        let has_nothing = object.spec.revision == 0 && !object.spec.remove;
+        let context = Context::of(input, key, false);
+        let member = member(title(key), Some(object), Goal::Restore, context);
+        let spec = &object.spec;
+        let has_nothing = spec.revision == 0 && !spec.remove && !spec.revoked;
         let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
@@ -266,115 +262,80 @@ fn with_progress(
     (revision != *newest).then_some(revision)
 }
 
-/// Creates missing objects first, because they hold the clusters' statuses. Then it assigns new clusters, revokes, and
-/// assigns by the rollout's rules.
+/// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
+/// [`upkeep`].
 fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
-    let missing = plan.members.iter().map(|(key, _)| key);
-    let is_unreadable = |key: &ClusterKey| matches!(plan.obstacles.get(key), Some((reason, _)) if *reason == UNREADABLE);
-    let missing = missing.filter(|key| !input.objects.contains_key(key) && !is_unreadable(key));
-    plan.assignments = missing.map(|key| (key.clone(), spec(input, key))).collect();
-    let is_held = plan.hold.is_some() && !is_deleted;
-    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
-    let limits = limits(&input.fleet.spec.rollout);
-    let newest = input.revisions.last();
-    let canary_passed = newest.is_some_and(|newest| newest.canary_passed);
-    let failed = members.iter().filter(|it| it.has_failed()).count();
-    let continues = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
-    let for_new = match last_rolled_out(&input.revisions) {
-        Some(_) if canary_passed && continues => newest,
-        good => good,
+    let canary_passed = input.revisions.last().is_some_and(|it| it.canary_passed);
+    plan.assignments = missing(input, &plan.members, &plan.obstacles);
+    let new = bootstrapped(input, plan, canary_passed);
+    plan.assignments.extend(new);
+    let is_held = plan.hold.is_some() || plan.revision == rollout::Revision::NONE;
+    let rolled_out = if is_held && !is_deleted {
+        Vec::new()
+    } else {
+        next_assignments(input, plan, canary_passed)
     };
-    for (key, member) in &plan.members {
-        let Some(object) = input.objects.get(key) else {
-            continue;
-        };
-        let is_new = object.spec.revision == 0 && !object.spec.remove && !object.spec.revoked;
-        let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
-        if let Some(revision) = for_new
-            && is_new
-            && is_reached
-            && !member.is_skipped
-            && member.goal != Goal::Restore
-        {
-            let goal = Goal::Revision(revision.revision());
-            plan.assignments
-                .push((key.clone(), assigned(input, key, goal)));
-        }
-    }
-    if is_held || plan.revision == rollout::Revision::NONE && !is_deleted {
-        return;
-    }
-    let next = rollout::next(&Fleet {
-        members: &members,
-        limits: &limits,
-        canary_passed,
-    });
-    let members = plan.members.iter();
-    let keys: BTreeMap<&str, (&ClusterKey, Goal)> = members
-        .map(|(key, member)| (member.name.as_str(), (key, member.goal)))
-        .collect();
-    let key_of = |name: &String| {
-        keys.get(name.as_str())
-            .map(|(key, goal)| ((*key).clone(), *goal))
-    };
-    let has: BTreeSet<&ClusterKey> = plan.assignments.iter().map(|(key, _)| key).collect();
-    let revocations = next.revocations.iter().filter_map(key_of).map(|(key, _)| {
-        let spec = revoked(input, &key);
-        (key, spec)
-    });
-    let assignments = next.assignments.iter().filter_map(key_of);
-    let assignments = assignments
-        .filter(|(key, _)| input.objects.contains_key(key) && !has.contains(key))
-        .take(MAX_ASSIGNMENTS)
-        .map(|(key, goal)| {
-            let spec = assigned(input, &key, goal);
-            (key, spec)
-        });
-    let rest: Vec<_> = revocations.chain(assignments).collect();
+    let keys = plan.assignments.iter().map(|(key, _)| key.clone());
+    let mut written: BTreeSet<ClusterKey> = keys.collect();
+    let rest = rolled_out.into_iter().chain(upkeep(
+        input,
+        &plan.members,
+        &plan.obstacles,
+        &plan.released,
+    ));
+    let rest = rest.filter(|(key, _)| written.insert(key.clone()));
     plan.assignments.extend(rest);
 }
 
-/// The spec without an assignment.
-fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
-    let fleet = input.fleet;
-    ClusterPullSecretSpec {
-        fleet: fleet_title(fleet),
-        cluster: name.clone(),
-        ..ClusterPullSecretSpec::default()
-    }
-}
-
-fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
-    let object = input.objects.get(key);
-    let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let last = object.map_or(rollout::Revision::NONE, |object| object.spec.assigned());
-    let revision = match goal {
-        Goal::Revision(revision) => revision,
-        Goal::Restore => last,
+/// New clusters get what the fleet has, outside the limits.
+fn bootstrapped(input: &Input, plan: &FleetPlan, canary_passed: bool) -> Vec<Assignment> {
+    let members = || plan.members.iter().map(|(_, member)| member);
+    let limits = limits(&input.fleet.spec.rollout);
+    let failed = members().filter(|it| it.has_failed()).count();
+    let continues = !limits.paused && !rollout::is_halted(failed, &limits, members().count());
+    let for_new = match last_rolled_out(&input.revisions) {
+        Some(_) if canary_passed && continues => input.revisions.last(),
+        good => good,
     };
-    let failed = object.map_or(rollout::Revision::NONE, |object| failed_revision(object));
-    ClusterPullSecretSpec {
-        revision: revision.number,
-        revision_id: revision.id,
-        remove: goal == Goal::Restore,
-        assigned_at: Some(Time(input.now)),
-        retry: retry.cloned().unwrap_or_default(),
-        failed_revision: failed.number,
-        failed_revision_id: failed.id,
-        ..spec(input, key)
-    }
+    let Some(revision) = for_new else {
+        return Vec::new();
+    };
+    let goal = Goal::Revision(revision.revision());
+    let new = plan.members.iter().filter(|(key, member)| {
+        let object = input.objects.get(key);
+        object.is_some_and(|object| {
+            let spec = &object.spec;
+            let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
+            let is_new = spec.revision == 0 && !spec.remove && !spec.revoked && has_nothing;
+            let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
+            is_new && is_reached && !member.is_skipped && member.goal != Goal::Restore
+        })
+    });
+    new.map(|(key, _)| (key.clone(), assigned(input, key, goal)))
+        .collect()
 }
 
-/// Assigns what the cluster has instead of what it was assigned; nothing if that revision no longer exists.
-fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
-    let object = input.objects.get(key);
-    let status = object.and_then(|object| object.status.as_ref());
-    let had = status.map(ClusterPullSecretStatus::in_force);
-    let known = had.filter(|had| input.revisions.iter().any(|it| it.revision() == *had));
-    ClusterPullSecretSpec {
-        revoked: true,
-        ..assigned(input, key, Goal::Revision(known.unwrap_or_default()))
-    }
+/// Revocations, then assignments.
+fn next_assignments(input: &Input, plan: &FleetPlan, canary_passed: bool) -> Vec<Assignment> {
+    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
+    let next = rollout::next(&Fleet {
+        members: &members,
+        limits: &limits(&input.fleet.spec.rollout),
+        canary_passed,
+    });
+    let keys = plan.members.iter();
+    let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys
+        .map(|(key, member)| (member.name.as_str(), (key, member.goal)))
+        .collect();
+    let of = |name: &String| keys.get(name.as_str()).copied();
+    let revocations = next.revocations.iter().filter_map(of);
+    let revocations = revocations.map(|(key, _)| (key.clone(), revoked(input, key)));
+    let assignments = next.assignments.iter().filter_map(of);
+    let assignments = assignments
+        .filter(|(key, _)| input.objects.contains_key(*key))
+        .take(MAX_ASSIGNMENTS)
+        .map(|(key, goal)| (key.clone(), assigned(input, key, goal)));
+    revocations.chain(assignments).collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, DeletionPolicy, FleetPullSecret,
 };
 use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::rollout::RevisionId;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
-use super::super::input::{object_title, revision_title};
+use super::super::input::{Drift, object_title, revision_title};
 use super::super::installation::Installation;
 use super::*;
 use crate::content::secret::revision_of_test;
@@ -37,6 +38,7 @@ struct Hub {
     last_number: i64,
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
+    drift: Drift,
     taken: BTreeMap<ClusterKey, String>,
     refused: Failures,
 }
@@ -64,6 +66,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         last_number: 0,
         clusters: BTreeMap::new(),
         objects: BTreeMap::new(),
+        drift: Drift::default(),
         taken: BTreeMap::new(),
         refused: Failures::default(),
     };
@@ -168,6 +171,7 @@ impl Hub {
                 .iter()
                 .map(|(key, it)| (key.clone(), it))
                 .collect(),
+            drift: self.drift.clone(),
             taken: self.taken.clone(),
             refused: &self.refused,
             now: now(),
@@ -600,4 +604,103 @@ fn a_revision_that_cannot_be_written_does_not_stop_the_existing_one() {
     assert!(written.contains(&2), "{written:?}");
     assert_eq!(plan.revision.number, 1);
     assert!(!plan.assignments.is_empty());
+}
+
+/// The fleet has no such revision.
+const UNKNOWN: RevisionId = RevisionId::from_random(0xbad);
+
+/// What other clients write into the objects of clusters that have revision 2.
+#[test]
+fn what_other_clients_write_is_undone_and_halts_nobody() {
+    let revisions = [(1, A, "r"), (2, B, "pr")];
+    let hand_made = |change: fn(&mut ClusterPullSecret)| {
+        let mut hub = hub(found(B), &revisions, "a=2:Synced b=2:Synced");
+        change(hub.objects.get_mut(&key("a")).unwrap());
+        hub
+    };
+    let status = |object: &mut ClusterPullSecret, observed: i64| {
+        let status = object.status.as_mut().unwrap();
+        (status.observed_generation, status.phase) = (observed, ClusterPhase::Pending);
+    };
+    let cases: [(&str, fn(&mut ClusterPullSecret)); 6] = [
+        ("99", |it| it.spec.revision = 99),
+        ("the largest number", |it| it.spec.revision = MAX_REVISION),
+        ("an unknown id", |it| it.spec.revision_id = UNKNOWN),
+        ("a removal", |it| it.spec.remove = true),
+        ("a revocation", |it| it.spec.revoked = true),
+        ("nothing", |it| {
+            (it.spec.revision, it.spec.revision_id) = (0, RevisionId::UNKNOWN);
+        }),
+    ];
+    for (case, change) in cases {
+        let mut hub = hand_made(change);
+        let object = hub.objects.get_mut(&key("a")).unwrap();
+        object.metadata.generation = Some(3);
+        let plan = hub.plan();
+        assert_eq!(plan.revision.number, 2, "{case}");
+        assert!(
+            plan.revisions.is_empty(),
+            "{case}: nobody's number is raised to"
+        );
+        assert!(
+            !plan.members.iter().any(|(_, it)| it.has_failed()),
+            "{case}: nothing halts"
+        );
+        // Its session has read that, and the cluster has what it had.
+        let object = hub.objects.get_mut(&key("a")).unwrap();
+        status(object, 3);
+        assert_eq!(hub.line(), "a=2", "{case}: seen by a hub that starts");
+        hub.fleet.spec.rollout.paused = true;
+        assert_eq!(
+            hub.line(),
+            "a=2",
+            "{case}: also while the rollout is paused"
+        );
+    }
+    let mut hub = hub(found(B), &revisions, "a=2:Synced b=2:Synced");
+    let object = hub.objects.get_mut(&key("a")).unwrap();
+    object.metadata.generation = Some(3);
+    object.spec.assigned_at = Some(Time(NOW));
+    assert_eq!(
+        hub.line(),
+        "",
+        "a long time ago: it has it, so nothing is revoked"
+    );
+    hub.drift.changed.insert(key("a"));
+    assert_eq!(
+        hub.line(),
+        "a=2",
+        "what the hub had written is written again"
+    );
+    let spec = hub.plan().assignments[0].1.clone();
+    assert_eq!(spec.assigned_at, Some(Time(now())), "with a new deadline");
+    hub.source = Source::Absent;
+    assert_eq!(
+        hub.line(),
+        "NoValidContent a=2",
+        "also while the fleet is held"
+    );
+    hub.fleet.spec.cluster_selector = serde_json::from_value(json!({
+        "matchExpressions": [{"key": "a", "operator": "x"}],
+    }))
+    .ok();
+    assert!(hub.line().ends_with("a=2"), "or its selector is invalid");
+}
+
+#[test]
+fn an_object_that_another_client_deleted_is_written_again_as_it_was() {
+    let revisions = [(1, A, "r"), (2, B, "p")];
+    let mut hub = hub(found(B), &revisions, "a=2 b=1:Synced c=1:Synced");
+    let object = hub.objects.remove(&key("a")).unwrap();
+    hub.drift.deleted.insert(key("a"), object.spec.clone());
+    assert_eq!(hub.line(), "a=2", "it keeps its slot");
+    let mut again = object;
+    again.status = None;
+    again.metadata.generation = Some(1);
+    hub.objects.insert(key("a"), again);
+    hub.drift.deleted.clear();
+    hub.drift.recreated.insert(key("a"));
+    assert_eq!(hub.line(), "", "until it has reported");
+    hub.drift.recreated.clear();
+    assert_eq!(hub.line(), "b=2", "otherwise it would be a new cluster");
 }

@@ -5,30 +5,71 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{self, Goal, Member, Progress, Revision, UNREACHABLE_AFTER};
+use globalps_core::rollout::{
+    self, Goal, Member, Progress, Revision, UNREACHABLE_AFTER, UNRESPONSIVE_AFTER,
+};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
+use super::input::{ClusterKey, Input};
 use crate::refused::Failure;
 
 /// The rollout skips a cluster that is unreachable for this long.
 const SKIPPED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Progress extends the deadline of an assignment to this age at most, because a cluster can report progress forever.
 const MAX_EXTENSION: SignedDuration = SignedDuration::from_hours(1);
+/// How far the clock of an earlier leader may be ahead.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// The hub retries a blocked cluster after this time.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// The cluster as a member of the rollout. `fleet_has_content`: there is a revision that new clusters get outside the limits.
-/// `refused`: the last write of its object failed.
+/// Input of [`member`] besides the object and its goal.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) now: Timestamp,
+    /// There is a revision that new clusters get outside the limits.
+    pub(super) fleet_has_content: bool,
+    /// The object's revision is one of the fleet. Otherwise the hub can't have assigned it.
+    pub(super) is_known: bool,
+    /// Another client deleted the object, and the cluster has not reported since.
+    pub(super) was_deleted: bool,
+    /// The last write of the object failed.
+    pub(super) refused: (Option<&'a Failure>, Timestamp),
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn of(input: &'a Input, key: &ClusterKey, fleet_has_content: bool) -> Self {
+        let assigned = input.objects.get(key).map(|it| it.spec.assigned());
+        let mut revisions = input.revisions.iter();
+        let drift = &input.drift;
+        Self {
+            now: input.now,
+            fleet_has_content,
+            is_known: assigned.is_some_and(|it| revisions.any(|known| known.revision() == it)),
+            was_deleted: drift.deleted.contains_key(key) || drift.recreated.contains(key),
+            refused: input.refused_object(key),
+        }
+    }
+}
+
+/// The cluster as a member of the rollout.
 pub(super) fn member(
     name: String,
     object: Option<&ClusterPullSecret>,
     goal: Goal,
-    fleet_has_content: bool,
-    (refused, at): (Option<&Failure>, Timestamp),
-    now: Timestamp,
+    context: Context,
 ) -> Member {
-    let assigned = object.and_then(|object| progress(object, fleet_has_content));
+    let Context {
+        now,
+        refused: (refused, at),
+        ..
+    } = context;
+    let assigned = match object {
+        Some(object) => progress(object, context),
+        // This plan writes it again.
+        None if context.was_deleted => Some(deleted(refused, at)),
+        None => None,
+    };
     let is_up_to_date = object.is_some_and(|object| up_to_date(object).is_some());
     let mut member = Member {
         name,
@@ -39,12 +80,14 @@ pub(super) fn member(
         is_up_to_date,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: object.is_some_and(is_retry_requested),
-        has_failed_before: object
-            .is_some_and(|object| rollout::has_failed_another(failed_revision(object), goal)),
+        has_failed_before: object.is_some_and(|object| {
+            rollout::has_failed_another(failed_revision(object, context), goal)
+        }),
         zone: String::new(),
         is_last: false,
         is_canary: false,
-        is_skipped: false,
+        // What it has is assigned outside the limits.
+        is_skipped: object.is_some_and(|object| has_unassigned(object, goal)),
         in_place: false,
         refused: refused.map(|refused| refused.of_member(at)),
     };
@@ -76,26 +119,87 @@ fn is_retry_requested(object: &ClusterPullSecret) -> bool {
     requested.is_some_and(|requested| *requested != object.spec.retry)
 }
 
+/// A cluster without its object. Its last assignment may still be in progress there.
+fn deleted(refused: Option<&Failure>, at: Timestamp) -> (Goal, Progress) {
+    let lasts = refused.is_some_and(|refused| refused.lasts_for(at) >= UNRESPONSIVE_AFTER);
+    let progress = if lasts {
+        Progress::Blocked
+    } else {
+        Progress::Unknown
+    };
+    (Goal::Revision(Revision::NONE), progress)
+}
+
+/// The cluster is at rest with its goal, though its object assigns something else.
+pub(super) fn has_unassigned(object: &ClusterPullSecret, goal: Goal) -> bool {
+    let spec = &object.spec;
+    let Some(status) = up_to_date(object) else {
+        return false;
+    };
+    let is_at_rest = matches!(status.phase, ClusterPhase::Pending | ClusterPhase::Synced);
+    let is_goal = goal == Goal::Revision(status.in_force()) && status.in_force().is_identified();
+    let is_assigned = !spec.remove && !spec.revoked && Goal::Revision(spec.assigned()) == goal;
+    is_at_rest && is_goal && !is_assigned
+}
+
+/// A revision that isn't known counts as none: the cluster has what it reports.
+fn unassigned(object: &ClusterPullSecret, now: Timestamp) -> (Goal, Progress) {
+    let is_awaited = up_to_date(object).is_none() && assigned_for(object, now) < UNRESPONSIVE_AFTER;
+    let progress = if is_awaited {
+        Progress::Unknown
+    } else {
+        Progress::Done
+    };
+    (Goal::Revision(Revision::NONE), progress)
+}
+
+/// The cluster had its goal before other clients changed its object and the hub reverted that, so it has nothing to do.
+fn had(object: &ClusterPullSecret, goal: Goal) -> bool {
+    /// The change, and its revert.
+    const CHANGES: i64 = 2;
+    let generation = object.metadata.generation.unwrap_or_default();
+    object.status.as_ref().is_some_and(|status| {
+        let age = generation.checked_sub(status.observed_generation);
+        status.phase == ClusterPhase::Synced
+            && has(status, goal)
+            && age.is_some_and(|age| (0..=CHANGES).contains(&age))
+    })
+}
+
 /// The assignment and its progress; `None`: nothing assigned yet.
-fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal, Progress)> {
+fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progress)> {
     let spec = &object.spec;
     let goal = match (spec.remove, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) => return None,
+        (false, 0) if !spec.revoked => return None,
+        (false, 0) => return Some(unassigned(object, context.now)),
+        (false, _) if !context.is_known => return Some(unassigned(object, context.now)),
         (false, _) => Goal::Revision(spec.assigned()),
     };
     let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-    let in_progress = if fleet_has_content && has_nothing && !spec.remove {
+    let is_new = context.fleet_has_content && has_nothing && !context.was_deleted;
+    let in_progress = if is_new && !spec.remove {
         Progress::Bootstrapping
     } else {
         Progress::InFlight
     };
     // A revoked cluster is assigned what it has, so there is nothing to write.
     if spec.revoked {
-        return Some((goal, Progress::Done));
+        let status = object.status.as_ref();
+        let has_it = status.is_some_and(|status| has(status, goal));
+        return Some(if has_it {
+            (goal, Progress::Done)
+        } else {
+            unassigned(object, context.now)
+        });
     }
     let Some(status) = up_to_date(object) else {
-        return Some((goal, in_progress));
+        let progress = if had(object, goal) {
+            Progress::Done
+        } else {
+            in_progress
+        };
+        return Some((goal, progress));
     };
     let progress = match (status.phase, goal) {
         (ClusterPhase::Synced, Goal::Revision(revision)) if status.in_force() == revision => {
@@ -111,11 +215,10 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
 }
 
 /// The revision that the cluster has failed and not recovered from; `NONE`: none.
-pub(super) fn failed_revision(object: &ClusterPullSecret) -> Revision {
+pub(super) fn failed_revision(object: &ClusterPullSecret, context: Context) -> Revision {
     let is_synced = !object.spec.revoked
         && up_to_date(object).is_some_and(|status| status.phase == ClusterPhase::Synced);
-    // Whether a new cluster is in progress or bootstraps makes no difference.
-    rollout::failed_revision(object.spec.failed(), progress(object, false), is_synced)
+    rollout::failed_revision(object.spec.failed(), progress(object, context), is_synced)
 }
 
 /// Whether the last known revision in the cluster is the goal.
@@ -129,7 +232,12 @@ fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     let Some(assigned) = assigned else {
         return SignedDuration::ZERO;
     };
-    let total = now.duration_since(assigned.0).max(SignedDuration::ZERO);
+    let total = now.duration_since(assigned.0);
+    // Another client wrote this time. It must not hold a slot forever.
+    if total < SignedDuration::ZERO.saturating_sub(CLOCK_SKEW) {
+        return MAX_EXTENSION;
+    }
+    let total = total.max(SignedDuration::ZERO);
     let progress = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
     match progress {
         Some(progress) if total < MAX_EXTENSION => {
@@ -168,6 +276,16 @@ mod tests {
 
     use super::*;
 
+    fn context(now: Timestamp) -> Context<'static> {
+        Context {
+            now,
+            fleet_has_content: true,
+            is_known: true,
+            was_deleted: false,
+            refused: (None, now),
+        }
+    }
+
     #[test]
     fn a_blocked_cluster_is_retried_some_time_after_each_attempt() {
         let at = |second: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
@@ -189,14 +307,7 @@ mod tests {
             (60, 90, true),
         ] {
             object.spec.assigned_at = Some(Time(at(assigned)));
-            let member = member(
-                "a".to_owned(),
-                Some(&object),
-                goal,
-                true,
-                (None, at(now)),
-                at(now),
-            );
+            let member = member("a".to_owned(), Some(&object), goal, context(at(now)));
             assert!(member.is_blocked());
             assert_eq!(member.retry, expected, "assigned at {assigned}, now {now}");
         }

@@ -23,7 +23,7 @@ use super::source::Data;
 
 /// The revision that introduced each part of the content, by the name of the scoped source; the empty name stands for the part
 /// for every pod.
-pub(crate) type Since = BTreeMap<String, i64>;
+pub(crate) type Since = BTreeMap<String, Revision>;
 
 /// The state in `global-pull-secret`.
 #[derive(Clone, Debug, Default)]
@@ -347,7 +347,11 @@ mod tests {
             rejected_reason: Some("it failed on n1".to_owned()),
             restoring: false,
             config_file: Some("/var/lib/kubelet/config.json".to_owned()),
-            content_since: [(String::new(), 5), ("one".to_owned(), 7)].into(),
+            content_since: [
+                (String::new(), revision_of_test(5)),
+                ("one".to_owned(), revision_of_test(7)),
+            ]
+            .into(),
         };
         let canary_passed = Global {
             revision: revision_of_test(7),
@@ -452,7 +456,7 @@ mod tests {
                 ..same.clone()
             },
             Global {
-                content_since: [(String::new(), 1)].into(),
+                content_since: [(String::new(), revision_of_test(1))].into(),
                 ..same.clone()
             },
         ] {

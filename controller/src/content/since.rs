@@ -2,14 +2,15 @@
 
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::provider::Content;
+use globalps_core::rollout::Revision;
 
 use super::secret::{Global, Since};
 
 /// In place of a source name: the part for every pod, as [`Content::parts`] has it.
 pub(crate) const EVERY_POD: &str = "";
 
-/// `revision`: of this content. A part that equals the one in `before` keeps its revision.
-pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -> Since {
+/// `revision`: of this content. A part that equals the one in `before` keeps its revision, if that identifies it.
+pub(crate) fn since(before: Option<&Global>, content: &Content, revision: Revision) -> Since {
     let known = |source: &str, config: &DockerConfig| {
         let global = before?;
         let before = global.content.as_ref()?;
@@ -21,7 +22,8 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -
             }
         };
         was.filter(|was| was.means_the_same(config))?;
-        global.content_since.get(source).copied()
+        let since = global.content_since.get(source).copied();
+        since.filter(|since| since.is_identified())
     };
     content
         .parts()
@@ -39,6 +41,7 @@ mod tests {
     use globalps_core::provider::{Scope, ScopedConfig};
 
     use super::*;
+    use crate::content::secret::revision_of_test;
 
     #[test]
     fn only_changed_parts_get_the_new_revision() {
@@ -57,10 +60,13 @@ mod tests {
                 .collect(),
             ..Content::default()
         };
-        let counted = |since: &Since| -> Vec<i64> { since.values().copied().collect() };
+        let counted = |since: &Since| -> Vec<i64> { since.values().map(|r| r.number).collect() };
+        let since = |before: Option<&Global>, content: &Content, revision| {
+            since(before, content, revision_of_test(revision))
+        };
         let first = content("MTpw", &[("a", "MTpw")]);
         let mut global = Global {
-            revision: crate::content::secret::revision_of_test(3),
+            revision: revision_of_test(3),
             content: Some(first.clone()),
             ..Global::default()
         };
@@ -70,7 +76,20 @@ mod tests {
             [3, 3],
             "an upgrade"
         );
-        global.content_since = [(EVERY_POD.to_owned(), 2), ("a".to_owned(), 1)].into();
+        let known = |revision: fn(i64) -> Revision| {
+            [
+                (EVERY_POD.to_owned(), revision(2)),
+                ("a".to_owned(), revision(1)),
+            ]
+            .into()
+        };
+        global.content_since = known(|number| revision_of_test(number).unidentified());
+        assert_eq!(
+            counted(&since(Some(&global), &first, 3)),
+            [3, 3],
+            "a number identifies nothing"
+        );
+        global.content_since = known(revision_of_test);
         for (next, expected) in [
             (content("MTpw", &[("a", "MTpw")]), vec![2, 1]),
             (content("Mjpw", &[("a", "MTpw")]), vec![4, 1]),

@@ -3,13 +3,14 @@
 use globalps_core::api::{ClusterPullSecretSpec, FleetPullSecret};
 
 use super::Hub;
+use super::writes::object_name;
 use crate::clusters::input::{ClusterKey, object_title, title};
 
 type Assignment = (ClusterKey, ClusterPullSecretSpec);
 
 impl Hub {
     /// Writes the revocations first: other assignments take their slots. A hub that is killed in between, or whose write fails,
-    /// must not leave both in flight. Returns whether any assignment was written.
+    /// must not leave both in flight. An object that is revoked already frees no slot. Returns whether any assignment was written.
     pub(super) async fn assign(
         &mut self,
         fleet: &FleetPullSecret,
@@ -19,7 +20,13 @@ impl Hub {
             .iter()
             .partition(|(_, spec)| spec.revision == 0 && !spec.remove && !spec.revoked);
         let (revocations, others): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|(_, spec)| spec.revoked);
+            changes.into_iter().partition(|(key, spec)| {
+                spec.revoked
+                    && !self
+                        .cache
+                        .object(key, fleet)
+                        .is_some_and(|it| it.spec.revoked)
+            });
         let (created, _) = self.write_assignments(fleet, objects).await;
         let (revoked, is_complete) = self.write_assignments(fleet, revocations).await;
         if !is_complete {
@@ -37,7 +44,7 @@ impl Hub {
     ) -> (bool, bool) {
         let writer = &self.writer;
         let calls: Vec<_> = assignments
-            .into_iter()
+            .iter()
             .filter_map(|(key, spec)| {
                 let owner = self.cache.owner(key)?;
                 let call = async move {
@@ -59,6 +66,13 @@ impl Hub {
         let is_any = !written.done.is_empty();
         for object in written.done {
             self.cache.put_object(object);
+        }
+        for (key, spec) in assignments {
+            if self.refusals.has(&object_title(key, fleet)) {
+                let name = object_name(&key.1, fleet);
+                self.cache
+                    .wrote_without_response(&key.0, &name, spec.clone());
+            }
         }
         (is_any, written.is_complete)
     }

@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
+use super::objects::{Objects, owner_uid};
 use super::views::{
-    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision,
+    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, pair, revision,
 };
 use super::watches::{HubEvent, Scoped, scopes};
+use super::writes::object_name;
 use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
-use crate::clusters::input::{ClusterKey, ClusterView};
+use crate::clusters::input::{ClusterKey, ClusterView, Drift};
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
@@ -25,7 +27,7 @@ use crate::content::source::Data;
 #[derive(Default)]
 struct Scope {
     fleets: Store<Box<FleetPullSecret>>,
-    objects: Store<Box<ClusterPullSecret>>,
+    objects: Objects,
     clusters: Store<ClusterObject>,
     kubeconfigs: Store<KubeconfigSecret>,
     registered: Store<KubeconfigSecret>,
@@ -37,7 +39,7 @@ struct Scope {
 impl Scope {
     fn synced(&self) -> bool {
         self.fleets.synced
-            && self.objects.synced
+            && self.objects.store.synced
             && (self.clusters.synced || self.has_no_clusters)
             && self.kubeconfigs.synced
             && self.registered.synced
@@ -84,7 +86,7 @@ impl HubCache {
                     }
                     _ => true,
                 };
-                scope.objects.handle(update) && is_relevant
+                scope.objects.handle(update, shard.plans()) && is_relevant
             }
             HubEvent::Cluster(Update::Failed(error)) => {
                 let before = scope.has_no_clusters;
@@ -106,12 +108,82 @@ impl HubCache {
         self.namespaces.synced && self.scopes.values().all(Scope::synced)
     }
 
-    /// Stores the response to a write, which may arrive before the watch event.
+    /// Stores the response to a write of a status, which may arrive before the watch event.
+    pub(super) fn put_status(&mut self, object: ClusterPullSecret) {
+        let plans = self.shard.plans();
+        let namespace = object.namespace().unwrap_or_default();
+        if let Some(scope) = self.scope_mut(&namespace) {
+            // Its spec may be of another client.
+            let response = Update::Event(Event::Apply(Box::new(object)));
+            scope.objects.handle(response, plans);
+        }
+    }
+
+    /// The same of a spec.
     pub(super) fn put_object(&mut self, object: ClusterPullSecret) {
         let namespace = object.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            scope.objects.put(Box::new(object));
+            scope.objects.put_written(object);
         }
+    }
+
+    /// The write of the object with this name has no response: it may have taken effect.
+    pub(super) fn wrote_without_response(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        spec: ClusterPullSecretSpec,
+    ) {
+        if let Some(scope) = self.scope_mut(namespace) {
+            let key = format!("{namespace}/{name}");
+            scope.objects.wrote_without_response(&key, spec);
+        }
+    }
+
+    /// The hub has deleted the object with this name.
+    pub(super) fn release(&mut self, namespace: &str, name: &str) {
+        if let Some(scope) = self.scope_mut(namespace) {
+            scope.objects.release(&format!("{namespace}/{name}"));
+        }
+    }
+
+    /// The cluster's object of this fleet.
+    pub(super) fn object(
+        &self,
+        (namespace, cluster): &ClusterKey,
+        fleet: &FleetPullSecret,
+    ) -> Option<&ClusterPullSecret> {
+        let scopes = &self.scopes;
+        let scope = scopes.get(namespace).or_else(|| scopes.get(""))?;
+        let key = format!("{namespace}/{}", object_name(cluster, fleet));
+        scope.objects.store.get(&key).map(|it| &**it)
+    }
+
+    /// What other clients did to the fleet's objects.
+    pub(super) fn drift(&self, fleet: &str) -> Drift {
+        let of_fleet = |object: &ClusterPullSecret| {
+            let (of, cluster) = pair(object)?;
+            (of == fleet).then_some(cluster)
+        };
+        let mut drift = Drift::default();
+        for Scope { objects, .. } in self.scopes.values() {
+            for object in objects.store.live.values() {
+                if objects.is_changed(object) {
+                    drift.changed.extend(of_fleet(object));
+                }
+                if objects.is_recreated(object) {
+                    drift.recreated.extend(of_fleet(object));
+                }
+            }
+            // The garbage collector deletes the object of a deleted cluster.
+            let deleted = objects.deleted().filter_map(|object| {
+                let cluster = of_fleet(object)?;
+                let (_, uid) = self.owner(&cluster)?;
+                (owner_uid(object) == Some(&uid)).then(|| (cluster, object.spec.clone()))
+            });
+            drift.deleted.extend(deleted);
+        }
+        drift
     }
 
     pub(super) fn put_revision(&mut self, secret: &Secret) {
@@ -159,7 +231,7 @@ impl HubCache {
     /// `ClusterPullSecret`s that can't be decoded.
     pub(super) fn unreadable_objects(&self) -> impl Iterator<Item = &Unreadable> {
         let scopes = self.scopes.values();
-        scopes.flat_map(|it| it.objects.unreadable.values().map(AsRef::as_ref))
+        scopes.flat_map(|it| it.objects.store.unreadable.values().map(AsRef::as_ref))
     }
 
     /// Every object that can't be decoded: kind, namespace and name, and why.
@@ -167,7 +239,7 @@ impl HubCache {
         let of_scopes = self.scopes.values().flat_map(|it| {
             [
                 ("FleetPullSecret", &it.fleets.unreadable),
-                ("ClusterPullSecret", &it.objects.unreadable),
+                ("ClusterPullSecret", &it.objects.store.unreadable),
                 ("Cluster", &it.clusters.unreadable),
                 ("Secret", &it.kubeconfigs.unreadable),
                 ("Secret", &it.registered.unreadable),
@@ -182,7 +254,7 @@ impl HubCache {
     /// `ClusterPullSecret`s of all fleets.
     pub(super) fn objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         let scopes = self.scopes.values();
-        scopes.flat_map(|scope| scope.objects.live.values().map(|it| &**it))
+        scopes.flat_map(|scope| scope.objects.store.live.values().map(|it| &**it))
     }
 
     /// Those of the clusters that this shard connects to.
@@ -297,8 +369,6 @@ fn cluster_of(object: &ClusterPullSecret) -> (&str, &str) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::api::ClusterPullSecretSpec;
-
     use super::*;
 
     #[test]

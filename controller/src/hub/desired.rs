@@ -10,9 +10,11 @@ use globalps_core::names::HUB;
 use globalps_core::rollout;
 
 use super::Hub;
+use super::cache::HubCache;
 use super::messages::MemberSpec;
+use super::sessions::Pair;
 use super::views::pair;
-use crate::clusters::input::{ClusterKey, ClusterView, fleet_title};
+use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title};
 use crate::clusters::member::{Desired, Release};
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
@@ -20,46 +22,12 @@ use crate::clusters::revision::Revision;
 impl Hub {
     /// Sends the desired state to each session of this shard.
     pub(super) fn update_sessions(&mut self, clusters: &BTreeMap<ClusterKey, ClusterView>) {
-        let fleets = self.cache.fleets().into_iter();
-        let fleets: BTreeMap<String, (FleetPullSecret, Vec<Revision>)> = fleets
-            .map(|fleet| {
-                let revisions = self.cache.revisions(&fleet);
-                (fleet_title(&fleet), (fleet, revisions))
-            })
-            .collect();
         let Some(own) = self.cache.identity() else {
             return;
         };
         let manager: Arc<str> = format!("{HUB}-{own}").into();
-        let mut pairs = BTreeSet::new();
-        let mut specs = Vec::new();
-        for object in self.cache.own_objects() {
-            let Some(pair) = pair(object) else {
-                continue;
-            };
-            let (Some((fleet, revisions)), Some(cluster)) =
-                (fleets.get(&pair.0), clusters.get(&pair.1))
-            else {
-                continue;
-            };
-            let status = object.status.as_ref();
-            let spec = MemberSpec {
-                kubeconfig: self.cache.kubeconfig(&pair.1),
-                generation: object.metadata.generation.unwrap_or_default(),
-                desired: desired_state(object, revisions),
-                target: fleet.spec.target.clone(),
-                fleet: pair.0.clone(),
-                require_nodes: fleet.spec.require_nodes,
-                identity: status
-                    .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
-                    .and_then(|status| status.identity.clone()),
-                revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
-                is_settled: up_to_date(object)
-                    .is_some_and(|status| status.phase == ClusterPhase::Synced),
-            };
-            pairs.insert(pair.clone());
-            specs.push((pair, spec));
-        }
+        let specs = member_specs(&self.cache, clusters);
+        let pairs: BTreeSet<Pair> = specs.iter().map(|(pair, _)| pair.clone()).collect();
         for (pair, spec) in specs {
             self.sessions.update(pair, spec, &manager);
         }
@@ -67,14 +35,63 @@ impl Hub {
     }
 }
 
-/// The hub writes nothing into a revoked cluster, which continues at its own pace.
-fn desired_state(object: &ClusterPullSecret, revisions: &[Revision]) -> Desired {
+/// The desired state of each member of this shard.
+pub(super) fn member_specs(
+    cache: &HubCache,
+    clusters: &BTreeMap<ClusterKey, ClusterView>,
+) -> Vec<(Pair, MemberSpec)> {
+    let namespaces = cache.namespaces();
+    let fleets = cache.fleets().into_iter();
+    let fleets: BTreeMap<String, (FleetPullSecret, Option<Selection>, Vec<Revision>)> = fleets
+        .map(|fleet| {
+            let revisions = cache.revisions(&fleet);
+            let selection = Selection::new(&fleet).ok();
+            (fleet_title(&fleet), (fleet, selection, revisions))
+        })
+        .collect();
+    let specs = cache.own_objects().filter_map(|object| {
+        let pair = pair(object)?;
+        let (fleet, selection, revisions) = fleets.get(&pair.0)?;
+        let cluster = clusters.get(&pair.1)?;
+        let status = object.status.as_ref();
+        let is_deleted = fleet.metadata.deletion_timestamp.is_some();
+        // Which clusters an invalid selector selects is unknown.
+        let is_selected = !is_deleted
+            && selection
+                .as_ref()
+                .is_none_or(|it| it.selects(&pair.1, cluster, &namespaces));
+        let spec = MemberSpec {
+            kubeconfig: cache.kubeconfig(&pair.1),
+            generation: object.metadata.generation.unwrap_or_default(),
+            desired: desired_state(object, is_selected, revisions),
+            target: fleet.spec.target.clone(),
+            fleet: pair.0.clone(),
+            require_nodes: fleet.spec.require_nodes,
+            identity: status
+                .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
+                .and_then(|status| status.identity.clone()),
+            revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
+            is_settled: up_to_date(object)
+                .is_some_and(|status| status.phase == ClusterPhase::Synced),
+        };
+        Some((pair, spec))
+    });
+    specs.collect()
+}
+
+/// The hub writes nothing into a revoked cluster, which continues at its own pace. It never removes anything from a cluster that is selected:
+/// another client may have written that, or the cluster was selected again.
+fn desired_state(object: &ClusterPullSecret, is_selected: bool, revisions: &[Revision]) -> Desired {
     let spec = &object.spec;
     if spec.revoked {
         return Desired::Nothing;
     }
     if spec.remove {
-        return Desired::Removed;
+        return if is_selected {
+            Desired::Nothing
+        } else {
+            Desired::Removed
+        };
     }
     let revision = revisions.iter().find(|it| it.revision() == spec.assigned());
     revision.map_or(Desired::Nothing, |it| {

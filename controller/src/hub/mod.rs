@@ -6,7 +6,13 @@ mod desired;
 mod install;
 mod member_watch;
 mod messages;
+mod objects;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
 mod reconcile;
+#[cfg(test)]
+mod refused_tests;
 mod report;
 mod requests;
 mod session;

@@ -11,17 +11,19 @@ use globalps_core::rollout::RevisionId;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::cache::HubCache;
 use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
 use super::views::pair;
+use super::writes::object_name;
 use super::{Hub, RESYNC};
 use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{
-    ClusterKey, ClusterView, Input, fleet_title, object_title, revision_title,
+    ClusterKey, ClusterView, Input, UNREADABLE, fleet_title, object_title, revision_title,
 };
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
-use crate::clusters::plan::{FleetPlan, UNREADABLE, plan};
+use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::process::backoff::random_bits;
@@ -51,7 +53,7 @@ impl Hub {
         self.refusals.begin();
         self.write_statuses().await;
         if !self.shard.plans() {
-            self.update_sessions(&self.clusters());
+            self.update_sessions(&with_obstacles(&self.cache));
             return self.refusals.end(|_| false).unwrap_or(RESYNC);
         }
         let fleets = self.cache.fleets();
@@ -61,7 +63,7 @@ impl Hub {
             return RESYNC;
         }
         self.log_unreadable();
-        let clusters = self.clusters();
+        let clusters = with_obstacles(&self.cache);
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
             is_at_rest: true,
@@ -109,6 +111,7 @@ impl Hub {
                 clusters,
                 namespaces,
                 objects: self.objects_of(&fleet),
+                drift: self.cache.drift(&fleet_name),
                 taken: taken_here
                     .map(|((_, key), other)| (key.clone(), other.clone()))
                     .collect(),
@@ -138,35 +141,6 @@ impl Hub {
             .write_report(&fleet, &plan, &input_revisions, &version)
             .await;
         state.counts = sum(state.counts, reported);
-    }
-
-    /// The clusters with their obstacles.
-    fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
-        let mut clusters = self.cache.clusters();
-        let own = self.cache.identity();
-        // Few are not unique: the others of thousands are not compared.
-        let mut known = HashSet::new();
-        let all = self.cache.objects().filter_map(identity_of);
-        let repeated: HashSet<&str> = all
-            .filter(|it| Some(*it) == own || !known.insert(*it))
-            .collect();
-        let found = self.cache.objects().filter_map(|object| {
-            let identity = identity_of(object).filter(|it| repeated.contains(it))?;
-            let (_, cluster) = pair(object)?;
-            self.cache.owner(&cluster)?;
-            Some(Identified {
-                cluster,
-                identity: identity.to_owned(),
-                has_content: object.status.as_ref()?.revision > 0,
-            })
-        });
-        let found: Vec<Identified> = found.collect();
-        for (key, obstacle) in obstacles(&found, own) {
-            if let Some(view) = clusters.get_mut(&key) {
-                view.obstacle = Some(obstacle);
-            }
-        }
-        clusters
     }
 
     /// A cluster whose `ClusterPullSecret` can't be decoded gets nothing of the fleet.
@@ -263,10 +237,15 @@ impl Hub {
         });
         self.refusals.all(outdated).await;
         let released = plan.released.iter().map(|key| {
-            let call = writer.delete_object(key, fleet);
+            let call = async move {
+                let deleted = writer.delete_object(key, fleet).await;
+                deleted.map(|()| key)
+            };
             (object_title(key, fleet), call)
         });
-        self.refusals.all(released).await;
+        for (namespace, cluster) in self.refusals.all(released).await.done {
+            self.cache.release(namespace, &object_name(cluster, fleet));
+        }
         let has_finalizer = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if plan.is_finished && has_finalizer {
             let call = self.writer.finalizer(fleet, false);
@@ -312,6 +291,35 @@ impl Hub {
         }
         counts
     }
+}
+
+/// The clusters with their obstacles.
+pub(super) fn with_obstacles(cache: &HubCache) -> BTreeMap<ClusterKey, ClusterView> {
+    let mut clusters = cache.clusters();
+    let own = cache.identity();
+    // Few are not unique: the others of thousands are not compared.
+    let mut known = HashSet::new();
+    let all = cache.objects().filter_map(identity_of);
+    let repeated: HashSet<&str> = all
+        .filter(|it| Some(*it) == own || !known.insert(*it))
+        .collect();
+    let found = cache.objects().filter_map(|object| {
+        let identity = identity_of(object).filter(|it| repeated.contains(it))?;
+        let (_, cluster) = pair(object)?;
+        cache.owner(&cluster)?;
+        Some(Identified {
+            cluster,
+            identity: identity.to_owned(),
+            has_content: object.status.as_ref()?.revision > 0,
+        })
+    });
+    let found: Vec<Identified> = found.collect();
+    for (key, obstacle) in obstacles(&found, own) {
+        if let Some(view) = clusters.get_mut(&key) {
+            view.obstacle = Some(obstacle);
+        }
+    }
+    clusters
 }
 
 /// The identity that a cluster reported; `None`: not known, or the hub can't read it.

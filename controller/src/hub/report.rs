@@ -10,9 +10,9 @@ use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::clusters::input::{ClusterKey, title};
+use crate::clusters::input::{ClusterKey, UNREADABLE, title};
 use crate::clusters::limits::is_halted as halts;
-use crate::clusters::plan::{FleetPlan, Hold, UNREADABLE};
+use crate::clusters::plan::{FleetPlan, Hold};
 use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
 use crate::refused::Failure;

@@ -230,7 +230,11 @@ impl Session {
         Ok(())
     }
 
-    async fn read_target(&mut self, client: &Client, spec: &MemberSpec) -> Result<(), Reason> {
+    pub(super) async fn read_target(
+        &mut self,
+        client: &Client,
+        spec: &MemberSpec,
+    ) -> Result<(), Reason> {
         let found = target(client, spec).await?;
         let manager = &self.shared.manager;
         let desired = self.specs.borrow().desired.clone();
@@ -239,7 +243,11 @@ impl Session {
     }
 
     /// Applies the newest spec. Returns whether it installed globalps. `Err`: the cluster is unreachable.
-    async fn write(&mut self, client: &Client, place: &MemberSpec) -> Result<bool, Reason> {
+    pub(super) async fn write(
+        &mut self,
+        client: &Client,
+        place: &MemberSpec,
+    ) -> Result<bool, Reason> {
         let spec = self.specs.borrow().clone();
         self.facts.blocked = None;
         self.facts.is_installing = false;

@@ -45,7 +45,7 @@ impl Hub {
         });
         let written = self.refusals.all(calls).await;
         for object in written.done.into_iter().flatten() {
-            self.cache.put_object(object);
+            self.cache.put_status(object);
         }
         if !written.is_complete {
             // Keeps newer statuses that may have arrived.
@@ -87,7 +87,7 @@ pub(super) fn titles(
 }
 
 /// The complete status with its times; `None`: unchanged.
-fn dated(
+pub(super) fn dated(
     object: &ClusterPullSecret,
     observed: &ClusterPullSecretStatus,
     now: Timestamp,

@@ -12,7 +12,7 @@ use kube::api::{ApiResource, DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-use crate::clusters::input::ClusterKey;
+use crate::clusters::input::{ClusterKey, fleet_title};
 use crate::clusters::revision::Revision;
 use crate::objects::apply::{ApplyError, readable, within};
 use crate::objects::recreate::write_or_recreate;
@@ -64,7 +64,8 @@ impl Writer {
         let params = PatchParams::apply(HUB).force();
         let patch = Patch::Apply(&object);
         let call = api.patch(&name, &params, &patch);
-        readable("apply", "ClusterPullSecret", &name, call).await
+        let title = format!("{namespace}/{name}");
+        readable("apply", "ClusterPullSecret", &title, call).await
     }
 
     pub(super) async fn object_status(
@@ -78,7 +79,8 @@ impl Writer {
         let patch = Patch::Merge(json!({"status": status}));
         let params = merge();
         let call = api.patch_status(&name, &params, &patch);
-        readable("write status of", "ClusterPullSecret", &name, call).await
+        let title = format!("{namespace}/{name}");
+        readable("write status of", "ClusterPullSecret", &title, call).await
     }
 
     pub(super) async fn delete_object(
@@ -89,10 +91,11 @@ impl Writer {
         let name = object_name(cluster, fleet);
         let api: Api<Item<ClusterPullSecret>> = Api::namespaced(self.client.clone(), namespace);
         let params = DeleteParams::default();
+        let title = format!("{namespace}/{name}");
         let deleted = within(
             "delete",
             "ClusterPullSecret",
-            &name,
+            &title,
             api.delete(&name, &params),
         );
         gone(deleted.await)
@@ -108,8 +111,9 @@ impl Writer {
         let api = self.secrets(fleet);
         let params = PatchParams::apply(HUB).force();
         let patch = Patch::Apply(&secret);
-        let write = || readable("apply", "Secret", &name, api.patch(&name, &params, &patch));
-        write_or_recreate(&api, &name, &name, &json!({}), write).await
+        let title = format!("{}/{name}", fleet.namespace().unwrap_or_default());
+        let write = || readable("apply", "Secret", &title, api.patch(&name, &params, &patch));
+        write_or_recreate(&api, &name, &title, &json!({}), write).await
     }
 
     pub(super) async fn delete_revision(
@@ -120,7 +124,8 @@ impl Writer {
         let name = fleet_revision(&fleet.name_any(), number);
         let api = self.secrets(fleet);
         let params = DeleteParams::default();
-        gone(within("delete", "Secret", &name, api.delete(&name, &params)).await)
+        let title = format!("{}/{name}", fleet.namespace().unwrap_or_default());
+        gone(within("delete", "Secret", &title, api.delete(&name, &params)).await)
     }
 
     fn secrets(&self, fleet: &FleetPullSecret) -> Api<Item<Secret>> {
@@ -147,7 +152,7 @@ impl Writer {
         let api = self.fleets(fleet);
         let (params, patch) = (merge(), Patch::Merge(body));
         let call = api.patch(&name, &params, &patch);
-        readable("patch", "FleetPullSecret", &name, call).await
+        readable("patch", "FleetPullSecret", &fleet_title(fleet), call).await
     }
 
     pub(super) async fn fleet_status(
@@ -159,7 +164,13 @@ impl Writer {
         let api = self.fleets(fleet);
         let (params, patch) = (merge(), Patch::Merge(json!({"status": status})));
         let call = api.patch_status(&name, &params, &patch);
-        readable("write status of", "FleetPullSecret", &name, call).await
+        readable(
+            "write status of",
+            "FleetPullSecret",
+            &fleet_title(fleet),
+            call,
+        )
+        .await
     }
 
     fn fleets(&self, fleet: &FleetPullSecret) -> Api<Item<FleetPullSecret>> {
@@ -169,7 +180,7 @@ impl Writer {
 }
 
 /// Name of the `ClusterPullSecret` of a cluster.
-fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
+pub(super) fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
     let namespace = fleet.namespace().unwrap_or_default();
     cluster_pull_secret(cluster, &namespace, &fleet.name_any())
 }

@@ -1,6 +1,8 @@
 //! Identifies the content of a Secret without reading it, by the revision that introduced each of its parts. Pure.
 
+use globalps_core::namespaces::part_of_annotation;
 use globalps_core::provider::Content;
+use globalps_core::rollout::Revision;
 
 use crate::content::secret::{Global, Since};
 use crate::content::since::EVERY_POD;
@@ -10,7 +12,7 @@ use crate::content::since::EVERY_POD;
 pub(crate) struct Parts<'a> {
     pub(crate) content: &'a Content,
     since: &'a Since,
-    revision: i64,
+    revision: Revision,
 }
 
 impl<'a> Parts<'a> {
@@ -19,12 +21,14 @@ impl<'a> Parts<'a> {
         Some(Self {
             content: global.content.as_ref()?,
             since: &global.content_since,
-            revision: global.revision.number,
+            revision: global.revision,
         })
     }
 
-    fn since(&self, source: &str) -> i64 {
-        self.since.get(source).copied().unwrap_or(self.revision)
+    fn since(&self, source: &str) -> Revision {
+        let since = self.since.get(source).copied();
+        let since = since.filter(|since| since.is_identified());
+        since.unwrap_or(self.revision)
     }
 
     /// Value of the annotation `globalps.io/content` of a Secret with these parts of the sources. `None`: it would be empty.
@@ -36,10 +40,7 @@ impl<'a> Parts<'a> {
         let words: Vec<String> = every_pod
             .into_iter()
             .chain(scoped)
-            .map(|(source, since)| match source {
-                EVERY_POD => since.to_string(),
-                source => format!("{source}@{since}"),
-            })
+            .map(|(source, since)| part_of_annotation(source, since))
             .collect();
         (!words.is_empty()).then(|| words.join(","))
     }
@@ -50,6 +51,7 @@ impl<'a> Parts<'a> {
 mod tests {
     use globalps_core::dockerconfig::{DockerConfig, parse};
     use globalps_core::provider::{Scope, ScopedConfig};
+    use globalps_core::rollout::RevisionId;
 
     use super::*;
 
@@ -61,28 +63,43 @@ mod tests {
             scope: Scope::default(),
             config: config.clone(),
         };
+        let revision = |number| Revision::new(number, RevisionId::from_random(0xab));
         let mut global = Global {
-            revision: crate::content::secret::revision_of_test(7),
+            revision: revision(7),
             content: Some(Content {
                 config: config.clone(),
                 scoped: vec![scoped("a"), scoped("b")],
                 ..Content::default()
             }),
-            content_since: [(String::new(), 5), ("a".to_owned(), 6)].into(),
+            content_since: [(String::new(), revision(5)), ("a".to_owned(), revision(6))].into(),
             ..Global::default()
         };
         let identity =
             |global: &Global, parts: &[usize]| Parts::of(global).unwrap().identity(parts);
-        let is = |text: &str| Some(text.to_owned());
-        assert_eq!(identity(&global, &[]), is("5"));
-        assert_eq!(identity(&global, &[0]), is("5,a@6"));
+        let is = |text: &str| Some(text.replace('#', "-00000000000000ab"));
+        assert_eq!(identity(&global, &[]), is("5#"));
+        assert_eq!(identity(&global, &[0]), is("5#,a@6#"));
         assert_eq!(
             identity(&global, &[0, 1]),
-            is("5,a@6,b@7"),
+            is("5#,a@6#,b@7#"),
             "unknown: this revision"
         );
+        let without_ids = global
+            .content_since
+            .values()
+            .map(|since| since.unidentified());
+        let without_ids = global.content_since.keys().cloned().zip(without_ids);
+        let without_ids = Global {
+            content_since: without_ids.collect(),
+            ..global.clone()
+        };
+        assert_eq!(
+            identity(&without_ids, &[0]),
+            is("7#,a@7#"),
+            "a number identifies nothing"
+        );
         global.content.as_mut().unwrap().config = DockerConfig::default();
-        assert_eq!(identity(&global, &[0]), is("a@6"));
+        assert_eq!(identity(&global, &[0]), is("a@6#"));
         assert_eq!(identity(&global, &[]), None);
     }
 }

@@ -6,6 +6,7 @@ use globalps_core::dockerconfig::parse;
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Pattern, Scope, ScopedConfig};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use serde_json::json;
 use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
-use crate::content::secret::Global;
+use crate::content::secret::{Global, revision_of_test};
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
@@ -30,6 +31,8 @@ enum Event {
     Exclude(usize, bool),
     /// The content for every pod, or that of the source for even namespaces, changes.
     Rotate(bool),
+    /// Another installation, or a restored etcd: numbers start again, and Secrets are left over.
+    Reinstall,
     Enable(bool),
     Attach(bool),
     Pause(bool),
@@ -53,6 +56,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => at.clone().prop_map(Event::Delete),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Exclude(at, on)),
         2 => any::<bool>().prop_map(Event::Rotate),
+        1 => Just(Event::Reinstall),
         1 => any::<bool>().prop_map(Event::Enable),
         1 => any::<bool>().prop_map(Event::Attach),
         1 => any::<bool>().prop_map(Event::Pause),
@@ -103,7 +107,7 @@ impl Simulation {
             accounts: BTreeMap::new(),
             rejected: BTreeSet::new(),
             global: Global {
-                revision: crate::content::secret::revision_of_test(1),
+                revision: revision_of_test(1),
                 content: Some(Content {
                     config: config.clone(),
                     scoped: vec![ScopedConfig {
@@ -116,7 +120,11 @@ impl Simulation {
                     }],
                     ..Content::default()
                 }),
-                content_since: [(String::new(), 1), ("even".to_owned(), 1)].into(),
+                content_since: [
+                    (String::new(), revision_of_test(1)),
+                    ("even".to_owned(), revision_of_test(1)),
+                ]
+                .into(),
                 ..Global::default()
             },
             is_enabled: true,
@@ -159,7 +167,15 @@ impl Simulation {
                 self.global.revision.number += 1;
                 let part = if *every_pod { "" } else { "even" };
                 let since = &mut self.global.content_since;
-                since.insert(part.to_owned(), self.global.revision.number);
+                since.insert(part.to_owned(), self.global.revision);
+            }
+            Event::Reinstall => {
+                let id = RevisionId::from_random(self.now.as_second().unsigned_abs());
+                self.global.revision = Revision::new(1, id);
+                for since in self.global.content_since.values_mut() {
+                    *since = self.global.revision;
+                }
+                self.memory = Memory::default();
             }
             Event::Enable(on) => self.is_enabled = *on,
             Event::Attach(by_accounts) => {

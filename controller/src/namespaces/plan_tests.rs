@@ -5,6 +5,7 @@ use globalps_core::dockerconfig::parse;
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Scope, ScopedConfig};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::json;
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
-use crate::content::secret::Global;
+use crate::content::secret::{Global, Since, revision_of_test};
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
@@ -23,11 +24,32 @@ fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1)
 }
 
+fn since(every_pod: i64, a_source: i64) -> Since {
+    let known = [("", every_pod), ("a-source", a_source)];
+    let known = known.map(|(source, number)| (source.to_owned(), revision_of_test(number)));
+    known.into()
+}
+
+/// The annotation for `5,a-source@6`. `5#`: another revision with this number, as after a removal or of a restored etcd. `5x`: without id.
+fn annotation(text: &str) -> String {
+    let words = text.split(',').map(|word| {
+        let number = word.rsplit('@').next().unwrap_or_default();
+        let revision = revision_of_test(number.trim_end_matches(['#', 'x']).parse().unwrap_or(0));
+        let revision = match number.chars().last() {
+            Some('#') => Revision::new(revision.number, RevisionId::from_random(2)),
+            Some('x') => revision.unidentified(),
+            _ => revision,
+        };
+        word.replace(number, &revision.text())
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
 /// The content for every pod since revision 5, and `a-source` for `a*` since 6.
 fn global() -> Global {
     let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
     Global {
-        revision: crate::content::secret::revision_of_test(7),
+        revision: revision_of_test(7),
         content: Some(Content {
             config: config.clone(),
             scoped: vec![ScopedConfig {
@@ -40,7 +62,7 @@ fn global() -> Global {
             }],
             ..Content::default()
         }),
-        content_since: [(String::new(), 5), ("a-source".to_owned(), 6)].into(),
+        content_since: since(5, 6),
         ..Global::default()
     }
 }
@@ -48,15 +70,15 @@ fn global() -> Global {
 /// The previous revision.
 fn stable() -> Global {
     Global {
-        revision: crate::content::secret::revision_of_test(4),
-        content_since: [(String::new(), 4), ("a-source".to_owned(), 4)].into(),
+        revision: revision_of_test(4),
+        content_since: since(4, 4),
         ..global()
     }
 }
 
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret; `!`: another client has changed it, `?`: not created by
+    /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret (as [`annotation`]); `!`: another client has changed it, `?`: not created by
     /// the controller, `~`: the namespace is being deleted, `-`: the namespace excludes itself.
     namespaces: &'a str,
     /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
@@ -106,7 +128,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
                     version: 1,
                     is_managed: !content.ends_with('?'),
                     is_intact: !content.ends_with(['!', '?']),
-                    content: content.trim_end_matches(marks).into(),
+                    content: annotation(content.trim_end_matches(marks)).into(),
                     written: now() - SignedDuration::from_secs(10),
                     is_being_deleted: false,
                 },
@@ -170,10 +192,11 @@ fn line(case: Case, memory: &Memory) -> String {
                 identity,
                 is_stable,
                 ..
-            } => format!(
-                "{namespace}={identity}{}",
-                if *is_stable { "~" } else { "" }
-            ),
+            } => {
+                let id = format!("-{}", revision_of_test(1).id);
+                let stable = if *is_stable { "~" } else { "" };
+                format!("{namespace}={}{stable}", identity.replace(&id, ""))
+            }
             Write::Delete { namespace } => format!("-{namespace}"),
             Write::Account { key, change, .. } => match change.added[..] {
                 [] => format!("-{key}"),
@@ -217,6 +240,21 @@ fn each_namespace_gets_its_content_one_first() {
             "a changed Secret is restored",
             "a=5,a-source@6 b=5!",
             "b=5 1/2",
+        ),
+        (
+            "a number that another revision had is other content",
+            "a=5#,a-source@6 b=5# b2=5x",
+            "a=5,a-source@6 0/3",
+        ),
+        (
+            "also of a source",
+            "a=5,a-source@6# b=5 a2=5,a-source@6x",
+            "a=5,a-source@6 1/3",
+        ),
+        (
+            "and it is replaced after the canary",
+            "a=5,a-source@6 b=5# a2=5#,a-source@6",
+            "a2=5,a-source@6 b=5 1/3",
         ),
         (
             "a foreign Secret stays",
@@ -358,7 +396,7 @@ fn a_failed_namespace_is_reported_and_blocks_no_other() {
         "there is no other canary"
     );
     let mut memory = Memory::default();
-    memory.wrote("b", "5");
+    memory.wrote("b", &annotation("5"));
     for _ in 0..5 {
         memory.restored("b", now());
     }

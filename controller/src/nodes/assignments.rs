@@ -121,9 +121,7 @@ pub(super) fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
 
 /// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
 /// the node gets what it had.
-pub(super) fn with_new_owner(
-    snapshot: &Snapshot,
-) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
+fn with_new_owner(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     snapshot.nodes.values().filter_map(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name)?;
         has_new_owner(object, node).then(|| {

@@ -111,6 +111,11 @@ impl Snapshot<'_> {
         self.global.as_ref().is_some_and(|global| global.restoring)
     }
 
+    /// Otherwise its limits, and which nodes it selects, are not known.
+    pub(crate) fn is_configuration_known(&self) -> bool {
+        self.config_known || !self.config_missing && self.config_unreadable.is_none()
+    }
+
     /// Nodes, namespaces or operators may have content, whose configuration must not be replaced by defaults.
     pub(crate) fn needs_configuration(&self) -> bool {
         self.is_in_force() || self.has_copies

@@ -4,7 +4,7 @@ use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::absence::Absence;
-use super::assignments::{assignments, upkeep, with_new_owner};
+use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
 use super::members::members;
@@ -84,9 +84,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
     let resolved = resolved(snapshot, before);
     if snapshot.config_missing && snapshot.needs_configuration() {
-        let mut plan = Plan::new(resolved, Aim::Hold(Hold::ConfigMissing));
-        plan.assignments = with_new_owner(snapshot).collect();
-        return plan;
+        return hold(snapshot, resolved, Hold::ConfigMissing);
     }
     if snapshot.config_unreadable.is_some() {
         return hold(snapshot, resolved, Hold::ConfigUnreadable);
@@ -141,26 +139,44 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     }
 }
 
-/// Every node keeps its content; new nodes get the fleet's, if any node has some.
+/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits goes on.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    // Which nodes are selected may not be known.
-    let is_unknown = reason == Hold::ConfigUnreadable && !snapshot.config_known;
-    if is_unknown || !snapshot.may_be_on_nodes() {
+    plan.global = deleted_global(snapshot);
+    if !snapshot.may_be_on_nodes() {
+        return plan;
+    }
+    let restores = snapshot.is_restoring();
+    if !snapshot.is_configuration_known() {
+        // Which nodes are selected is not known.
+        plan.assignments = upkeep(snapshot, &[], restores);
         return plan;
     }
     if let Some(global) = &snapshot.global {
-        let goal = Goal::Revision(global.revision);
+        let goal = match restores {
+            true => Goal::Restore,
+            false => Goal::Revision(global.revision),
+        };
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
     }
-    plan.assignments = upkeep(snapshot, &plan.members, false);
+    plan.assignments = upkeep(snapshot, &plan.members, restores);
     if let Some(global) = &snapshot.global {
         let is_halted = has_halted(snapshot, &plan.members);
         let revision = fleet_revision(snapshot, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
     plan
+}
+
+/// `global-pull-secret` as it was, if another client deleted it.
+fn deleted_global(snapshot: &Snapshot) -> Option<GlobalWrite> {
+    let global = snapshot.global.as_ref();
+    let global = global.filter(|_| snapshot.global_deleted_out_of_band)?;
+    Some(GlobalWrite {
+        content: global.content.clone()?,
+        global: global.clone(),
+    })
 }
 
 /// Rolls out the desired content.
@@ -213,7 +229,7 @@ fn reach(
             .filter(|_| resolved.rejected.is_some())
             .and_then(|global| global.rejected_reason.clone()),
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
-        content_since: since(before, &desired.content, revision.number),
+        content_since: since(before, &desired.content, revision),
     };
     if let Some(global) = before.filter(|_| same.is_none()) {
         let last = Outcome::of(snapshot, global);

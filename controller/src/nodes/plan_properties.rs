@@ -663,6 +663,23 @@ impl Cluster {
         }
     }
 
+    /// A node gets what it has or was assigned, or it is new.
+    fn assert_changes_no_node(&self, node: &str, spec: &NodePullSecretSpec) {
+        let Some(object) = self.snapshot.node_pull_secrets.get(node) else {
+            assert_eq!(spec.revision, 0, "{node}");
+            return;
+        };
+        let status = object.status.as_ref();
+        let has = status.is_some_and(|it| it.in_force() == spec.assigned());
+        let has_nothing = status.is_some_and(|it| it.revision == 0);
+        let was_assigned =
+            object.spec.assigned() == spec.assigned() && object.spec.restore == spec.restore;
+        assert!(
+            was_assigned || !spec.restore && (has || has_nothing),
+            "without a GlobalPullSecret no node changes: {node} {spec:?}"
+        );
+    }
+
     fn reconcile(&mut self, writes: u8) {
         self.observe();
         self.ids += 1;
@@ -670,8 +687,15 @@ impl Cluster {
         let plan = plan(&self.snapshot);
         self.assert_no_healthy_node_failed(&plan);
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
-            let writes = plan.global.is_some() || !plan.assignments.is_empty();
-            assert!(!writes, "without a GlobalPullSecret nothing changes");
+            let current = self.snapshot.global.as_ref().map(|it| it.revision);
+            let written = plan.global.as_ref().map(|write| write.global.revision);
+            assert!(
+                written.is_none() || written == current,
+                "without a GlobalPullSecret no revision is written"
+            );
+            for (node, spec) in &plan.assignments {
+                self.assert_changes_no_node(node, spec);
+            }
         }
         let before = self
             .snapshot

@@ -51,7 +51,7 @@ pub(crate) fn global(revision: i64, text: &str) -> Global {
         canary_passed: true,
         config_file: Some(GlobalPullSecretSpec::default().kubelet.config_file),
         rolled_out: Some(Timestamp::UNIX_EPOCH),
-        content_since: [(String::new(), revision)].into(),
+        content_since: [(String::new(), revision_of_test(revision))].into(),
         ..Global::default()
     }
 }
@@ -697,7 +697,7 @@ fn only_a_deleted_source_restores() {
 }
 
 #[test]
-fn without_a_global_pull_secret_nothing_changes() {
+fn without_a_global_pull_secret_no_node_changes() {
     for (case, additional, global, nodes, expected) in [
         (
             "nothing in force yet",
@@ -711,7 +711,14 @@ fn without_a_global_pull_secret_nothing_changes() {
             found(B),
             Some(global(1, A)),
             "a=1:Synced +b",
-            "Hold(ConfigMissing)",
+            "Hold(ConfigMissing) b=0",
+        ),
+        (
+            "a new node gets what the fleet has",
+            found(B),
+            Some(global(1, A)),
+            "a=1:Synced +b=0",
+            "Hold(ConfigMissing) b=1",
         ),
         (
             "a deletion",
@@ -731,6 +738,39 @@ fn without_a_global_pull_secret_nothing_changes() {
         let mut snapshot = snapshot(additional, global, nodes);
         snapshot.config_missing = true;
         assert_eq!(line(&snapshot), expected, "{case}");
+    }
+}
+
+#[test]
+fn while_changes_are_held_everything_else_goes_on() {
+    let held = |hold: &str| {
+        let nodes = "a=1:Synced %b=1:Synced +c=0 +d";
+        let mut snapshot = snapshot(found(B), Some(global(1, A)), nodes);
+        match hold {
+            "ConfigMissing" => snapshot.config_missing = true,
+            _ => snapshot.config_unreadable = Some("no".to_owned()),
+        }
+        snapshot
+    };
+    for hold in ["ConfigMissing", "ConfigUnreadable"] {
+        let mut held = held(hold);
+        // Another program manages the file of `b`, `c` and `d` are new.
+        let expected = format!("Hold({hold}) d=0 b=1 c=1");
+        assert_eq!(line(&held), expected);
+        held.changed_out_of_band.to_mut().insert("a".to_owned());
+        let expected = format!("Hold({hold}) d=0 b=1 a=1 c=1");
+        assert_eq!(line(&held), expected, "changes by others are reverted");
+        held.config_known = false;
+        let expected = format!("Hold({hold}) d=0 b=1 a=1");
+        let unknown = "which nodes are selected is not known";
+        assert_eq!(line(&held), expected, "{unknown}");
+        held.global_deleted_out_of_band = true;
+        let written = plan(&held).global.map(|write| write.global.revision);
+        assert_eq!(written, Some(revision_of_test(1)), "its content is known");
+        held.global.as_mut().unwrap().restoring = true;
+        held.config_known = true;
+        let restored = plan(&held);
+        assert!(restored.members.iter().all(|it| it.goal == Goal::Restore));
     }
 }
 

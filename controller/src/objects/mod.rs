@@ -2,6 +2,8 @@
 
 pub(crate) mod agents;
 pub(crate) mod apply;
+#[cfg(test)]
+pub(crate) mod fake_api;
 pub(crate) mod helm;
 pub(crate) mod managed;
 pub(crate) mod namespaced;

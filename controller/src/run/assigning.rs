@@ -25,9 +25,12 @@ impl Controller {
         let (objects, changes): (Vec<_>, Vec<_>) =
             plan.assignments.iter().partition(|it| creates(it));
         let (revocations, others): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|(_, spec)| spec.revoked);
+            changes.into_iter().partition(|(node, spec)| {
+                let object = self.cache.node_pull_secrets.get(node);
+                spec.revoked && !object.is_some_and(|object| object.spec.revoked)
+            });
         let is_created = self.write_assignments(objects).await;
-        // Others take the slots that revocations free.
+        // Others take the slots that revocations free. An object that is revoked already frees none.
         if !self.write_assignments(revocations).await {
             return false;
         }

@@ -17,29 +17,29 @@ use crate::objects::agents::Leftover;
 use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
 
 impl Controller {
-    /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. Returns the time until the
-    /// next revert, if the rate limiter delays it.
+    /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. `manages`: nodes get or have something,
+    /// and `spec` is known. Returns the time until the next revert, if the rate limiter delays it.
     pub(super) async fn manage(
         &mut self,
         plan: &Plan,
         spec: &GlobalPullSecretSpec,
-        is_without_nodes: bool,
+        manages: bool,
     ) -> Option<Duration> {
         let mut revert_delay = None;
         let mut cleans_up = false;
         match plan.aim {
-            Aim::Nothing | Aim::Hold(_) => {}
+            Aim::Nothing => {}
             Aim::Reach(Goal::Revision(_)) if plan.removes_agents => {
                 tracing::info!("all nodes are restored; removing the syncers");
                 cleans_up = !self.remove_agents().await;
             }
-            Aim::Reach(_) if is_without_nodes => {}
-            Aim::Reach(goal) => {
+            Aim::Reach(_) | Aim::Hold(_) if !manages => {}
+            Aim::Reach(_) | Aim::Hold(_) => {
+                let restores = plan.aim == Aim::Reach(Goal::Restore);
                 // Pods are not replaced while nodes change.
-                let keeps = goal == Goal::Restore || !self.at_rest();
+                let keeps = restores || !self.at_rest();
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
-                let restores = goal == Goal::Restore;
                 revert_delay = self.install(spec, kept, restores).await;
                 if self.forgets_history && !restores {
                     self.forgets_history = !self.forget_history(spec.history_limit).await;
@@ -60,7 +60,8 @@ impl Controller {
             }
         }
         self.cleans_up = cleans_up;
-        if self.cache.config().is_none() && self.create_config().await {
+        let is_held = matches!(plan.aim, Aim::Hold(_));
+        if self.cache.config().is_none() && !is_held && self.create_config().await {
             revert_delay = Some(Duration::ZERO);
         }
         revert_delay

@@ -77,25 +77,18 @@ impl Controller {
         }
         let forgets_rolled_out =
             plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
-        let is_without_nodes = snapshot.is_without_nodes();
+        let manages = !snapshot.is_without_nodes() && snapshot.is_configuration_known();
         let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
         self.verification.set(interval, snapshot.global.as_ref());
         let is_needed = snapshot.needs_configuration() || plan.global.is_some();
         self.planning += begun.elapsed();
         self.remember_configuration(&plan, is_needed).await;
-        if plan.aim == Aim::Hold(Hold::ConfigMissing) {
-            if !std::mem::replace(&mut self.config_missing, true) {
-                let is_remembered = self.cache.state().configuration.is_some();
-                self.recorder.record_config_missing(is_remembered);
-            }
-            return self.refusals.end(|_| false).unwrap_or(RESYNC);
+        let is_missing = plan.aim == Aim::Hold(Hold::ConfigMissing);
+        if is_missing && !self.config_missing {
+            let is_remembered = self.cache.state().configuration.is_some();
+            self.recorder.record_config_missing(is_remembered);
         }
-        self.config_missing = false;
-        if plan.aim == Aim::Hold(Hold::ConfigUnreadable) && self.cache.config().is_none() {
-            // What it says of namespaces and operators is not known either.
-            self.report_unreadable(now).await;
-            return self.refusals.end(|_| false).unwrap_or(RESYNC);
-        }
+        self.config_missing = is_missing;
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
             && self.cache.additional().is_none()
@@ -107,7 +100,7 @@ impl Controller {
         let is_all_assigned = self.assign(&plan).await;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
         let operators_delay = self.deliver_to_operators().await;
-        let revert_delay = self.manage(&plan, &spec, is_without_nodes).await;
+        let revert_delay = self.manage(&plan, &spec, manages).await;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await;
         if !is_all_assigned {
@@ -243,7 +236,7 @@ impl Controller {
                     .assignments
                     .iter()
                     .any(|(node, _)| *node == change.name),
-                _ => self.cache.additional().is_some(),
+                _ => self.cache.additional().is_some() && self.cache.config().is_some(),
             };
             let object = title(change.kind, &change.name);
             let is_reverted = is_reverted && !self.refusals.has(&object);

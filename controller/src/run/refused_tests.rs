@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
@@ -11,19 +10,15 @@ use globalps_core::api::{
 };
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, history_secret,
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
 use globalps_core::provider::Content;
-use hyper::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
-use kube::client::Body;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tower::{BoxError, service_fn};
 
 use super::{Cli, Command, Controller};
 use crate::cache::CacheEvent;
@@ -33,6 +28,7 @@ use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::Data;
 use crate::leader::fencing::FencingToken;
 use crate::nodes::input::NodeView;
+use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
 use crate::objects::managed::ManagedObject;
 use crate::process::Process;
 use crate::telemetry::clock;
@@ -41,158 +37,6 @@ use crate::telemetry::metrics::Metrics;
 
 const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
-
-/// How the API server refuses a write.
-#[derive(Clone, Copy, Debug)]
-enum Refusal {
-    Answer(u16, &'static str),
-    Never,
-}
-
-const REFUSALS: [Refusal; 7] = [
-    Refusal::Answer(403, "exceeded quota: all, requested: count=1"),
-    Refusal::Answer(
-        403,
-        "admission webhook \"gate.example.com\" denied the request: no",
-    ),
-    Refusal::Answer(
-        500,
-        "failed calling webhook \"gate.example.com\": context deadline exceeded",
-    ),
-    Refusal::Answer(
-        422,
-        "data: Forbidden: field is immutable when `immutable` is set",
-    ),
-    Refusal::Answer(422, "spec: Invalid value: 1"),
-    Refusal::Answer(409, "the object has been modified"),
-    Refusal::Never,
-];
-
-#[derive(Default)]
-struct State {
-    /// By path.
-    objects: BTreeMap<String, Value>,
-    version: u64,
-    /// Paths of objects that can't be written.
-    refused: Option<(String, Refusal)>,
-    /// Objects that another client made immutable.
-    immutable: BTreeSet<String>,
-    /// Paths of successful writes.
-    written: BTreeSet<String>,
-}
-
-/// An API server with few objects.
-#[derive(Clone, Default)]
-struct FakeApi(Arc<Mutex<State>>);
-
-impl FakeApi {
-    fn client(&self) -> Client {
-        let api = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let bytes = body.collect_bytes().await?;
-                let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-                let Some((code, reply)) = api.reply(&parts.method, parts.uri.path(), &body) else {
-                    return std::future::pending().await;
-                };
-                let body = Body::from(reply.to_string().into_bytes());
-                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
-            }
-        });
-        Client::new(service, "kube-system")
-    }
-
-    /// `None`: it never responds.
-    fn reply(&self, method: &Method, path: &str, body: &Value) -> Option<(u16, Value)> {
-        let error = |code, message: &str| {
-            let status = json!({"kind": "Status", "status": "Failure", "message": message,
-                "reason": if code == 404 { "NotFound" } else { "" }, "code": code});
-            Some((code, status))
-        };
-        let mut state = self.0.lock().unwrap();
-        let is_write = *method == Method::PATCH;
-        if let Some((of, refusal)) = &state.refused
-            && is_write
-            && of == path
-        {
-            return match refusal {
-                Refusal::Answer(code, message) => error(*code, message),
-                Refusal::Never => None,
-            };
-        }
-        // Only its metadata changes.
-        if is_write
-            && body.as_object().is_some_and(|body| body.len() == 1)
-            && body["status"].is_null()
-        {
-            return match state.objects.get(path) {
-                Some(object) => Some((200, object.clone())),
-                None => error(404, "not found"),
-            };
-        }
-        if is_write && state.immutable.contains(path) {
-            return error(
-                422,
-                "data: Forbidden: field is immutable when `immutable` is set",
-            );
-        }
-        match *method {
-            Method::PATCH => {
-                state.version += 1;
-                let version = state.version.to_string();
-                let of = path.trim_end_matches("/status").to_owned();
-                let known = state.objects.get(&of).cloned().unwrap_or(Value::Null);
-                let mut object = if of == path {
-                    body.clone()
-                } else {
-                    known.clone()
-                };
-                if of != path {
-                    object["status"] = body["status"].clone();
-                }
-                let is_same = known["spec"] == object["spec"];
-                let generation = known["metadata"]["generation"].as_i64().unwrap_or_default();
-                object["metadata"]["generation"] = (generation + i64::from(!is_same)).into();
-                object["metadata"]["uid"] = "u".into();
-                object["metadata"]["resourceVersion"] = version.into();
-                state.objects.insert(of, object.clone());
-                state.written.insert(path.to_owned());
-                Some((200, object))
-            }
-            Method::DELETE => {
-                state.immutable.remove(path);
-                match state.objects.remove(path) {
-                    Some(_) => Some((200, json!({"kind": "Status", "status": "Success"}))),
-                    None => error(404, "not found"),
-                }
-            }
-            Method::GET => match state.objects.get(path) {
-                Some(object) => Some((200, object.clone())),
-                None => error(404, "not found"),
-            },
-            _ => Some((201, body.clone())),
-        }
-    }
-
-    fn put(&self, path: &str, object: &impl serde::Serialize) {
-        let object = serde_json::to_value(object).unwrap();
-        self.0
-            .lock()
-            .unwrap()
-            .objects
-            .insert(path.to_owned(), object);
-    }
-
-    fn written(&self) -> BTreeSet<String> {
-        std::mem::take(&mut self.0.lock().unwrap().written)
-    }
-
-    fn get(&self, path: &str) -> Option<Value> {
-        self.0.lock().unwrap().objects.get(path).cloned()
-    }
-}
 
 const CONFIG: &str =
     "/apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets/global-pull-secret";
@@ -238,7 +82,7 @@ fn controller(api: &FakeApi) -> Controller {
         canary_passed: true,
         rolled_out: Some(hour),
         config_file: Some(spec.kubelet.config_file.clone()),
-        content_since: [(String::new(), 1)].into(),
+        content_since: [(String::new(), revision_of_test(1))].into(),
         ..Global::default()
     };
     let content = Content {
@@ -252,7 +96,7 @@ fn controller(api: &FakeApi) -> Controller {
     config.metadata.resource_version = Some("1".to_owned());
     api.put(CONFIG, &config);
     api.put(&secret_path(GLOBAL_SECRET), &global);
-    api.0.lock().unwrap().version = 10;
+    api.state().version = 10;
     let additional = Secret {
         data: Some([(DATA_KEY.to_owned(), ByteString(B.into()))].into()),
         metadata: kube::api::ObjectMeta {
@@ -354,7 +198,7 @@ async fn one_refused_write_costs_only_this_write() {
             let case = format!("{path}: {refusal:?}");
             let api = FakeApi::default();
             let mut controller = controller(&api);
-            api.0.lock().unwrap().refused = Some((path.clone(), refusal));
+            api.state().refused = Some((path.clone(), refusal));
             let begun = Instant::now();
             Box::pin(controller.reconcile()).await;
             assert!(begun.elapsed() <= Duration::from_secs(11), "{case}");
@@ -402,7 +246,7 @@ async fn one_refused_write_costs_only_this_write() {
                 continue;
             }
             // Then it is allowed.
-            api.0.lock().unwrap().refused = None;
+            api.state().refused = None;
             controller
                 .refusals
                 .failures
@@ -422,14 +266,14 @@ async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let quota = Refusal::Answer(403, "exceeded quota: objects");
-    api.0.lock().unwrap().refused = Some((node_path("d"), quota));
+    api.state().refused = Some((node_path("d"), quota));
     Box::pin(controller.reconcile()).await;
     let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
     assert!(api.written().contains(path));
     let syncer = ManagedObject::all()
         .find(|it| it.to_string().contains("DaemonSet"))
         .unwrap();
-    let live = api.0.lock().unwrap().objects.remove(path).unwrap();
+    let live = api.state().objects.remove(path).unwrap();
     let live: crate::objects::views::DaemonSetView = serde_json::from_value(live).unwrap();
     let event = CacheEvent::Managed(syncer, Update::Event(Event::Delete(live.into())));
     assert!(controller.cache.handle(event, Instant::now()));
@@ -450,7 +294,7 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
                     "annotations": {"globalps.io/revision": "1"}}}),
             );
         }
-        api.0.lock().unwrap().immutable.insert(path.clone());
+        api.state().immutable.insert(path.clone());
         Box::pin(controller.reconcile()).await;
         let failures = &controller.refusals.failures;
         assert!(failures.is_empty(), "{name}: {failures:?}");
@@ -460,4 +304,44 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
         let assigned = api.get(&node_path("a")).unwrap();
         assert_eq!(assigned["spec"]["revision"], 2, "{name}");
     }
+}
+
+/// Another client deletes the `GlobalPullSecret` and the syncer's `DaemonSet`, and a node joins.
+#[tokio::test(start_paused = true)]
+async fn without_a_global_pull_secret_the_last_configuration_applies() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    Box::pin(controller.reconcile()).await;
+    api.written();
+    let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
+    let syncer = ManagedObject::all()
+        .find(|it| it.to_string().contains("DaemonSet"))
+        .unwrap();
+    let live = api.state().objects.remove(path).unwrap();
+    let live: crate::objects::views::DaemonSetView = serde_json::from_value(live).unwrap();
+    let config = api.state().objects.remove(CONFIG).unwrap();
+    let config: GlobalPullSecret = serde_json::from_value(config).unwrap();
+    let state = secret_path(STATE_SECRET);
+    let stored: Secret = serde_json::from_value(api.get(&state).unwrap()).unwrap();
+    for event in [
+        CacheEvent::Config(Update::Event(Event::Delete(config))),
+        CacheEvent::State(Update::Event(Event::Delete(stored))),
+        CacheEvent::Managed(syncer, Update::Event(Event::Delete(live.into()))),
+        CacheEvent::Node(Update::Event(Event::Apply(NodeView::of_test(
+            "e",
+            Timestamp::now(),
+        )))),
+    ] {
+        assert!(controller.cache.handle(event, Instant::now()));
+    }
+    Box::pin(controller.reconcile()).await;
+    let written = api.written();
+    for expected in [path.to_owned(), node_path("e"), state] {
+        assert!(written.contains(&expected), "{expected}: {written:?}");
+    }
+    assert!(
+        !written.iter().any(|it| it.starts_with(CONFIG)),
+        "{written:?}"
+    );
+    assert_eq!(api.get(CONFIG), None, "the defaults are not the last ones");
 }

@@ -32,9 +32,10 @@ impl Controller {
     pub(super) async fn report(&mut self, now: Timestamp, plan: &Plan) -> Option<Duration> {
         let begun = Instant::now();
         let additional = self.additional_version();
-        let config = self.cache.config()?;
+        let config = self.cache.config();
+        let is_missing = config.is_none();
         let generation = self.generation();
-        let before = config.status.clone();
+        let before = config.and_then(|config| config.status.clone());
         let mut snapshot = self.cache.snapshot(uptime(), now);
         snapshot.refused = Cow::Borrowed(&self.refusals.failures);
         let version = self.cache.global_version();
@@ -57,9 +58,14 @@ impl Controller {
             &snapshot.node_pull_secrets,
         );
         self.planning += begun.elapsed();
+        if is_missing && snapshot.config_unreadable.is_some() {
+            self.report_unreadable(now).await;
+            return None;
+        }
         self.recorder
             .record_unreadable(&snapshot.unreadable_objects);
-        if before.as_ref() == Some(&after) {
+        // There is no object whose status to write.
+        if is_missing || before.as_ref() == Some(&after) {
             return None;
         }
         if before

@@ -85,6 +85,14 @@ impl Revision {
         self.number > 0 && self.id != RevisionId::UNKNOWN
     }
 
+    /// `5-0123456789abcdef`, or `5` if the id is unknown. There is no `Display`: messages for people have the number only.
+    pub fn text(self) -> String {
+        match self.id {
+            RevisionId::UNKNOWN => self.number.to_string(),
+            id => format!("{}-{id}", self.number),
+        }
+    }
+
     /// The same number, which identifies no content any more.
     #[must_use]
     pub fn unidentified(self) -> Self {
@@ -101,13 +109,10 @@ impl From<&str> for Revision {
     }
 }
 
-/// `5-0123456789abcdef`, or `5` if the id is unknown. There is no `Display`: messages for people have the number only.
+/// As [`Revision::text`].
 impl Serialize for Revision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.id {
-            RevisionId::UNKNOWN => serializer.collect_str(&self.number),
-            id => serializer.collect_str(&format_args!("{}-{id}", self.number)),
-        }
+        serializer.serialize_str(&self.text())
     }
 }
 

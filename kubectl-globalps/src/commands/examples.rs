@@ -14,6 +14,8 @@ use crate::view::fleet::tests::{fleet, object};
 /// `robot:p` and `robot:q`.
 const AUTH: &str = "cm9ib3Q6cA==";
 const OTHER_AUTH: &str = "cm9ib3Q6cQ==";
+/// Of each revision.
+const ID: &str = "8d1c0f3b6a2e4975";
 const SOURCE: &str = "team-a-pull-secret";
 
 /// Commands, each as it is shown and as it is run.
@@ -182,7 +184,7 @@ fn global() -> Value {
     data[format!("{}{SOURCE}", names::LAST_SOURCE_KEY_PREFIX)] = of_source;
     data[names::SCOPED_KEY] = json!(ByteString(render_scoped(&scoped)));
     let annotations = &mut global["metadata"]["annotations"];
-    let since = json!({"": 3, SOURCE: 2}).to_string();
+    let since = json!({"": format!("3-{ID}"), SOURCE: format!("2-{ID}")}).to_string();
     annotations[names::CONTENT_SINCE_ANNOTATION] = json!(since);
     annotations[names::DELIVERY_ANNOTATION] = json!(json!(provider).to_string());
     // Not on every node yet.
@@ -196,7 +198,7 @@ fn of_namespace() -> Value {
     json!({
         "metadata": {
             "labels": {names::IMAGE_PULL_SECRET_LABEL: "true"},
-            "annotations": {names::CONTENT_ANNOTATION: format!("3,{SOURCE}@2")},
+            "annotations": {names::CONTENT_ANNOTATION: format!("3-{ID},{SOURCE}@2-{ID}")},
             "managedFields": [{
                 "manager": "globalps-controller", "operation": "Apply", "time": "2026-01-02T00:00:00Z",
             }],

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::dockerconfig::parse;
 use globalps_core::names;
-use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
+use globalps_core::namespaces::{
+    Selected, Selection, config_of, is_marked_excluded, parts_of, parts_of_annotation,
+};
 use globalps_core::provider::{Content, Delivery};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
@@ -232,11 +234,8 @@ async fn judge(
 
 /// Sources with a scope that are in a Secret with this annotation.
 fn sources_of(content: &str) -> BTreeSet<&str> {
-    let words = content.split(',');
-    words
-        .filter_map(|word| word.split_once('@'))
-        .map(|(source, _)| source)
-        .collect()
+    let sources = parts_of_annotation(content).map(|(source, _)| source);
+    sources.filter(|source| !source.is_empty()).collect()
 }
 
 /// Adds running pods that have nothing but the patcher's Secret.

@@ -252,7 +252,7 @@ fn of_every_pod(
     let found = candidates.iter().find(|found| has_it(&found.config));
     let kind = found.map_or(Kind::Unknown, |found| found.kind);
     // All of the content for every pod is as it is since then.
-    let mut first = since.of_source("");
+    let mut first = since.of_source("").number;
     if kind == Kind::Additional {
         let kept = snapshot.revisions.iter();
         let with_it = kept.take_while(|kept| has_it(&kept.config));
@@ -281,7 +281,7 @@ fn of_scope(
     entry: &Entry,
 ) -> Row {
     let ScopedConfig { source, scope, .. } = scoped;
-    let first = since.of_source(source);
+    let first = since.of_source(source).number;
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
     let with_it = snapshot.in_namespaces.filter(|_| images).map(|all| {
         let have = all
@@ -404,6 +404,8 @@ mod tests {
     use k8s_openapi::ByteString;
     use serde_json::{Value, json};
 
+    const ID: &str = "00000000000000ab";
+
     /// `"a:dTpw b:dTpx"` as the value of a Secret.
     fn auths(text: &str) -> Value {
         let words = text.split_whitespace();
@@ -465,7 +467,7 @@ mod tests {
             "config":{"auths":{"ghcr.io":{"auth":"djpw"}}}}]"#;
         secret(
             "5",
-            &json!({"": 5, "team": 2}),
+            &json!({"": format!("5-{ID}"), "team": format!("2-{ID}")}),
             &[
                 (
                     names::DATA_KEY,
@@ -516,14 +518,15 @@ mod tests {
         let nodes: Vec<&NodePullSecret> = nodes.iter().collect();
         let seen = |is_ours, content: &str| SecretSeen {
             is_ours,
-            content: content.to_owned(),
+            content: content.replace('#', &format!("-{ID}")),
             written: None,
         };
         let in_namespaces = [
-            seen(true, "5,team@2"),
-            seen(true, "5,team@1"),
-            seen(true, "5"),
-            seen(false, "5,team@2"),
+            seen(true, "5#,team@2#"),
+            seen(true, "5#,team@1#"),
+            seen(true, "5#,team@2"),
+            seen(true, "5#"),
+            seen(false, "5#,team@2#"),
         ];
         let gps = gps(spec());
         let listing = Listing::of(Snapshot {

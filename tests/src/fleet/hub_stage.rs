@@ -158,6 +158,10 @@ impl HubStage {
         Ok(config.to_string())
     }
 
+    pub(super) fn apply(&self, objects: &str) -> Result<()> {
+        self.stage.apply(objects)
+    }
+
     pub(super) async fn admin_client(&self) -> Result<Client> {
         self.stage.admin_client().await
     }

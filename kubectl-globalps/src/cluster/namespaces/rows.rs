@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{ImagePullSecrets, ImagePullSecretsStatus};
 use globalps_core::names;
-use globalps_core::namespaces::{Selected, Selection, applied, is_marked_excluded};
+use globalps_core::namespaces::{
+    Selected, Selection, applied, is_marked_excluded, part_of_annotation, parts_of_annotation,
+};
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -40,8 +43,8 @@ impl SecretSeen {
 /// Since which revision each part of the content is as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InForce {
-    since: BTreeMap<String, i64>,
-    revision: i64,
+    since: BTreeMap<String, Revision>,
+    revision: Revision,
 }
 
 impl InForce {
@@ -49,41 +52,50 @@ impl InForce {
     pub(crate) fn of(global: &impl ResourceExt) -> Self {
         let annotation = |name: &str| global.annotations().get(name);
         let since = annotation(names::CONTENT_SINCE_ANNOTATION);
-        let revision = annotation(names::REVISION_ANNOTATION);
+        let number = annotation(names::REVISION_ANNOTATION);
+        let id = annotation(names::REVISION_ID_ANNOTATION);
         Self {
             since: since
                 .and_then(|since| serde_json::from_str(since).ok())
                 .unwrap_or_default(),
-            revision: revision
-                .and_then(|revision| revision.parse().ok())
-                .unwrap_or_default(),
+            revision: Revision::new(
+                number
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or_default(),
+                id.map_or(RevisionId::UNKNOWN, |id| id.as_str().into()),
+            ),
         }
     }
 
     /// The revision that introduced the content of a source; of the empty name, the part for every pod.
-    pub(crate) fn of_source(&self, source: &str) -> i64 {
+    pub(crate) fn of_source(&self, source: &str) -> Revision {
         self.since.get(source).copied().unwrap_or(self.revision)
     }
 
     /// Whether each part that the Secret has is the present one.
     pub(crate) fn is_in(&self, content: &str) -> bool {
-        !content.is_empty() && content.split(',').all(|word| self.is_present(part(word)))
+        !content.is_empty() && parts_of_annotation(content).all(|part| self.is_present(part))
     }
 
     /// Whether the Secret has the present part of this source.
     pub(crate) fn has_source(&self, content: &str, source: &str) -> bool {
-        let mut parts = content.split(',').map(part);
+        let mut parts = parts_of_annotation(content);
         parts.any(|(name, since)| name == source && self.is_present((name, since)))
     }
 
-    fn is_present(&self, (source, since): (&str, &str)) -> bool {
-        since.parse() == Ok(self.of_source(source))
+    fn is_present(&self, (source, since): (&str, Revision)) -> bool {
+        since.is_identified() && since == self.of_source(source)
     }
 }
 
-/// Source and revision of a part; an empty source: for every pod.
-fn part(word: &str) -> (&str, &str) {
-    word.split_once('@').unwrap_or(("", word))
+/// For people: without the ids.
+fn shown(content: &str) -> String {
+    let parts = parts_of_annotation(content);
+    let words = parts.map(|(source, since)| {
+        let number = Revision::new(since.number, RevisionId::UNKNOWN);
+        part_of_annotation(source, number)
+    });
+    words.collect::<Vec<_>>().join(",")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -161,7 +173,7 @@ fn row(snapshot: &Snapshot, name: &str, seen: &NamespaceSeen) -> NamespaceRow {
     NamespaceRow {
         name: name.to_owned(),
         state,
-        content: own.map_or(String::new(), |own| own.content.clone()),
+        content: own.map_or(String::new(), |own| shown(&own.content)),
         reason,
         message,
         since: since_time.map_or(String::new(), |since| {
@@ -276,26 +288,37 @@ mod tests {
         }
     }
 
+    fn revision(number: i64) -> Revision {
+        Revision::new(number, RevisionId::from_random(0xab))
+    }
+
     fn in_force() -> InForce {
-        let since = [(String::new(), 3), ("team".to_owned(), 4)];
+        let since = [
+            (String::new(), revision(3)),
+            ("team".to_owned(), revision(4)),
+        ];
         InForce {
             since: since.into(),
-            revision: 5,
+            revision: revision(5),
         }
     }
 
     #[test]
     fn content_is_present_part_by_part() {
         for (content, expected) in [
-            ("3", true),
-            ("3,team@4", true),
-            ("3,new@5", true),
-            ("2", false),
-            ("3,team@3", false),
+            ("3#", true),
+            ("3#,team@4#", true),
+            ("3#,new@5#", true),
+            ("2#", false),
+            ("3#,team@3#", false),
+            ("3", false),
+            ("3-0000000000000001", false),
+            ("3#,team@4", false),
             ("", false),
             ("x", false),
         ] {
-            assert_eq!(in_force().is_in(content), expected, "{content}");
+            let content = content.replace('#', "-00000000000000ab");
+            assert_eq!(in_force().is_in(&content), expected, "{content}");
         }
     }
 
@@ -323,9 +346,9 @@ mod tests {
         .map(|(name, seen)| (name.to_owned(), seen))
         .into();
         let secrets: BTreeMap<String, SecretSeen> = [
-            ("a", secret(true, "3")),
+            ("a", secret(true, "3-00000000000000ab")),
             ("foreign", secret(false, "")),
-            ("left", secret(true, "3")),
+            ("left", secret(true, "3-00000000000000ab")),
             ("old", secret(true, "2")),
         ]
         .map(|(name, secret)| (name.to_owned(), secret))

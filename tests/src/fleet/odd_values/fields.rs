@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use globalps_core::manifests::{HubInstall, Install};
 use serde_json::{Map, Value, json};
 
 /// Values that Go's types, or a schema, may accept.
@@ -40,8 +41,13 @@ pub(in crate::fleet) fn node(name: &str) -> Value {
 
 /// The schema of a custom resource.
 pub(super) fn schema(kind: &str) -> Option<Value> {
-    let objects = globalps_core::manifests::Install::of_images("none", "none").objects();
-    let mut crds = objects.into_iter();
+    let hub = HubInstall {
+        image: "none".to_owned(),
+        namespaces: Vec::new(),
+        shards: 1,
+    };
+    let objects = Install::of_images("none", "none").objects();
+    let mut crds = objects.into_iter().chain(hub.objects());
     let crd = crds.find(|object| object["spec"]["names"]["kind"] == kind)?;
     Some(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone())
 }

@@ -1,0 +1,113 @@
+//! The specs of `ClusterPullSecret`s to write, and which of them disrupt no cluster. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
+use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::rollout::{Goal, Member, Revision};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+use super::input::{ClusterKey, Input, UNREADABLE, fleet_title};
+use super::member::Reason;
+use super::progress::{Context, failed_revision, has_unassigned};
+
+pub(super) type Assignment = (ClusterKey, ClusterPullSecretSpec);
+
+/// What other clients changed, as the hub had written it.
+pub(super) fn reverted(input: &Input) -> impl Iterator<Item = Assignment> {
+    let changed = input.drift.changed.iter();
+    changed.filter_map(|key| {
+        let known = input.objects.get(key)?.spec.clone();
+        Some((key.clone(), again(input, known)))
+    })
+}
+
+/// The deadline of an assignment starts again with it.
+fn again(input: &Input, spec: ClusterPullSecretSpec) -> ClusterPullSecretSpec {
+    ClusterPullSecretSpec {
+        assigned_at: Some(Time(input.now)),
+        ..spec
+    }
+}
+
+/// Specs that disrupt no cluster, so no limit applies: changes by other clients are undone, and a cluster is assigned what it has.
+pub(super) fn upkeep(
+    input: &Input,
+    members: &[(ClusterKey, Member)],
+    obstacles: &BTreeMap<ClusterKey, Reason>,
+    released: &[ClusterKey],
+) -> Vec<Assignment> {
+    let had = members.iter().filter_map(|(key, member)| {
+        let object = input.objects.get(key)?;
+        let is_due = has_unassigned(object, member.goal) && !obstacles.contains_key(key);
+        is_due.then(|| (key.clone(), assigned(input, key, member.goal)))
+    });
+    let released: BTreeSet<&ClusterKey> = released.iter().collect();
+    let reverted = reverted(input).filter(|(key, _)| !released.contains(key));
+    had.chain(reverted).collect()
+}
+
+/// Missing objects. One that another client deleted is written again as it was.
+pub(super) fn missing(
+    input: &Input,
+    members: &[(ClusterKey, Member)],
+    obstacles: &BTreeMap<ClusterKey, Reason>,
+) -> Vec<Assignment> {
+    let is_unreadable =
+        |key: &ClusterKey| matches!(obstacles.get(key), Some((reason, _)) if *reason == UNREADABLE);
+    let keys = members.iter().map(|(key, _)| key);
+    let missing = keys.filter(|key| !input.objects.contains_key(key) && !is_unreadable(key));
+    let missing = missing.map(|key| {
+        let lost = input.drift.deleted.get(key).cloned();
+        let spec = lost.map_or_else(|| spec(input, key), |lost| again(input, lost));
+        (key.clone(), spec)
+    });
+    missing.collect()
+}
+
+/// The spec without an assignment.
+fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
+    let fleet = input.fleet;
+    ClusterPullSecretSpec {
+        fleet: fleet_title(fleet),
+        cluster: name.clone(),
+        ..ClusterPullSecretSpec::default()
+    }
+}
+
+pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
+    let object = input.objects.get(key);
+    let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
+    let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
+    let revision = match goal {
+        Goal::Revision(revision) => revision,
+        Goal::Restore => last,
+    };
+    let failed = object.map_or(Revision::NONE, |object| {
+        // Whether a new cluster is in progress or bootstraps makes no difference.
+        failed_revision(object, Context::of(input, key, false))
+    });
+    ClusterPullSecretSpec {
+        revision: revision.number,
+        revision_id: revision.id,
+        remove: goal == Goal::Restore,
+        assigned_at: Some(Time(input.now)),
+        retry: retry.cloned().unwrap_or_default(),
+        failed_revision: failed.number,
+        failed_revision_id: failed.id,
+        ..spec(input, key)
+    }
+}
+
+/// Assigns what the cluster has instead of what it was assigned; nothing if that revision no longer exists.
+pub(super) fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
+    let object = input.objects.get(key);
+    let status = object.and_then(|object| object.status.as_ref());
+    let had = status.map(ClusterPullSecretStatus::in_force);
+    let known = had.filter(|had| input.revisions.iter().any(|it| it.revision() == *had));
+    ClusterPullSecretSpec {
+        revoked: true,
+        ..assigned(input, key, Goal::Revision(known.unwrap_or_default()))
+    }
+}

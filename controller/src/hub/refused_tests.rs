@@ -1,0 +1,422 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser as _;
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
+    FleetPullSecret, Target,
+};
+use globalps_core::names::cluster_pull_secret;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::runtime::watcher::Event;
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
+
+use super::messages::{MemberSpec, Shared};
+use super::session::Session;
+use super::source::SourceState;
+use super::views::{ClusterObject, Id, NamespaceLabels};
+use super::watches::HubEvent;
+use super::{Cli, Command, Hub};
+use crate::cache::list_watch::Update;
+use crate::clusters::installation::Installation;
+use crate::clusters::member::{Desired, Facts, Release};
+use crate::clusters::revision::Revision;
+use crate::content::secret::revision_of_test;
+use crate::content::source::{Data, Source};
+use crate::leader::fencing::{Fence, FencingToken};
+use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
+use crate::process::Process;
+use crate::telemetry::clock;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+
+const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+
+fn data(text: &str) -> Data {
+    Data(Some(text.as_bytes().to_vec()))
+}
+
+fn object_name(cluster: &str) -> String {
+    cluster_pull_secret(cluster, "ns", "shared")
+}
+
+fn fleet_path() -> String {
+    "/apis/globalps.io/v1alpha1/namespaces/ns/fleetpullsecrets/shared".to_owned()
+}
+
+fn object_path(cluster: &str) -> String {
+    let name = object_name(cluster);
+    format!("/apis/globalps.io/v1alpha1/namespaces/ns/clusterpullsecrets/{name}")
+}
+
+fn revision_path(number: i64) -> String {
+    format!("/api/v1/namespaces/ns/secrets/shared-revision-{number}")
+}
+
+fn process(api: &FakeApi) -> Process {
+    Process {
+        client: api.client(),
+        health: Arc::new(Health::new()),
+        metrics: Arc::new(Metrics::default()),
+    }
+}
+
+fn token() -> Arc<FencingToken> {
+    let token = Arc::new(FencingToken::default());
+    token.renewed(clock::now());
+    token
+}
+
+fn id(namespace: &str, name: &str) -> Id {
+    Id {
+        key: (namespace.to_owned(), name.to_owned()),
+        uid: name.to_owned(),
+        version: 1,
+    }
+}
+
+/// The cluster's object with this revision, which it has.
+fn object(cluster: &str, revision: i64) -> ClusterPullSecret {
+    let pair = revision_of_test(revision);
+    let spec = ClusterPullSecretSpec {
+        fleet: "ns/shared".to_owned(),
+        cluster: cluster.to_owned(),
+        revision,
+        revision_id: pair.id,
+        ..ClusterPullSecretSpec::default()
+    };
+    let mut object = ClusterPullSecret::new(&object_name(cluster), spec);
+    object.metadata.namespace = Some("ns".to_owned());
+    object.metadata.generation = Some(1);
+    object.metadata.uid = Some("u".to_owned());
+    object.metadata.resource_version = Some("1".to_owned());
+    object.metadata.owner_references = Some(vec![OwnerReference {
+        uid: cluster.to_owned(),
+        ..OwnerReference::default()
+    }]);
+    object.status = Some(status(cluster, revision, ClusterPhase::Synced));
+    object
+}
+
+fn status(cluster: &str, revision: i64, phase: ClusterPhase) -> ClusterPullSecretStatus {
+    ClusterPullSecretStatus {
+        observed_generation: 1,
+        phase,
+        revision,
+        revision_id: revision_of_test(revision).id,
+        identity: Some(cluster.to_owned()),
+        ..ClusterPullSecretStatus::default()
+    }
+}
+
+/// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and f no longer exists.
+/// Nobody needs revision 1. The session of c has something to report.
+async fn hub(api: &FakeApi) -> Hub {
+    let args = ["globalps-hub", "run"];
+    let Command::Run(args) = Cli::parse_from(args).command;
+    let mut hub = Hub::new(&process(api), &args, &token()).await;
+    let spec = json!({
+        "secretRef": {"name": "shared"}, "historyLimit": 0,
+        "clusterSelector": {"matchLabels": {"env": "prod"}},
+        "rollout": {"maxUnavailable": 2},
+    });
+    let mut fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
+    fleet.metadata.namespace = Some("ns".to_owned());
+    fleet.metadata.uid = Some("u".to_owned());
+    fleet.metadata.generation = Some(1);
+    fleet.metadata.resource_version = Some("1".to_owned());
+    api.put(&fleet_path(), &fleet);
+    let mut events = vec![HubEvent::Namespace(applied(NamespaceLabels {
+        id: id("", "kube-system"),
+        labels: BTreeMap::new(),
+    }))];
+    for (number, content) in [(1, B), (2, A)] {
+        let mut revision = Revision::new(revision_of_test(number), Arc::new(data(content)), None);
+        revision.canary_passed = true;
+        revision.rolled_out = Some(Timestamp::now());
+        let mut secret = revision.encode(&fleet);
+        secret.metadata.namespace = Some("ns".to_owned());
+        secret.metadata.resource_version = Some("1".to_owned());
+        let owner = OwnerReference {
+            uid: "u".to_owned(),
+            ..OwnerReference::default()
+        };
+        secret.metadata.owner_references = Some(vec![owner]);
+        api.put(&revision_path(number), &secret);
+        hub.cache.put_revision(&secret);
+    }
+    events.push(HubEvent::Fleet(applied(Box::new(fleet))));
+    for cluster in ["a", "b", "c", "d", "e"] {
+        let env = if cluster == "e" { "test" } else { "prod" };
+        events.push(HubEvent::Cluster(applied(ClusterObject {
+            id: id("ns", cluster),
+            labels: [("env".to_owned(), env.to_owned())].into(),
+            is_deleting: false,
+        })));
+    }
+    for cluster in ["a", "b", "c", "e", "f"] {
+        let object = object(cluster, 2);
+        api.put(&object_path(cluster), &object);
+        events.push(HubEvent::Object(applied(Box::new(object))));
+    }
+    for event in events {
+        hub.cache.handle((String::new(), event));
+    }
+    let source = ("ns", "shared", ".dockerconfigjson");
+    let source = (
+        source.0.to_owned(),
+        source.1.to_owned(),
+        source.2.to_owned(),
+    );
+    let found = SourceState {
+        source: Source::Found(data(B)),
+        version: "7".to_owned(),
+    };
+    hub.sources.insert(source, Some(found));
+    let pair = ("ns/shared".to_owned(), ("ns".to_owned(), "c".to_owned()));
+    let unreachable = status("c", 2, ClusterPhase::Unreachable);
+    hub.observed.insert(pair, unreachable);
+    api.state().version = 10;
+    hub
+}
+
+fn applied<T>(object: T) -> Update<T> {
+    Update::Event(Event::Apply(object))
+}
+
+/// The hub's loop, until it has nothing more to do at once. Each reconcile is bounded.
+async fn reconcile(hub: &mut Hub, case: &str) {
+    for _ in 0..4 {
+        let begun = Instant::now();
+        Box::pin(hub.reconcile()).await;
+        assert!(begun.elapsed() <= Duration::from_secs(13), "{case}");
+    }
+}
+
+fn all_of(api: &FakeApi) -> BTreeSet<String> {
+    let mut state = api.state();
+    let deleted = std::mem::take(&mut state.deleted);
+    let written = std::mem::take(&mut state.written);
+    written.into_iter().chain(deleted).collect()
+}
+
+/// How the write is called in messages.
+fn title(write: &str) -> String {
+    let path = write.trim_start_matches("DELETE ");
+    let (path, status) = match path.strip_suffix("/status") {
+        Some(path) => (path, "status of "),
+        None => (path, ""),
+    };
+    let mut words = path.rsplit('/');
+    let name = words.next().unwrap();
+    let kind = match words.next().unwrap() {
+        "secrets" => "Secret",
+        "clusterpullsecrets" => "ClusterPullSecret",
+        "fleetpullsecrets" => "FleetPullSecret",
+        other => other,
+    };
+    format!("{status}{kind} `ns/{name}`")
+}
+
+fn ready(api: &FakeApi) -> String {
+    let fleet = api.get(&fleet_path()).unwrap();
+    let conditions = fleet["status"]["conditions"].as_array().cloned();
+    let conditions = conditions.unwrap_or_default();
+    let ready = conditions.iter().find(|it| it["type"] == "Ready");
+    ready.map_or(String::new(), |it| {
+        it["message"].as_str().unwrap().to_owned()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refused_write_of_the_hub_costs_only_this_write() {
+    let api = FakeApi::default();
+    let mut all_right = hub(&api).await;
+    reconcile(&mut all_right, "").await;
+    let all = all_of(&api);
+    let fleet_status = format!("{}/status", fleet_path());
+    let expected: BTreeSet<String> = [
+        fleet_path(),
+        fleet_status.clone(),
+        revision_path(3),
+        object_path("a"),
+        format!("{}/status", object_path("c")),
+        object_path("d"),
+        object_path("e"),
+        format!("DELETE {}", object_path("f")),
+        format!("DELETE {}", revision_path(1)),
+    ]
+    .into();
+    assert_eq!(all, expected);
+    for write in &all {
+        for refusal in REFUSALS {
+            let case = format!("{write}: {refusal:?}");
+            let api = FakeApi::default();
+            let mut hub = hub(&api).await;
+            api.state().refused = Some((write.clone(), refusal));
+            reconcile(&mut hub, &case).await;
+            let mut expected = all.clone();
+            expected.remove(write);
+            if *write == revision_path(3) {
+                // The content comes before its assignments.
+                expected.remove(&object_path("a"));
+            }
+            let written = all_of(&api);
+            let missing: Vec<_> = expected.difference(&written).collect();
+            assert!(missing.is_empty(), "{case}: {missing:?}");
+
+            // It still fails after a while.
+            hub.refusals.failures.age(SignedDuration::from_secs(40));
+            reconcile(&mut hub, &case).await;
+            if *write != fleet_status {
+                let ready = ready(&api);
+                assert!(ready.contains(&title(write)), "{case}: {ready}");
+                for other in all.iter().map(|other| title(other)) {
+                    let is_other = !title(write).contains(&other);
+                    assert!(!is_other || !ready.contains(&other), "{case}: {ready}");
+                }
+            }
+
+            if *write == object_path("a") {
+                // It waits for the new canary.
+                let b = api.get(&object_path("b")).unwrap();
+                assert_eq!(b["spec"]["revision"], 3, "{case}: b goes instead");
+                continue;
+            }
+            // Then it is allowed.
+            api.state().refused = None;
+            hub.refusals.failures.age(SignedDuration::from_secs(40));
+            reconcile(&mut hub, &case).await;
+            assert!(all_of(&api).contains(write), "{case}");
+            let failures = &hub.refusals.failures;
+            assert!(failures.is_empty(), "{case}: {failures:?}");
+        }
+    }
+}
+
+/// A session with a member that gets revision 1, and globalps itself.
+fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
+    let installation = Installation {
+        controller_image: "c:1".to_owned(),
+        syncer_image: "s:1".to_owned(),
+        pull_secret: Some(data(A)),
+    };
+    let release = Release {
+        revision: revision_of_test(1),
+        content: Arc::new(data(A)),
+        install: Some(Arc::new(installation)),
+        retry: String::new(),
+    };
+    let spec = MemberSpec {
+        kubeconfig: None,
+        generation: 1,
+        desired: Desired::Revision(release),
+        target: Target::default(),
+        fleet: "ns/shared".to_owned(),
+        require_nodes: false,
+        identity: Some("m".to_owned()),
+        revision: revision_of_test(0),
+        is_settled: false,
+    };
+    let (sender, specs) = watch::channel(spec.clone());
+    let session = Session {
+        cluster: ("ns".to_owned(), "m".to_owned()),
+        shared: Shared {
+            fence: Fence {
+                token: token(),
+                health: Arc::new(Health::new()),
+            },
+            manager: "globalps-hub-own".into(),
+            observations: mpsc::unbounded_channel().0,
+            connecting: Arc::new(Semaphore::new(1)),
+        },
+        specs,
+        facts: Facts::default(),
+        identity: Some("m".to_owned()),
+        installed: None,
+        reported: None,
+    };
+    (session, spec, sender)
+}
+
+/// The pods of the installed controller run.
+fn starts(api: &FakeApi) {
+    let mut state = api.state();
+    let deployments = state.objects.iter_mut();
+    for (_, object) in deployments.filter(|(path, _)| path.contains("/deployments/")) {
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        object["status"] = json!({
+            "observedGeneration": object["metadata"]["generation"],
+            "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas,
+        });
+    }
+}
+
+/// Installs, then writes the Secret. Returns whether the cluster was reachable.
+async fn write_member(session: &mut Session, spec: &MemberSpec, api: &FakeApi) -> bool {
+    let client = api.client();
+    let mut is_reached = true;
+    for _ in 0..2 {
+        is_reached &= session.write(&client, spec).await.is_ok();
+        starts(api);
+    }
+    is_reached
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_allowed() {
+    let api = FakeApi::default();
+    let (mut done, spec, _specs) = session();
+    assert!(write_member(&mut done, &spec, &api).await);
+    let all = all_of(&api);
+    let target = secret_of_member();
+    assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
+    for write in &all {
+        for refusal in REFUSALS {
+            let case = format!("{write}: {refusal:?}");
+            let api = FakeApi::default();
+            let (mut session, spec, _specs) = session();
+            api.state().refused = Some((write.clone(), refusal));
+            let is_reached = write_member(&mut session, &spec, &api).await;
+            let written = all_of(&api);
+            assert!(!written.contains(write), "{case}");
+            let is_early = written.contains(&target);
+            assert!(!is_early, "{case}: globalps runs before the Secret changes");
+            match refusal {
+                Refusal::Answer(code, message) if code < 500 => {
+                    assert!(is_reached, "{case}");
+                    let (reason, said) = session.facts.blocked.clone().unwrap();
+                    let expected = match (*write == target, code) {
+                        (true, 403) => "Forbidden",
+                        (true, 409) => "Conflict",
+                        (true, _) => "Rejected",
+                        (false, 403) => "InstallForbidden",
+                        (false, _) => "NotInstalled",
+                    };
+                    assert_eq!(reason, expected, "{case}");
+                    assert!(said.contains(message), "{case}: {said}");
+                }
+                _ => assert!(!is_reached, "{case}: as if it were unreachable"),
+            }
+            api.state().refused = None;
+            for _ in 0..2 {
+                assert!(write_member(&mut session, &spec, &api).await, "{case}");
+            }
+            assert!(session.facts.blocked.is_none(), "{case}");
+            let written: BTreeSet<String> = written.union(&all_of(&api)).cloned().collect();
+            assert_eq!(written, all, "{case}");
+        }
+    }
+}
+
+fn secret_of_member() -> String {
+    let Target { namespace, name } = Target::default();
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}

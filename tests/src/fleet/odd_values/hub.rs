@@ -1,0 +1,198 @@
+//! The same for the hub: its own kinds, and the `Cluster` of Cluster API. API server and hub are real; no cluster can be reached.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::names::{DATA_KEY, HUB, cluster_pull_secret};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::ODD;
+use super::objects::{CRD, Objects, POLL, Probe, Target, Tried, target, try_all};
+use crate::fleet::hub_stage::{CLUSTERS, HubStage};
+
+const SOON: Duration = Duration::from_secs(15);
+/// An unreadable object is named within this time.
+const NAMED: Duration = Duration::from_secs(5);
+const PROBE: &str = "probe";
+const FLEET: (&str, &str, &str) = (CRD, "v1alpha1", "FleetPullSecret");
+const OBJECT: (&str, &str, &str) = (CRD, "v1alpha1", "ClusterPullSecret");
+const CLUSTER: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "Cluster");
+
+static TARGETS: [Target; 3] = [
+    target(FLEET, Some(CLUSTERS), ODD, &[]),
+    target(OBJECT, Some(CLUSTERS), "odd.clusters.odd", &[]),
+    target(CLUSTER, Some(CLUSTERS), ODD, &[]),
+];
+
+pub fn run() -> Result<Tried> {
+    let stage = HubStage::up("hub-odd-values")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = stage.admin_client().await?;
+        let objects = Objects { client };
+        let mut scene = Scene {
+            stage: &stage,
+            objects,
+            probes: 0,
+        };
+        scene.run().await
+    })
+}
+
+struct Scene<'a> {
+    stage: &'a HubStage,
+    objects: Objects,
+    probes: usize,
+}
+
+impl Scene<'_> {
+    async fn run(&mut self) -> Result<Tried> {
+        self.define_clusters().await?;
+        let data = json!({"auths": {"r.example.com": {"auth": "dTpw"}}}).to_string();
+        // The older one of two writes their common target.
+        for name in [PROBE, ODD] {
+            let source = json!({
+                "metadata": {"name": name, "namespace": CLUSTERS},
+                "type": "kubernetes.io/dockerconfigjson", "stringData": {DATA_KEY: data},
+            });
+            self.objects
+                .create("Secret", Some(CLUSTERS), source)
+                .await?;
+            let labels = json!({"matchLabels": {"fleet": name}});
+            let fleet = json!({
+                "metadata": {"name": name, "namespace": CLUSTERS, "labels": {"a": "b"}, "annotations": {"a": "b"}},
+                "spec": {
+                    "secretRef": {"name": name}, "requireNodes": false,
+                    "clusterSelector": labels, "registered": {"selector": labels},
+                },
+            });
+            self.objects.create_as(FLEET, CLUSTERS, fleet).await?;
+            // Times of creation are in seconds.
+            sleep(Duration::from_millis(1100)).await;
+        }
+        let cluster = json!({
+            "metadata": {"name": ODD, "namespace": CLUSTERS, "labels": {"fleet": ODD}, "annotations": {"a": "b"}},
+            "spec": {"paused": false, "controlPlaneRef": {"kind": "A", "name": "a"}},
+            "status": {"phase": "Provisioned", "conditions": []},
+        });
+        self.objects.create_as(CLUSTER, CLUSTERS, cluster).await?;
+        self.stage.start()?;
+        self.probe("at the start").await?;
+        self.has_phase(TARGETS[1].name, "at the start").await?;
+        let mut tried = Tried::default();
+        for target in &TARGETS {
+            try_all(self, target, false, &mut tried).await?;
+        }
+        self.name_what_no_schema_refuses().await?;
+        // A new leader has no last readable version.
+        self.stage.stop()?;
+        self.stage.start()?;
+        self.probe("by the next hub").await?;
+        let log = self.stage.cluster().layout().log(HUB);
+        let log = std::fs::read_to_string(log)?;
+        ensure!(
+            !log.contains("could not decode"),
+            "a list or watch as a whole was not decoded"
+        );
+        Ok(tried)
+    }
+
+    /// As Cluster API does, but any value is valid.
+    async fn define_clusters(&self) -> Result<()> {
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({
+            "name": CLUSTER.1, "served": true, "storage": true, "schema": {"openAPIV3Schema": open},
+        });
+        let names = json!({"kind": "Cluster", "plural": "clusters", "singular": "cluster", "listKind": "ClusterList"});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "clusters.cluster.x-k8s.io"},
+            "spec": {"group": CLUSTER.0, "names": names, "scope": "Namespaced", "versions": [version]},
+        });
+        self.stage.apply(&definition.to_string())?;
+        let crd = "crd/clusters.cluster.x-k8s.io";
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", crd];
+        self.stage.cluster().kubectl(&wait)?;
+        Ok(())
+    }
+
+    /// Without the bounds of their definitions, the objects are named, and nothing else is affected.
+    async fn name_what_no_schema_refuses(&mut self) -> Result<()> {
+        for plural in ["clusterpullsecrets", "fleetpullsecrets"] {
+            self.objects.forget_schema(plural).await?;
+        }
+        let [fleet, object, _] = &TARGETS;
+        let odd = json!({"spec": {"assignedAt": {"odd": true}, "revision": "many"}});
+        self.objects.patch_when_possible(object, &odd).await?;
+        self.is_named(object.name, "spec.").await?;
+        self.probe("an unreadable ClusterPullSecret").await?;
+        let odd = json!({"spec": {"rollout": {"maxUnavailable": 3_000_000_000_u32}}});
+        self.objects.patch_when_possible(fleet, &odd).await?;
+        self.is_named("FleetPullSecret", "spec.rollout.maxUnavailable")
+            .await?;
+        self.probe("an unreadable FleetPullSecret").await
+    }
+
+    /// The status of the fleet has the reason `Unreadable`, and names the object and its field.
+    async fn is_named(&self, object: &str, field: &str) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let found = self.objects.get(&TARGETS[0]).await?;
+            let status = found["status"].to_string();
+            if ["Unreadable", object, field]
+                .iter()
+                .all(|it| status.contains(it))
+            {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < NAMED, "{object} is not named: {status}");
+            sleep(POLL).await;
+        }
+    }
+
+    /// Its session has reported.
+    async fn has_phase(&self, name: &str, after: &str) -> Result<Value> {
+        let begun = Instant::now();
+        let api = self.objects.api(OBJECT, Some(CLUSTERS));
+        loop {
+            let found = api
+                .get_opt(name)
+                .await?
+                .and_then(|it| it.into_result().ok());
+            let status = found.map(|it| it.data["status"].clone());
+            if let Some(status) = status.filter(|status| status["phase"] == "Unreachable") {
+                return Ok(status);
+            }
+            ensure!(begun.elapsed() < SOON, "{after}: no report of {name}");
+            sleep(POLL).await;
+        }
+    }
+}
+
+impl Probe for Scene<'_> {
+    fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// A new cluster of another fleet gets its object, and its session reports.
+    async fn probe(&mut self, after: &str) -> Result<()> {
+        self.probes += 1;
+        let name = format!("probe-{}", self.probes);
+        let labels = json!({"globalps.io/cluster": "true", "fleet": PROBE});
+        let secret = json!({
+            "metadata": {"name": name, "namespace": CLUSTERS, "labels": labels},
+            "stringData": {"kubeconfig": "{}"},
+        });
+        self.objects
+            .create("Secret", Some(CLUSTERS), secret)
+            .await?;
+        let object = cluster_pull_secret(&name, CLUSTERS, PROBE);
+        self.has_phase(&object, after)
+            .await
+            .map(drop)
+            .context("a cluster of another fleet")
+    }
+}

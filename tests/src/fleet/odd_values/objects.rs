@@ -1,0 +1,232 @@
+//! Odd values in each field of an object.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use globalps_core::decode::Item;
+use kube::api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, Request};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fields::{difference, is_writable, leaves, properties, replaced, schema, values};
+
+const SOON: Duration = Duration::from_secs(15);
+pub(super) const POLL: Duration = Duration::from_millis(50);
+pub(super) const CRD: &str = "globalps.io";
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tried {
+    pub kinds: usize,
+    pub fields: usize,
+    pub values: usize,
+    pub accepted: usize,
+}
+
+/// An object that others may write.
+pub(super) struct Target {
+    pub(super) kind: (&'static str, &'static str, &'static str),
+    pub(super) namespace: Option<&'static str>,
+    pub(super) name: &'static str,
+    /// Fields whose meaning is not up to others.
+    pub(super) fixed: &'static [&'static str],
+}
+
+pub(super) const fn target(
+    kind: (&'static str, &'static str, &'static str),
+    namespace: Option<&'static str>,
+    name: &'static str,
+    fixed: &'static [&'static str],
+) -> Target {
+    Target {
+        kind,
+        namespace,
+        name,
+        fixed,
+    }
+}
+
+/// A test cluster with odd objects.
+pub(super) trait Probe {
+    fn objects(&self) -> &Objects;
+
+    /// Others are not affected.
+    async fn probe(&mut self, after: &str) -> Result<()>;
+}
+
+/// Each value in each field of the object, as it is or as its schema has it. `is_shared`: others are probed once the object is corrected.
+pub(super) async fn try_all(
+    scene: &mut impl Probe,
+    target: &Target,
+    is_shared: bool,
+    tried: &mut Tried,
+) -> Result<()> {
+    let kind = target.kind.2;
+    let before = scene.objects().get(target).await?;
+    let mut paths = BTreeSet::new();
+    leaves(&before, &mut String::new(), &mut paths);
+    if let Some(schema) = schema(kind) {
+        properties(&schema, &mut String::new(), &mut paths);
+    }
+    paths.retain(|path| is_writable(path) && !target.fixed.contains(&path.as_str()));
+    ensure!(paths.len() > 3, "{kind} has no fields: {paths:?}");
+    tried.kinds += 1;
+    for path in paths {
+        tried.fields += 1;
+        let is_status = path.starts_with("/status");
+        let mut accepted = 0;
+        for value in values() {
+            tried.values += 1;
+            let now = scene.objects().get(target).await?;
+            let patch = replaced(&now, &path, value);
+            accepted += usize::from(
+                scene
+                    .objects()
+                    .patch(target, &patch, is_status)
+                    .await
+                    .is_ok(),
+            );
+        }
+        tried.accepted += accepted;
+        if accepted > 0 && !is_shared {
+            scene.probe(&format!("{kind} {path}")).await?;
+        }
+        // The controller may write it at the same time.
+        for _ in 0..3 {
+            let now = scene.objects().get(target).await?;
+            for is_status in [false, true] {
+                let patch = difference(&now, &before, is_status);
+                let _ = scene.objects().patch(target, &patch, is_status).await;
+            }
+        }
+        if accepted > 0 && is_shared {
+            scene.probe(&format!("{kind} {path}, corrected")).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) struct Objects {
+    pub(super) client: Client,
+}
+
+impl Objects {
+    pub(super) async fn exists(
+        &self,
+        api: &Api<Item<DynamicObject>>,
+        name: &str,
+        after: &str,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        while api.get_opt(name).await?.is_none() {
+            let path = api.resource_url();
+            ensure!(begun.elapsed() < SOON, "{after}: no {path}/{name}");
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Lets the API server accept anything in objects of this kind.
+    pub(super) async fn forget_schema(&self, plural: &str) -> Result<()> {
+        let crd = resource(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &crd);
+        let name = format!("{plural}.globalps.io");
+        let found = api.get(&name).await?;
+        let mut versions = found.data["spec"]["versions"].clone();
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        for version in versions.as_array_mut().into_iter().flatten() {
+            version["schema"]["openAPIV3Schema"] = open.clone();
+        }
+        let patch = Patch::Merge(json!({"spec": {"versions": versions}}));
+        api.patch(&name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// The API server takes a moment to use another schema.
+    pub(super) async fn patch_when_possible(&self, target: &Target, patch: &Value) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            match self.patch(target, patch, false).await {
+                Ok(()) => return Ok(()),
+                Err(error) if begun.elapsed() > SOON => return Err(error),
+                Err(_) => sleep(POLL).await,
+            }
+        }
+    }
+
+    pub(super) fn api(
+        &self,
+        kind: (&str, &str, &str),
+        namespace: Option<&str>,
+    ) -> Api<Item<DynamicObject>> {
+        let client = self.client.clone();
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource(kind)),
+            None => Api::all_with(client, &resource(kind)),
+        }
+    }
+
+    pub(super) async fn create(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        mut object: Value,
+    ) -> Result<()> {
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!(kind);
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let client = self.client.clone();
+        let resource = resource(("", "v1", kind));
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        api.create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    pub(super) async fn create_as(
+        &self,
+        kind: (&str, &str, &str),
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<()> {
+        object["apiVersion"] = json!(format!("{}/{}", kind.0, kind.1));
+        object["kind"] = json!(kind.2);
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let client = self.client.clone();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource(kind));
+        api.create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    pub(super) async fn get(&self, target: &Target) -> Result<Value> {
+        let api = self.api(target.kind, target.namespace);
+        let request = Request::new(api.resource_url());
+        let request = request.get(target.name, &GetParams::default())?;
+        Ok(self.client.request(request).await?)
+    }
+
+    pub(super) async fn patch(
+        &self,
+        target: &Target,
+        patch: &Value,
+        is_status: bool,
+    ) -> Result<()> {
+        let api = self.api(target.kind, target.namespace);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        if is_status {
+            api.patch_status(target.name, &params, &patch).await?;
+        } else {
+            api.patch(target.name, &params, &patch).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn resource((group, version, kind): (&str, &str, &str)) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
