@@ -6,7 +6,9 @@ use super::*;
 /// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
 /// assignment can't be written yet, `|` it could not be written before.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 12] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|'];
+    const MARKS: [char; 15] = [
+        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '_', ',', ';',
+    ];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
     let named = words().any(|word| has(word, '*'));
@@ -47,6 +49,12 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                     _ => SignedDuration::ZERO,
                 },
                 is_up_to_date: !is('~'),
+                agent_down: match word.chars().next() {
+                    Some(',') => Some(SignedDuration::ZERO),
+                    Some('_') => Some(UNRESPONSIVE_AFTER),
+                    _ => None,
+                },
+                awaits_agent: is(';'),
                 is_revoked: is('%'),
                 retry,
                 zone: zone.to_owned(),
@@ -421,6 +429,22 @@ fn batches_double_up_to_the_limit() {
 }
 
 #[test]
+fn only_members_whose_agent_can_begin_get_a_slot() {
+    for (case, fleet, expected) in [
+        ("one that starts gives its slot to another", ",a b c", "b"),
+        ("one that is down, too", "_a b c", "b"),
+        ("one that is about to be replaced, too", ";a b c", "b"),
+        ("nobody is left", ",a _b ;c", ""),
+        ("one in flight gets the newer goal", ",a:4+ b", "a"),
+        ("a member that restores waits, too", "_-a:5. -b:5.", "b"),
+    ] {
+        assert_eq!(line(FIVE, fleet, &limits("1", "1")), expected, "{case}");
+    }
+    let limits = limits("1", "1");
+    assert_eq!(line(FIVE, "=a:5. ,b= ;c= d=", &limits), "d=");
+}
+
+#[test]
 fn canaries_go_before_all_others() {
     let mut limits = limits("3", "1");
     assert_eq!(line(FIVE, "a *b c", &limits), "b");
@@ -618,6 +642,10 @@ fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
         ("n", false),
         ("!n:4.", true),
         ("~n:5+", true),
+        (",n:4.", false),
+        ("_n:4.", true),
+        ("_n:5+", false),
+        (";n:4.", false),
         ("#n:4.", true),
         ("n:5b", true),
     ] {

@@ -110,7 +110,7 @@ fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
         let what = match (is_untouched, &row.phase) {
             (_, Phase::Unreachable) if skip_unreachable => "skipped, because it is unreachable",
             (_, Phase::Unreachable) => "unreachable: the command waits for it",
-            (true, _) => continue,
+            (true, _) | (_, Phase::Unsupported) => continue,
             _ if restart == Some(Restart::Never) => "restored, without a kubelet restart",
             _ => "restored, with a kubelet restart",
         };
