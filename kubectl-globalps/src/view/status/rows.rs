@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{NodePullSecret, NodeWithoutSyncer, Phase, VIRTUAL_NODE};
+use globalps_core::api::{
+    NO_SYNCER, NodePullSecret, NodeWithoutSyncer, Phase, STATUS_NODES, VIRTUAL_NODE,
+};
 use globalps_core::phase::{NodeView, NotReady, has_nothing, phase};
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use jiff::Timestamp;
@@ -47,6 +49,16 @@ pub(super) fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> 
             )
         })
         .collect();
+    if without_syncer.is_cut() {
+        for row in &mut rows {
+            let object = facts.node_secrets.get(&row.name);
+            let is_silent = object.is_some_and(|it| it.status.is_none() && has_nothing(it));
+            if is_silent && matches!(row.phase, Phase::Pending | Phase::Unreachable) {
+                row.phase = Phase::Unsupported;
+                NO_SYNCER.clone_into(&mut row.reason);
+            }
+        }
+    }
     if facts.gps().is_some() {
         // They have no NodePullSecret, but `status` should list them.
         rows.extend(without_object(facts, &without_syncer));
@@ -122,6 +134,12 @@ impl<'a> WithoutSyncer<'a> {
         let status = facts.gps().and_then(|gps| gps.status.as_ref());
         let listed = status.iter().flat_map(|it| &it.nodes_without_syncer);
         Self(listed.map(|node| (node.name.as_str(), node)).collect())
+    }
+
+    /// There may be more nodes without a syncer than the status lists; virtual ones come last.
+    fn is_cut(&self) -> bool {
+        let are_others = self.0.values().all(|listed| listed.reason != VIRTUAL_NODE);
+        self.0.len() >= STATUS_NODES && are_others
     }
 
     fn of(&self, name: &str) -> Option<&'a NodeWithoutSyncer> {

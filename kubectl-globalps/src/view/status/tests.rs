@@ -439,6 +439,26 @@ fn nobody_waits_for_unsupported_nodes() {
 }
 
 #[test]
+fn more_nodes_without_a_syncer_than_the_status_lists_end_a_wait_too() {
+    for (listed, is_ready) in [(99, false), (100, true)] {
+        let mut facts = ready();
+        let mut silent = node_secret(0, false, Phase::Pending, 0);
+        silent.status = None;
+        facts.node_secrets.insert("n", silent);
+        report(&mut facts, |status| {
+            let of = |number| NodeWithoutSyncer {
+                name: format!("m{number}"),
+                phase: Phase::Unsupported,
+                reason: NO_SYNCER.to_owned(),
+                message: String::new(),
+            };
+            status.nodes_without_syncer = (0..listed).map(of).collect();
+        });
+        assert_eq!(Status::of(&facts, now()).ready, is_ready, "{listed}");
+    }
+}
+
+#[test]
 fn counts_are_those_of_the_rows() {
     let mut facts = facts(Vec::new());
     for (name, phase) in [
