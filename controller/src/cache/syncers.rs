@@ -80,10 +80,11 @@ impl Cache {
                 .down
                 .insert(node.name.clone(), Down { since, cause });
         }
-        self.pods.replaced = (!syncers.outdated.is_empty()).then(|| match self.pods.replaced {
-            Some(known) if known.0 == current => known,
-            _ => (current, now),
-        });
+        self.pods.replaced = match self.pods.replaced {
+            _ if syncers.outdated.is_empty() => None,
+            Some(known) if known.0 == current => Some(known),
+            _ => Some((current, now)),
+        };
         syncers.are_replaced = self
             .pods
             .replaced

@@ -151,8 +151,7 @@ impl PodFields {
             return Ok(());
         }
         let status = &self.status;
-        let mut states = status.container_statuses.iter().map(|it| &it.state);
-        let Some(state) = states.next() else {
+        let Some(container) = status.container_statuses.first() else {
             let scheduled = self.condition("PodScheduled");
             let reason = match scheduled.filter(|it| it.status == "False") {
                 _ if !status.reason.is_empty() => with_message(&status.reason, &status.message),
@@ -161,6 +160,7 @@ impl PodFields {
             };
             return Err(Cause::NotTaken(line(&reason)));
         };
+        let state = &container.state;
         let stopped = state.waiting.as_ref().or(state.terminated.as_ref());
         let reason = match stopped {
             Some(stopped) if !stopped.reason.is_empty() => stopped.reason.as_str(),

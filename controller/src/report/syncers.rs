@@ -73,14 +73,9 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
         };
         return Some(new("True", reason.0, reason.1));
     }
-    let named = |is_missing: bool| {
-        let causes = down.iter().copied();
-        let of: Vec<_> = causes
-            .filter(|(_, cause)| matches!(cause, Cause::NoPod) == is_missing)
-            .collect();
-        of
-    };
-    let (missing, stopped) = (named(true), named(false));
+    let (missing, stopped): (Vec<_>, Vec<_>) = down
+        .into_iter()
+        .partition(|(_, cause)| matches!(cause, Cause::NoPod));
     let mut parts = Vec::new();
     if !stopped.is_empty() {
         let names = stopped

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
-use crate::cluster::facts::{Facts, Lost, NodeFacts};
+use crate::cluster::facts::{Facts, Lost, NodeFacts, Store};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
@@ -156,7 +156,7 @@ pub(super) fn is_settled(phase: &Phase) -> bool {
 fn without_object(facts: &Facts, listed: &WithoutSyncer) -> Vec<Row> {
     let has_object = |name: &str| facts.node_secrets.get(name).is_some();
     let mut found: BTreeMap<&str, Option<&NodeFacts>> = BTreeMap::new();
-    let nodes = facts.nodes.iter().flat_map(|nodes| nodes.iter());
+    let nodes = facts.nodes.iter().flat_map(Store::iter);
     let shown = nodes.filter(|(_, node)| node.excluded || node.virtual_by.is_some());
     found.extend(shown.map(|(name, node)| (name.as_str(), Some(node))));
     for (name, node) in &listed.0 {
