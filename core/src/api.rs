@@ -2,6 +2,7 @@
 
 mod cluster;
 pub mod condition;
+mod counts;
 mod fleet;
 mod image_pull_secrets;
 mod kubelet;
@@ -25,6 +26,7 @@ use crate::rollout::{Revision, RevisionId};
 pub use cluster::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
 };
+pub use counts::{Counts, NO_SYNCER, NodeWithoutSyncer, STATUS_NODES, VIRTUAL_NODE};
 pub use fleet::{
     ClusterCanary, ClusterFailure, DeletionPolicy, FleetPullSecret, FleetPullSecretSpec,
     FleetPullSecretStatus, FleetRollout, FleetSecretRef, MemberInstall, Registered,
@@ -323,6 +325,10 @@ pub struct GlobalPullSecretStatus {
     pub revision_id: RevisionId,
     #[serde(default)]
     pub counts: Counts,
+    /// Nodes without a syncer that runs, at most 100: first those that lag behind because of that, then those that nobody waits for.
+    /// Also written when empty.
+    #[serde(default)]
+    pub nodes_without_syncer: Vec<NodeWithoutSyncer>,
     /// Registries that several pull secrets contain, and which one is effective; at most 100. Also written when empty, because a
     /// merge patch keeps omitted fields.
     #[serde(default)]
@@ -349,27 +355,6 @@ impl GlobalPullSecretStatus {
     pub fn rolled_out(&self) -> Revision {
         Revision::new(self.revision, self.revision_id)
     }
-}
-
-/// Nodes by state. `total` is the sum of the others and of the nodes that wait for an assignment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Counts {
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub total: u32,
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub synced: u32,
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub progressing: u32,
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub failed: u32,
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub unreachable: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

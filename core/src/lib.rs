@@ -20,3 +20,4 @@ pub mod provider;
 pub mod references;
 pub mod rollout;
 pub mod state;
+pub mod virtual_nodes;

@@ -33,19 +33,43 @@ impl NotReady {
 pub struct NodeView {
     /// Excluded by label, or not selected by `spec.nodeSelector`.
     pub excluded: bool,
+    /// It can't run a syncer, or none has ever run there, and it has nothing of globalps.
+    pub unsupported: bool,
     pub not_ready: Option<NotReady>,
     /// Its syncer hasn't responded to the assignment in time.
     pub unresponsive: bool,
 }
 
+/// Whether the node reports that it has nothing of globalps, or never got anything and never reported.
+pub fn has_nothing(object: &NodePullSecret) -> bool {
+    let spec = &object.spec;
+    let generation = object.metadata.generation.unwrap_or_default();
+    match &object.status {
+        None => spec.revision == 0 && !spec.restore && !spec.revoked,
+        Some(status) => {
+            let is_up_to_date = status.observed_generation == generation && generation > 0;
+            // Otherwise it has an assignment that it may be following.
+            is_up_to_date
+                && status.restored
+                && matches!(status.phase, Phase::Pending | Phase::Restored)
+        }
+    }
+}
+
 /// `newest`: revision that is rolled out; `NONE`: not known. `None`: globalps doesn't manage this node.
 pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) -> Option<Phase> {
     let Some(object) = object else {
-        return node.excluded.then_some(Phase::Excluded);
+        return match node {
+            NodeView { excluded: true, .. } => Some(Phase::Excluded),
+            NodeView { unsupported, .. } => unsupported.then_some(Phase::Unsupported),
+        };
     };
     let is_unreadable = |status: &NodePullSecretStatus| status.phase == Phase::Unreadable;
     if object.status.as_ref().is_some_and(is_unreadable) {
         return Some(Phase::Unreadable);
+    }
+    if node.unsupported && !node.excluded {
+        return Some(Phase::Unsupported);
     }
     let is_absent = match node.not_ready {
         Some(NotReady::Unknown(_)) => true,
@@ -131,6 +155,14 @@ mod tests {
             unresponsive: true,
             ..here
         };
+        let unsupported = NodeView {
+            unsupported: true,
+            ..unresponsive
+        };
+        let neither = NodeView {
+            excluded: true,
+            ..unsupported
+        };
         let not_ready = |not_ready| NodeView {
             not_ready: Some(not_ready),
             ..here
@@ -171,6 +203,10 @@ mod tests {
             ("5:Synced", silent, Some("Unreachable")),
             ("5", unresponsive, Some("Unreachable")),
             ("-", silent, None),
+            ("-", unsupported, Some("Unsupported")),
+            ("0", unsupported, Some("Unsupported")),
+            ("0:Unreadable", unsupported, Some("Unreadable")),
+            ("-", neither, Some("Excluded")),
         ] {
             let phase = phase(object(assigned).as_ref(), node, revision("5").unwrap());
             assert_eq!(

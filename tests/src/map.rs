@@ -451,6 +451,12 @@ pub const FILES: &[TestFile] = &[
         120,
         "`spec.verify`: a password that was changed at a real registry is reported before a pull fails",
     ),
+    file(
+        "virtual_nodes",
+        On::Nodes(2),
+        90,
+        "nobody waits for nodes without a machine, known by a label or a taint: rotations, `status`, `check` and `remove --all`",
+    ),
 ];
 
 /// The names of the files that need nothing but this repository.

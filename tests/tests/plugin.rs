@@ -341,7 +341,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     assert_eq!(status["ready"], true);
     assert_eq!(status["revision"], 2);
     assert_eq!(status["paused"], false);
-    let counts = json!({"total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0});
+    let counts = json!({"total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0, "unsupported": 0});
     assert_eq!(status["counts"], counts);
     assert_eq!(status["controller"]["state"], "Healthy", "{status}");
     assert!(status["controller"]["leader"].is_string(), "{status}");

@@ -27,15 +27,9 @@ impl Cache {
 
     /// Call it before taking a snapshot.
     pub(crate) fn observe_clock(&mut self, now: Uptime) {
-        let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
-        self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
-        let replaced = self.replaced();
-        self.rolling = replaced.map(|replaced| match self.rolling {
-            Some(known) if known.0 == replaced => known,
-            _ => (replaced, now),
-        });
         let objects = self.node_pull_secrets.live.values();
         let objects = objects.map(|object| &**object);
         self.clock.observe(objects, self.nodes.live.values(), now);
+        self.observe_syncers(now);
     }
 }

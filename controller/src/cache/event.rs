@@ -10,6 +10,7 @@ use crate::content::source::Source;
 use crate::namespaces::views::PullSecretView;
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{LiveObject, ManagedObject};
+use crate::objects::pods::PodView;
 use crate::operators::views::{CatalogView, CsvView, Id, SubscriptionView};
 use crate::targets::account::AccountView;
 use crate::targets::namespace::NamespaceView;
@@ -29,6 +30,8 @@ pub(crate) enum CacheEvent {
     Managed(ManagedObject, Update<LiveObject>),
     Node(Update<NodeView>),
     NodePullSecret(Update<Box<NodePullSecret>>),
+    /// A pod of a syncer or restorer.
+    Pod(Update<PodView>),
     Namespace(Update<NamespaceView>),
     /// Events in a namespace.
     PullSecret(Update<PullSecretView>),

@@ -17,6 +17,7 @@ mod pull_secrets;
 mod snapshot;
 mod state;
 pub(crate) mod store;
+mod syncer_pods;
 mod syncers;
 mod unreadable;
 pub(crate) mod versioned;
@@ -45,13 +46,15 @@ use own_specs::OwnSpecs;
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use state::KnownState;
 use store::Store;
+use syncer_pods::SyncerPods;
 
 pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;
-use crate::nodes::clock::{LeaderClock, Uptime};
+use crate::nodes::clock::LeaderClock;
 use crate::nodes::input::NodeView;
+use crate::nodes::syncers::Syncers;
 use crate::objects::agents::Leftover;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::targets::namespace::NamespaceView;
@@ -88,10 +91,9 @@ pub(crate) struct Cache {
     clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
     pub(crate) namespaces_have: Option<Revision>,
-    /// While their `DaemonSets` replace syncers: how many are replaced, and since when.
-    rolling: Option<(i32, Uptime)>,
-    /// Since when syncers are down that should run. There is no event for having been down for a while.
-    pub(crate) down_since: Option<Uptime>,
+    pods: SyncerPods,
+    /// What deviates of them, as of the last plan.
+    pub(crate) syncers: Syncers,
 }
 
 impl Cache {
@@ -177,6 +179,7 @@ impl Cache {
                 changed
             }
             CacheEvent::NodePullSecret(event) => self.handle_assignment(event),
+            CacheEvent::Pod(event) => self.pods.handle(event),
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
             CacheEvent::ServiceAccount(event) => self.pull_secrets.handle_account(event),
@@ -221,6 +224,7 @@ impl Cache {
             && self.managed.iter().all(|(_, store)| store.synced)
             && self.node_pull_secrets.synced
             && self.nodes.synced
+            && self.pods.are_settled()
             && self.namespaces.is_synced()
             && (self.original_ref.is_none() || self.original.is_some())
             && self.sources.iter().all(|(_, source)| source.is_known)
@@ -366,7 +370,7 @@ impl Cache {
 mod tests {
     use globalps_core::api::GlobalPullSecretSpec;
     use globalps_core::names::ADDITIONAL_SECRET;
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
@@ -394,6 +398,7 @@ mod tests {
         events.extend(list(None).map(CacheEvent::State));
         events.extend(list(None).map(CacheEvent::Node));
         events.extend(list(None).map(CacheEvent::NodePullSecret));
+        events.extend(list(None).map(CacheEvent::Pod));
         for object in ManagedObject::all() {
             events.extend(list(None).map(|update| CacheEvent::Managed(object, update)));
         }
@@ -471,7 +476,7 @@ mod tests {
         }
         assert!(
             cache
-                .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
+                .snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH)
                 .global_deleted_out_of_band
         );
         let changes = cache.take_out_of_band_changes();
@@ -545,14 +550,14 @@ mod tests {
                     handle(event);
                 }
             }
-            let snapshot = cache.snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH);
+            let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
             let known = &snapshot.node_pull_secrets["a"];
             let is_changed = snapshot.changed_out_of_band.contains("a");
             assert_eq!((known.spec.revision, is_changed), expected, "{case}");
             cache.put_node_pull_secret(*object(10, 4, 5, "u"));
             assert!(
                 cache
-                    .snapshot(Uptime::ZERO, Timestamp::UNIX_EPOCH)
+                    .snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH)
                     .changed_out_of_band
                     .is_empty()
             );

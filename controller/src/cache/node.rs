@@ -2,6 +2,7 @@
 
 use globalps_core::machine_config::file_owner;
 use globalps_core::names::NODE_POOL_LABEL;
+use globalps_core::virtual_nodes::virtual_mark;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -43,12 +44,14 @@ impl Versioned for NodeView {
             unschedulable,
             is_being_deleted,
             file_owner,
+            virtual_by,
             // It never changes.
             created: _,
         } = self;
         (name, uid, labels) == (&other.name, &other.uid, &other.labels)
             && *kubelet_version == other.kubelet_version
-            && (ready, file_owner) == (&other.ready, &other.file_owner)
+            && (ready, file_owner, virtual_by)
+                == (&other.ready, &other.file_owner, &other.virtual_by)
             && (unschedulable, is_being_deleted) == (&other.unschedulable, &other.is_being_deleted)
     }
 }
@@ -78,6 +81,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
     let created = node
         .creation_timestamp()
         .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let taints = node.spec.taints.iter();
     let mut conditions = node.status.conditions.iter();
     let condition = conditions.find(|condition| condition.type_ == "Ready");
     let heartbeat = condition.and_then(|condition| condition.last_heartbeat_time.as_ref());
@@ -92,6 +96,10 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
         unschedulable: node.spec.unschedulable,
         is_being_deleted: is_being_deleted(node),
         created,
+        virtual_by: virtual_mark(
+            |label| node.labels().get(label).map(String::as_str),
+            taints.map(|taint| (taint.key.as_str(), taint.value.as_str())),
+        ),
         file_owner: file_owner(
             |label| node.labels().get(label).map(String::as_str),
             |annotation| node.annotations().get(annotation).map(String::as_str),

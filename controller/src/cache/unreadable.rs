@@ -19,6 +19,7 @@ impl Cache {
             ("Secret", &self.global.unreadable),
             ("Secret", &self.rolled_out.unreadable),
             ("Node", &self.nodes.unreadable),
+            ("Pod", self.pods.unreadable()),
             ("NodePullSecret", &self.node_pull_secrets.unreadable),
             ("Namespace", self.namespaces.unreadable()),
             ("Secret", &self.pull_secrets.secrets.unreadable),

@@ -6,6 +6,7 @@ use kube::ResourceExt as _;
 use kube::api::PartialObjectMeta;
 
 use crate::objects::managed::LiveObject;
+use crate::objects::pods::PodView;
 use crate::targets::version;
 
 /// Name and `resourceVersion` of an object in a [`Store`](super::store::Store). Resource versions of one resource only increase.
@@ -79,6 +80,21 @@ impl Versioned for LiveObject {
     }
 
     fn means_the_same(&self, other: &Self) -> bool {
-        (&self.fingerprint, self.pods) == (&other.fingerprint, other.pods)
+        (&self.fingerprint, self.template) == (&other.fingerprint, other.template)
+    }
+}
+
+impl Versioned for PodView {
+    fn key(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A pod has a status of its own for much that nothing depends on.
+    fn means_the_same(&self, other: &Self) -> bool {
+        (&self.node, self.template, &self.runs) == (&other.node, other.template, &other.runs)
     }
 }

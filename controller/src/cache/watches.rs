@@ -7,8 +7,8 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION,
-    ROLLED_OUT_SECRET, STATE_SECRET,
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORER, RETRY_ANNOTATION,
+    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
@@ -26,6 +26,7 @@ use super::node::node_view;
 use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
+use crate::objects::pods::{PodFields, pod_view};
 use crate::objects::views::{DaemonSetView, NodeFields};
 
 pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
@@ -58,6 +59,11 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         all(),
         "NodePullSecrets",
     );
+    let pods = watcher::Config {
+        label_selector: Some(format!("name in ({SYNCER}, {RESTORER})")),
+        ..all()
+    };
+    let pods = list_watch(api::<PodFields>(client, namespace), pods, "syncers' pods");
     let managed = ManagedObject::all().map(|object| match object.kind {
         ManagedKind::ServiceAccount => managed(
             api::<PartialObjectMeta<ServiceAccount>>(client, namespace),
@@ -81,6 +87,8 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
             .boxed(),
         node_pull_secrets
             .map(|update| CacheEvent::NodePullSecret(update.map(stripped)))
+            .boxed(),
+        pods.map(|update| CacheEvent::Pod(update.map(|pod| pod_view(&pod))))
             .boxed(),
     ];
     stream::select_all(managed.chain(others))

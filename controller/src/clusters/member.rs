@@ -237,6 +237,7 @@ fn storable(counts: Counts) -> Counts {
         progressing: most(counts.progressing),
         failed: most(counts.failed),
         unreachable: most(counts.unreachable),
+        unsupported: most(counts.unsupported),
     }
 }
 
@@ -567,11 +568,13 @@ mod tests {
     fn counts_of_a_member_are_limited_to_what_the_status_accepts() {
         let counts: Counts = serde_json::from_value(json!({
             "total": u32::MAX, "synced": 3, "progressing": u32::MAX, "failed": u32::MAX, "unreachable": u32::MAX,
+            "unsupported": u32::MAX,
         }))
         .unwrap();
         let most = i32::MAX;
         let expected = json!({
             "total": most, "synced": 3, "progressing": most, "failed": most, "unreachable": most,
+            "unsupported": most,
         });
         assert_eq!(serde_json::to_value(storable(counts)).unwrap(), expected);
     }

@@ -78,6 +78,8 @@ pub(super) fn member(
         assigned,
         assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, now)),
         is_up_to_date,
+        agent_down: None,
+        awaits_agent: false,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: object.is_some_and(is_retry_requested),
         has_failed_before: object.is_some_and(|object| {

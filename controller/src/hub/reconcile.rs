@@ -335,6 +335,7 @@ fn sum(one: Counts, other: Counts) -> Counts {
         progressing: one.progressing.saturating_add(other.progressing),
         failed: one.failed.saturating_add(other.failed),
         unreachable: one.unreachable.saturating_add(other.unreachable),
+        unsupported: one.unsupported.saturating_add(other.unsupported),
     }
 }
 

@@ -299,6 +299,8 @@ mod tests {
             )),
             assigned_for: SignedDuration::ZERO,
             is_up_to_date: true,
+            agent_down: None,
+            awaits_agent: false,
             is_revoked: true,
             retry: false,
             has_failed_before: false,

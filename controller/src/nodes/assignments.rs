@@ -20,15 +20,11 @@ pub(crate) fn assignments(
     members: &[Member],
     canary_passed: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let Snapshot { spec, syncers, .. } = snapshot;
-    let mut next = rollout::next(&rollout::Fleet {
+    let next = rollout::next(&rollout::Fleet {
         members,
-        limits: &spec.rollout,
+        limits: &snapshot.spec.rollout,
         canary_passed,
     });
-    if syncers.are_rolling {
-        next.assignments.clear();
-    }
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
     let revocations = next.revocations.into_iter().map(|name| {
         let spec = revoked(snapshot, &name);
@@ -91,7 +87,7 @@ pub(super) fn has_unassigned(object: &NodePullSecret, goal: Goal) -> bool {
     })
 }
 
-/// Every Linux node gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
+/// Every node that can run a syncer gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
 /// restore, and afterwards nobody checks again.
 pub(super) fn missing(
     snapshot: &Snapshot,
@@ -100,13 +96,14 @@ pub(super) fn missing(
     let nodes = snapshot.nodes.values();
     let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.cleans_up);
     let nodes = nodes.filter(move |node| {
-        are_needed && node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
+        are_needed && node.can_run_syncer() && !snapshot.node_pull_secrets.contains_key(&node.name)
     });
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {
             assigned_at: Some(Time(snapshot.now)),
-            // What it has is unknown until it has reported.
-            revoked: restores && snapshot.is_in_force() || may_have_something(snapshot, node),
+            // What it has is unknown until it has reported, unless it joined just now.
+            revoked: restores && snapshot.is_in_force() && !snapshot.clock.saw_join(node)
+                || may_have_something(snapshot, node),
             foreign_owner: node.file_owner.to_owned(),
             ..NodePullSecretSpec::default()
         };
@@ -242,6 +239,16 @@ mod tests {
             let written: Vec<_> = missing(&snapshot, restores).collect();
             assert_eq!(written, [("a".to_owned(), expected)], "{case}");
         }
+        let mut joined = snapshot(Source::Absent, None, "+a x=5");
+        let none: [NodeView; 0] = [];
+        let clock = joined.clock.to_mut();
+        clock.observe(std::iter::empty(), none.iter(), joined.uptime);
+        clock.observe(std::iter::empty(), joined.nodes.values(), joined.uptime);
+        let written: Vec<_> = missing(&joined, true).collect();
+        assert!(
+            !written[0].1.revoked,
+            "the leader saw it join during the restore"
+        );
         let mut windows = snapshot(Source::Absent, None, "a x=5");
         windows.nodes.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
         assert_eq!(missing(&windows, false).count(), 0, "no syncer runs there");

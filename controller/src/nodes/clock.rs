@@ -244,6 +244,23 @@ impl LeaderClock {
         Some(seen.map_or(SignedDuration::ZERO, |seen| now - seen.since))
     }
 
+    /// The leader saw the Node appear.
+    pub(crate) fn saw_join(&self, node: &NodeView) -> bool {
+        let seen = self.node(&node.name);
+        seen.is_some_and(|seen| seen.appeared.is_some())
+    }
+
+    /// A node that joined and can't begin yet stays new.
+    pub(crate) fn keep_new(&mut self, node: &str, now: Uptime) {
+        let entry = self.entries.get_mut(node);
+        let appeared = entry.and_then(|entry| entry.node.as_mut()?.appeared.as_mut());
+        if let Some(appeared) = appeared
+            && now - *appeared < NEW_FOR
+        {
+            *appeared = now;
+        }
+    }
+
     /// Whether the node has just been created: the leader saw it appear, or the API server's clock says so and is plausible.
     pub(crate) fn is_new(&self, node: &NodeView, now: Uptime, wall: Timestamp) -> bool {
         match self.node(&node.name).and_then(|seen| seen.appeared) {

@@ -14,6 +14,7 @@ use super::clock::{LeaderClock, Uptime};
 pub(super) use super::node::is_skipped;
 pub(crate) use super::node::{NodeView, NotReady, is_selected};
 use super::provider_paths::Deviation;
+use super::syncers::Syncers;
 use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
 use crate::content::source::Source;
@@ -68,7 +69,7 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) has_copies: bool,
     /// A `DaemonSet` of the syncer or the restorer exists.
     pub(crate) daemon_set: bool,
-    pub(crate) syncers: Syncers,
+    pub(crate) syncers: Cow<'a, Syncers>,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
     /// Nodes whose `NodePullSecret` can't be decoded; `node_pull_secrets` has the last version that could.
     pub(crate) unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
@@ -180,17 +181,6 @@ impl Snapshot<'_> {
     }
 }
 
-/// The syncer's pods, except those on nodes that are not ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Syncers {
-    /// Pods that have been down for longer than a pod takes to start.
-    pub(crate) down: usize,
-    /// Some of them were not created: the API server rejects them.
-    pub(crate) are_missing: bool,
-    /// Their `DaemonSet` is replacing them.
-    pub(crate) are_rolling: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use globalps_core::api::Cordoned;
@@ -295,7 +285,7 @@ mod tests {
         ] {
             let since = Timestamp::UNIX_EPOCH;
             node.ready = Err(NotReady { since, unknown });
-            let view = node.phase_view(&spec, true, Some(for_7_seconds));
+            let view = node.phase_view(&spec, (true, false), Some(for_7_seconds));
             assert_eq!((view.not_ready, view.unresponsive), (Some(expected), true));
             assert!(!view.excluded);
         }

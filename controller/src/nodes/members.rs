@@ -13,7 +13,7 @@ use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::progress::{Context, failed_revision, is_retry_due, lost, min_ready, progress};
 
-/// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
+/// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
 pub(crate) fn members(
     snapshot: &Snapshot,
@@ -29,12 +29,17 @@ pub(crate) fn members(
     let nodes = snapshot.nodes.values().filter_map(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let object = object.map(AsRef::as_ref);
+        let is_known = object.is_some() || snapshot.unreadable.contains_key(&node.name);
+        if !is_known && !node.can_run_syncer() || snapshot.unsupported(node).is_some() {
+            return None;
+        }
         let is_selected = !restoring && is_selected(&snapshot.spec, node);
         let goal = if is_selected { goal } else { Goal::Restore };
         let is_canary = is_selected && canaries.has(node);
         let min_ready = min_ready(&snapshot.spec, is_canary && !canary_passed);
         let member = member(snapshot, node, object, goal, min_ready);
-        let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
+        let has_goal =
+            is_selected || member.assigned.is_some() || restoring && node.can_run_syncer();
         let in_place = is_selected
             && object.is_some_and(|it| takes_in_place(snapshot, it, node, provider_since));
         has_goal.then_some(Member {
@@ -113,7 +118,10 @@ fn member(
             {
                 Some((Goal::Revision(Revision::NONE), Progress::Blocked))
             }
-            None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
+            None if node.ready.is_ok()
+                && node.can_run_syncer()
+                && may_have_something(snapshot, node) =>
+            {
                 Some((Goal::Revision(Revision::NONE), Progress::Unknown))
             }
             None => None,
@@ -122,6 +130,8 @@ fn member(
             clock.assigned_for(object, *uptime)
         }),
         is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
+        agent_down: snapshot.syncers.down_for(&node.name, *uptime),
+        awaits_agent: snapshot.syncers.is_replaced(&node.name),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
         has_failed_before: object.is_some_and(|object| {
@@ -188,12 +198,15 @@ impl<'a> Canaries<'a> {
                 let assigned_for = snapshot.clock.assigned_for(object, snapshot.uptime);
                 up_to_date(object).is_none() && assigned_for >= rollout::UNRESPONSIVE_AFTER
             });
+            let down_for = snapshot.syncers.down_for(&node.name, snapshot.uptime);
             is_selected(spec, node)
                 && !is_skipped(spec, node)
                 && !snapshot.unreadable.contains_key(&node.name)
                 && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
+                && down_for.is_none_or(|time| time < rollout::UNRESPONSIVE_AFTER)
+                && snapshot.unsupported(node).is_none()
                 && snapshot.refused(&node.name).is_none()
         };
         let mut nodes = snapshot.nodes.values();

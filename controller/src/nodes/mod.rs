@@ -15,3 +15,5 @@ pub(crate) mod plan_properties;
 mod progress;
 pub(crate) mod provider_paths;
 mod revision;
+pub(crate) mod syncers;
+pub(crate) mod unsupported;

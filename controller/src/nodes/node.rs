@@ -3,6 +3,7 @@
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
 use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
 use globalps_core::phase;
+use globalps_core::virtual_nodes::VirtualMark;
 use jiff::{SignedDuration, Timestamp};
 
 use super::labels::Labels;
@@ -29,6 +30,8 @@ pub(crate) struct NodeView {
     pub(crate) heartbeat: Timestamp,
     /// Who manages its credentials file, as in `spec.foreignOwner`; empty: globalps.
     pub(crate) file_owner: &'static str,
+    /// By what it is known that no machine is behind it.
+    pub(crate) virtual_by: Option<VirtualMark>,
     /// Such as `v1.36.3`; empty: unknown.
     pub(crate) kubelet_version: Box<str>,
     /// An admin or a program cordoned it.
@@ -49,7 +52,11 @@ impl NodeView {
         self.labels.get(label) == Some(value)
     }
 
-    /// Whether a syncer runs there.
+    /// Whether a syncer can run there, as far as its labels and taints say.
+    pub(crate) fn can_run_syncer(&self) -> bool {
+        self.is_linux() && self.virtual_by.is_none()
+    }
+
     pub(crate) fn is_linux(&self) -> bool {
         self.has("kubernetes.io/os", "linux")
     }
@@ -79,15 +86,17 @@ impl NodeView {
     pub(crate) fn phase_view(
         &self,
         spec: &GlobalPullSecretSpec,
-        unresponsive: bool,
+        (unresponsive, unsupported): (bool, bool),
         not_ready_for: Option<SignedDuration>,
     ) -> phase::NodeView {
         let not_ready = not_ready_for.map(|duration| match self.ready {
             Err(NotReady { unknown: true, .. }) => phase::NotReady::Unknown(duration),
             _ => phase::NotReady::Reported(duration),
         });
+        let unsupported = unsupported && is_selectable(spec, self);
         phase::NodeView {
-            excluded: self.is_linux() && !is_selected(spec, self),
+            excluded: !unsupported && self.is_linux() && !is_selected(spec, self),
+            unsupported,
             not_ready,
             unresponsive,
         }
@@ -105,6 +114,7 @@ impl NodeView {
             ready: Ok(created),
             heartbeat: created,
             file_owner: "",
+            virtual_by: None,
             kubelet_version: "v1.36.3".into(),
             unschedulable: false,
             is_being_deleted: false,
@@ -115,6 +125,11 @@ impl NodeView {
 
 /// Whether globalps manages the node.
 pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
+    node.virtual_by.is_none() && is_selectable(spec, node)
+}
+
+/// Whether globalps would manage the node if a syncer can run there.
+pub(super) fn is_selectable(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_linux()
         && spec.kubelet.delivery != DeliveryType::None
         && !is_node_excluded(|label| node.labels.get(label))

@@ -15,6 +15,7 @@ use globalps_core::api::{
 use globalps_core::names::{ABANDON_ANNOTATION, EXCLUDE_LABEL, RETRY_ANNOTATION};
 use globalps_core::provider::Delivery;
 use globalps_core::rollout::{DEADLINE, Goal, Revision, RevisionId, UNREACHABLE_AFTER};
+use globalps_core::virtual_nodes::VirtualMark;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -26,6 +27,7 @@ use super::clock::Uptime;
 use super::input::{NodeView, NotReady, Snapshot, is_selected};
 use super::labels::Labels;
 use super::plan::{Aim, Hold, Plan, plan};
+use super::syncers::{Cause, Down};
 use crate::content::secret::Global;
 use crate::content::source::{Data, Source};
 
@@ -40,6 +42,8 @@ const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
 #[derive(Clone, Debug)]
 enum Event {
     Joins,
+    /// A virtual node joins, known as one, or not: no syncer ever runs there.
+    JoinsWithoutSyncer(bool),
     Leaves(u8),
     NotReady(u8),
     Ready(u8),
@@ -50,7 +54,12 @@ enum Event {
     Mends(u8),
     /// Its syncer is unresponsive from now on.
     Unresponsive(u8),
+    /// Its syncer's pod doesn't run from now on, and the leader sees that.
+    Down(u8),
     Responds(u8),
+    /// A user gives it the label of a virtual node, which its syncer leaves.
+    Marked(u8),
+    Unmarked(u8),
     Excluded(u8),
     Included(u8),
     Retried(u8),
@@ -95,6 +104,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let forged = prop_oneof![0..9_i64, Just(99), Just(MAX_REVISION)];
     let event = prop_oneof![
         2 => Just(Event::Joins),
+        1 => any::<bool>().prop_map(Event::JoinsWithoutSyncer),
         1 => any::<u8>().prop_map(Event::Leaves),
         1 => any::<u8>().prop_map(Event::NotReady),
         2 => any::<u8>().prop_map(Event::Ready),
@@ -102,6 +112,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::Fills),
         2 => any::<u8>().prop_map(Event::Mends),
         1 => any::<u8>().prop_map(Event::Unresponsive),
+        1 => any::<u8>().prop_map(Event::Down),
+        1 => any::<u8>().prop_map(Event::Marked),
+        2 => any::<u8>().prop_map(Event::Unmarked),
         2 => any::<u8>().prop_map(Event::Responds),
         1 => any::<u8>().prop_map(Event::Excluded),
         2 => any::<u8>().prop_map(Event::Included),
@@ -137,6 +150,8 @@ struct SimulatedNode {
     in_force: Revision,
     /// What its object really assigns: another client wrote it, and the controller has seen that.
     forged: Option<NodePullSecretSpec>,
+    /// The same, unseen: it looks like an assignment of the controller that its syncer may be following.
+    was_forged: bool,
     /// Another client restored it: what follows is not the controller's doing.
     is_disturbed: bool,
     /// What it is changing to.
@@ -160,11 +175,16 @@ struct SimulatedNode {
     is_broken: bool,
     is_full: bool,
     is_unresponsive: bool,
+    is_down: bool,
+    /// No syncer ever runs there.
+    is_without_syncer: bool,
     lies: bool,
     /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
     /// a node that never had anything. A restore waits for it for only two minutes.
     is_unknowable: bool,
 }
+
+const MARK: VirtualMark = VirtualMark::Label("type", "kwok");
 
 const LINUX: (&str, &str) = ("kubernetes.io/os", "linux");
 
@@ -268,7 +288,15 @@ impl Cluster {
     fn handle(&mut self, event: &Event) {
         let now = self.time();
         match *event {
-            Event::Joins => self.join(),
+            Event::Joins => drop(self.join()),
+            Event::JoinsWithoutSyncer(is_known) => {
+                let name = self.join();
+                let node = self.nodes.get_mut(&name).unwrap();
+                node.is_without_syncer = true;
+                node.is_down = true;
+                let view = self.snapshot.nodes.to_mut().get_mut(&name).unwrap();
+                view.virtual_by = is_known.then_some(MARK);
+            }
             Event::Rotated => {
                 self.contents += 1;
                 self.snapshot.additional = content(self.contents);
@@ -321,6 +349,7 @@ impl Cluster {
                 self.leader_offset = OFFSETS[usize::from(offset) % OFFSETS.len()];
                 self.passes(SignedDuration::ZERO);
                 self.snapshot.clock = Cow::default();
+                self.snapshot.syncers = Cow::default();
             }
             Event::Reconciles(writes) => self.reconcile(writes),
             Event::Leaves(at) => {
@@ -397,7 +426,22 @@ impl Cluster {
                 node.is_full = false;
             }),
             Event::Unresponsive(at) => self.node(at, |node| node.is_unresponsive = true),
-            Event::Responds(at) => self.node(at, |node| node.is_unresponsive = false),
+            Event::Responds(at) => self.node(at, |node| {
+                node.is_unresponsive = false;
+                node.is_down = node.is_without_syncer;
+            }),
+            Event::Down(at) => self.node(at, |node| node.is_down = true),
+            Event::Marked(at) => {
+                self.view(at, |view| view.virtual_by = Some(MARK));
+                self.node(at, |node| node.is_down = true);
+            }
+            Event::Unmarked(at) => {
+                let name = self.name(at);
+                if name.is_some_and(|name| !self.nodes[&name].is_without_syncer) {
+                    self.view(at, |view| view.virtual_by = None);
+                    self.node(at, |node| node.is_down = false);
+                }
+            }
         }
         self.observe_reports();
         self.assert_limit(event);
@@ -420,7 +464,9 @@ impl Cluster {
 
     /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything.
     fn delete_object(&mut self, name: &str) {
-        if !self.nodes[name].is_unresponsive || !self.is_young(name) {
+        let node = &self.nodes[name];
+        let is_silent = node.is_unresponsive || node.is_down;
+        if !node.is_without_syncer && (!is_silent || !self.is_young(name)) {
             self.objects().remove(name);
         }
     }
@@ -454,7 +500,12 @@ impl Cluster {
     }
 
     fn forge(&mut self, at: u8, revision: i64, is_seen: bool) {
-        let Some(name) = self.name(at) else { return };
+        let Some(name) = self
+            .name(at)
+            .filter(|name| !self.nodes[name].is_without_syncer)
+        else {
+            return;
+        };
         self.ids += 1;
         let id = RevisionId::from_random(self.ids);
         let Some(object) = self.objects().get_mut(&name) else {
@@ -486,6 +537,7 @@ impl Cluster {
         } else if revision > 0 {
             // A restoration by another client looks like one of the controller.
             object.spec = forged;
+            self.nodes.get_mut(&name).unwrap().was_forged = true;
         }
     }
 
@@ -503,7 +555,7 @@ impl Cluster {
         }
     }
 
-    fn join(&mut self) {
+    fn join(&mut self) -> String {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
         let view = NodeView::of_test(&name, self.time());
@@ -512,7 +564,8 @@ impl Cluster {
             joined: self.snapshot.uptime,
             ..SimulatedNode::default()
         };
-        self.nodes.insert(name, node);
+        self.nodes.insert(name.clone(), node);
+        name
     }
 
     /// Whatever a compromised node may write into its status, valid by the schema or not.
@@ -560,7 +613,7 @@ impl Cluster {
         let by_node = self.by_node(name);
         let is_young = self.is_young(name);
         let node = self.nodes.get_mut(name).unwrap();
-        if !self.snapshot.daemon_set || node.is_unresponsive || node.lies {
+        if !self.snapshot.daemon_set || node.is_unresponsive || node.is_down || node.lies {
             return;
         }
         let global = self.snapshot.global.as_ref();
@@ -801,11 +854,26 @@ impl Cluster {
         let nodes = self.snapshot.nodes.values();
         let now = self.snapshot.uptime;
         self.snapshot.clock.to_mut().observe(objects, nodes, now);
+        let before = std::mem::take(&mut self.snapshot.syncers.to_mut().down);
+        let is_down =
+            |name: &&String| self.nodes[*name].is_down && self.snapshot.nodes[*name].ready.is_ok();
+        let names = self.nodes.keys().filter(is_down);
+        let down = names.map(|name| {
+            let since = before.get(name).map_or(now, |down| down.since);
+            let cause = Cause::NotTaken("Unschedulable".into());
+            (name.clone(), Down { since, cause })
+        });
+        let down = down.collect();
+        self.snapshot.syncers.to_mut().down = down;
     }
 
     /// Asserts that an assignment disrupts no node when it must not.
     fn assert_allowed(&self, name: &str, spec: &NodePullSecretSpec, was_halted: bool) {
         let node = &self.nodes[name];
+        assert!(
+            !node.is_without_syncer || !spec.restore && spec.revision == 0,
+            "{name}: assigned without a syncer"
+        );
         let wants = if spec.restore {
             Revision::NONE
         } else {
@@ -830,7 +898,7 @@ impl Cluster {
         let object = self.snapshot.node_pull_secrets.get(name);
         let has_reported = object.is_some_and(|object| object.status.is_some());
         assert!(
-            has_reported,
+            has_reported || node.was_forged,
             "{name}: assigned before its syncer reported anything"
         );
     }
@@ -915,6 +983,7 @@ impl Cluster {
                 Event::Ready(*at),
                 Event::Mends(*at),
                 Event::Responds(*at),
+                Event::Unmarked(*at),
                 Event::Retried(*at),
             ] {
                 self.handle(&event);
@@ -996,7 +1065,8 @@ impl Cluster {
             .iter()
             .filter(|(name, _)| !self.nodes[*name].lies && !self.nodes[*name].is_unknowable)
         {
-            let is_selected = is_selected(&self.snapshot.spec, view);
+            let is_without_syncer = self.nodes[name].is_without_syncer;
+            let is_selected = is_selected(&self.snapshot.spec, view) && !is_without_syncer;
             let expected = if is_selected {
                 revision
             } else {

@@ -15,19 +15,19 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::super::input::{NodeView, NotReady, Syncers};
+use super::super::input::{NodeView, NotReady};
 use super::super::provider_paths::Deviation;
 use super::*;
 use crate::content::secret::revision_of_test;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+pub(crate) const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
 const A_SPELLED_OTHERWISE: &str = r#"{ "auths": {"https://a/": {"username":"u","password":"p"}} }"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
 
-fn found(text: &str) -> Source {
+pub(crate) fn found(text: &str) -> Source {
     Source::Found(Data(Some(text.as_bytes().to_vec())))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn snapshot(
         namespaces_have: None,
         has_copies: false,
         daemon_set: global.is_some(),
-        syncers: Syncers::default(),
+        syncers: Cow::default(),
         global,
         global_deleted_out_of_band: false,
         first_written,
@@ -193,7 +193,7 @@ fn object(name: &str, text: &str) -> NodePullSecret {
 
 /// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked, or
 /// what the node has is unknown).
-fn line(snapshot: &Snapshot) -> String {
+pub(crate) fn line(snapshot: &Snapshot) -> String {
     let plan = plan(snapshot);
     let mut words = vec![match plan.aim {
         Aim::Reach(Goal::Revision(revision)) => format!("Reach(Revision({}))", revision.number),
@@ -1055,23 +1055,6 @@ fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
     let longest = "x".repeat(4000);
     snapshot.additional_retry = Some(longest);
     assert!(assigned(&snapshot)[0].1.len() <= 1024);
-}
-
-#[test]
-fn a_rollout_waits_for_syncers_that_are_replaced_but_not_for_those_that_are_down() {
-    let with = |down, are_rolling| {
-        let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0");
-        snapshot.syncers = Syncers {
-            down,
-            are_rolling,
-            are_missing: false,
-        };
-        line(&snapshot)
-    };
-    for down in [0, 1, 2, 5] {
-        assert_eq!(with(down, false), "Reach(Revision(1)) b=1", "{down}");
-    }
-    assert_eq!(with(0, true), "Reach(Revision(1))");
 }
 
 #[test]

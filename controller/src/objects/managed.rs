@@ -9,7 +9,7 @@ use globalps_core::manifests::Agent;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
-use super::views::{AgentPods, DaemonSetView};
+use super::views::{AgentTemplate, DaemonSetView};
 
 /// Number of reverts without a backoff.
 const BURST: u32 = 5;
@@ -133,7 +133,7 @@ pub(crate) struct LiveObject {
     pub(crate) version: u64,
     pub(crate) fingerprint: Fingerprint,
     /// Only for a `DaemonSet`.
-    pub(crate) pods: Option<AgentPods>,
+    pub(crate) template: Option<AgentTemplate>,
     /// The credential provider directories that the pods of a `DaemonSet` mount.
     pub(crate) provider: Option<ProviderPaths>,
 }
@@ -168,7 +168,7 @@ impl LiveObject {
                     .generation
                     .unwrap_or_else(|| i64::try_from(version).unwrap_or_default()),
             },
-            pods: None,
+            template: None,
             provider: None,
         }
     }
@@ -183,10 +183,7 @@ impl<K> From<PartialObjectMeta<K>> for LiveObject {
 impl From<DaemonSetView> for LiveObject {
     fn from(daemon_set: DaemonSetView) -> Self {
         Self {
-            pods: Some(AgentPods {
-                generation: daemon_set.metadata.generation.unwrap_or_default(),
-                ..daemon_set.status
-            }),
+            template: Some(daemon_set.template()),
             provider: daemon_set.provider_paths(),
             ..Self::of(&daemon_set.metadata)
         }

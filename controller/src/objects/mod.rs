@@ -8,6 +8,7 @@ pub(crate) mod helm;
 pub(crate) mod managed;
 pub(crate) mod namespaced;
 pub(crate) mod operators;
+pub(crate) mod pods;
 pub(crate) mod recreate;
 pub(crate) mod refusals;
 mod request;

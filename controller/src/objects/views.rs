@@ -16,10 +16,22 @@ pub(crate) struct DaemonSetView {
     #[serde(default)]
     spec: PodOwnerFields,
     #[serde(default)]
-    pub(crate) status: AgentPods,
+    status: DaemonSetStatusFields,
 }
 
+/// The API server counts the templates of a `DaemonSet` in this annotation.
+const TEMPLATE_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+
 impl DaemonSetView {
+    pub(crate) fn template(&self) -> AgentTemplate {
+        let annotations = self.metadata.annotations.as_ref();
+        let generation = annotations.and_then(|all| all.get(TEMPLATE_ANNOTATION)?.parse().ok());
+        AgentTemplate {
+            generation: generation.unwrap_or_default(),
+            is_observed: self.status.observed_generation > 0,
+        }
+    }
+
     /// The credential provider directories that its pods mount.
     pub(crate) fn provider_paths(&self) -> Option<ProviderPaths> {
         let containers = self.spec.template.spec.containers.iter();
@@ -59,56 +71,19 @@ struct Variable {
     value: String,
 }
 
-/// The pods of a `DaemonSet`, as counted in its status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct AgentPods {
-    /// `metadata.generation`.
-    #[serde(skip)]
+/// What the pods of a `DaemonSet` are made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgentTemplate {
+    /// Its number, which each pod has as a label; 0: unknown.
     pub(crate) generation: i64,
-    /// The generation that the numbers describe.
-    pub(crate) observed_generation: i64,
-    pub(crate) desired_number_scheduled: i32,
-    pub(crate) current_number_scheduled: i32,
-    pub(crate) number_ready: i32,
-    pub(crate) updated_number_scheduled: i32,
+    /// Kubernetes' controller makes pods from it.
+    pub(crate) is_observed: bool,
 }
 
-impl AgentPods {
-    /// Whether the `DaemonSet` is replacing pods, except as many as it can't replace on `NotReady` nodes. Creating the first pods
-    /// doesn't count as replacing.
-    pub(crate) fn are_rolling(&self, not_ready: usize) -> bool {
-        self.observed_generation == self.generation
-            && self
-                .updated_number_scheduled
-                .saturating_add(number(not_ready))
-                < self.current_number_scheduled
-    }
-
-    /// Whether each pod has the current template, except as many as can't be replaced on `NotReady` nodes.
-    pub(crate) fn are_current(&self, not_ready: usize) -> bool {
-        let updated = self
-            .updated_number_scheduled
-            .saturating_add(number(not_ready));
-        self.observed_generation == self.generation && updated >= self.current_number_scheduled
-    }
-
-    /// Number of pods that should be ready and are not, minus this many.
-    pub(crate) fn down(&self, not_ready: usize) -> usize {
-        let missing = self
-            .desired_number_scheduled
-            .saturating_sub(self.number_ready);
-        usize::try_from(missing.saturating_sub(number(not_ready))).unwrap_or_default()
-    }
-
-    /// Whether the API server rejected some pods.
-    pub(crate) fn are_missing(&self) -> bool {
-        self.current_number_scheduled < self.desired_number_scheduled
-    }
-}
-
-fn number(nodes: usize) -> i32 {
-    i32::try_from(nodes).unwrap_or(i32::MAX)
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DaemonSetStatusFields {
+    observed_generation: i64,
 }
 
 /// The fields of a Node that the plan depends on.
@@ -132,6 +107,7 @@ pub(crate) struct NodeSpecFields {
 #[serde(default)]
 pub(crate) struct TaintFields {
     pub(crate) key: String,
+    pub(crate) value: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -168,84 +144,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pods_of_a_daemon_set_are_counted_by_its_status() {
-        let pods = |status: serde_json::Value| {
+    fn the_template_of_a_daemon_set_has_a_number() {
+        let template = |annotation: &str, observed| {
             let daemon_set = json!({
                 "apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"template": {}},
-                "metadata": {"name": "a", "generation": 6}, "status": status,
+                "metadata": {"name": "a", "generation": 6, "annotations": {TEMPLATE_ANNOTATION: annotation}},
+                "status": {"observedGeneration": observed, "numberReady": 3},
             });
             let view: DaemonSetView = serde_json::from_value(daemon_set).expect("a DaemonSet");
-            AgentPods {
-                generation: 6,
-                ..view.status
-            }
+            let AgentTemplate {
+                generation,
+                is_observed,
+            } = view.template();
+            (generation, is_observed)
         };
-        let counted = |observed, desired, current, ready, updated| {
-            pods(json!({
-                "currentNumberScheduled": current, "desiredNumberScheduled": desired,
-                "numberMisscheduled": 0, "numberReady": ready, "observedGeneration": observed,
-                "updatedNumberScheduled": updated,
-            }))
-        };
-        for (case, pods, not_ready, down, are_missing, are_rolling) in [
-            ("just created", pods(json!({})), 0, 0, false, false),
-            ("all run", counted(6, 4, 4, 4, 4), 0, 0, false, false),
-            (
-                "the first pods are made",
-                counted(6, 4, 2, 1, 2),
-                0,
-                3,
-                true,
-                false,
-            ),
-            (
-                "the API server refuses them",
-                counted(6, 4, 0, 0, 0),
-                0,
-                4,
-                true,
-                false,
-            ),
-            ("they crash", counted(6, 4, 4, 0, 4), 0, 4, false, false),
-            (
-                "on a node that is not ready",
-                counted(6, 4, 4, 3, 4),
-                1,
-                0,
-                false,
-                false,
-            ),
-            (
-                "pods are replaced",
-                counted(6, 4, 4, 3, 1),
-                0,
-                1,
-                false,
-                true,
-            ),
-            (
-                "all but those that can't be",
-                counted(6, 4, 4, 3, 3),
-                1,
-                0,
-                false,
-                false,
-            ),
-            (
-                "nothing is known of the newest spec",
-                counted(5, 4, 4, 4, 1),
-                0,
-                0,
-                false,
-                false,
-            ),
-        ] {
-            let found = (
-                pods.down(not_ready),
-                pods.are_missing(),
-                pods.are_rolling(not_ready),
-            );
-            assert_eq!(found, (down, are_missing, are_rolling), "{case}");
-        }
+        assert_eq!(template("3", 5), (3, true));
+        assert_eq!(template("three", 0), (0, false));
     }
 }

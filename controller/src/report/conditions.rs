@@ -1,7 +1,7 @@
 //! The conditions of the status. Pure.
 
 use globalps_core::api::{DeliveryType, condition};
-use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
+use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::sources_removed;
 
@@ -16,12 +16,12 @@ use super::statement::{
 use crate::content::source::Verdict;
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::absence::Absence;
-use crate::nodes::input::{Snapshot, Syncers};
+use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
 
 /// Maximum number of nodes in a list of names.
-const NAMED: usize = 5;
+pub(super) const NAMED: usize = 5;
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
@@ -193,10 +193,10 @@ pub(super) fn progressing(
         Aim::Reach(_) if is_halted(snapshot, counts, members) => {
             ("False", "Halted", failures(snapshot, &counts.failed))
         }
-        Aim::Reach(_) if snapshot.syncers.are_rolling => (
+        Aim::Reach(goal) if waits_for_syncers(members, goal) => (
             "True",
             "SyncersRolling",
-            "waiting until the syncer's pods are replaced".to_owned(),
+            "the nodes that wait get the revision once their syncers' pods are replaced".to_owned(),
         ),
         Aim::Reach(Goal::Revision(_)) if let Some(message) = waits_for_canary(plan, members) => {
             ("True", "WaitingForCanary", message)
@@ -207,6 +207,15 @@ pub(super) fn progressing(
         Aim::Reach(Goal::Restore) => ("True", "Restoring", restoring(counts)),
     };
     statement(condition::PROGRESSING, status, reason, message)
+}
+
+/// Whether only nodes are left whose syncers are about to be replaced.
+fn waits_for_syncers(members: &[Member], goal: Goal) -> bool {
+    let mut open = members
+        .iter()
+        .filter(|member| member.goal == goal && !member.is_done() && !member.is_passed_over())
+        .peekable();
+    open.peek().is_some() && open.all(|member| member.awaits_agent)
 }
 
 /// Why no canary can be assigned the revision; `None`: one can.
@@ -300,37 +309,6 @@ fn keeps(snapshot: &Snapshot) -> String {
         "{what}: it takes effect once these nodes use the credentials file again or are deleted: {}",
         list(&names, NAMED)
     )
-}
-
-/// Whether the syncers run; `None`: there are none.
-pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
-    let new = |status, reason, message: String| {
-        statement(condition::SYNCERS_HEALTHY, status, reason, message)
-    };
-    let Syncers {
-        down,
-        are_missing,
-        are_rolling,
-    } = snapshot.syncers;
-    let describe = format!("`kubectl describe daemonset {SYNCER}` shows the reason");
-    let refused = snapshot.refused_syncer();
-    if let Some(refused) = refused {
-        return Some(new("False", "NotWritten", refused.message.clone()));
-    }
-    Some(match (down, are_missing) {
-        _ if !snapshot.daemon_set => return None,
-        (0, _) if are_rolling => new("True", "RollingOut", "pods are being replaced".to_owned()),
-        (0, _) => new("True", "AllRunning", String::new()),
-        (_, true) => {
-            let message =
-                format!("{down} syncers have no pod because the API server rejects it: {describe}");
-            new("False", "PodsNotCreated", message)
-        }
-        (_, false) => {
-            let message = format!("{down} syncers on Ready nodes are not running: {describe}");
-            new("False", "NotRunning", message)
-        }
-    })
 }
 
 pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statement {

@@ -144,6 +144,8 @@ mod tests {
             assigned,
             assigned_for: SignedDuration::ZERO,
             is_up_to_date: true,
+            agent_down: None,
+            awaits_agent: false,
             is_revoked: false,
             retry: false,
             has_failed_before: false,
@@ -175,11 +177,16 @@ mod tests {
             ..member("refused", true, None)
         };
         let older = Goal::Revision(Revision::new(1, RevisionId::UNKNOWN));
+        let without_agent = Member {
+            agent_down: Some(UNRESPONSIVE_AFTER),
+            ..member("without-agent", true, Some((older, Progress::Done)))
+        };
         let members = [
             unresponsive,
             retried,
             member("foreign", true, Some((GOAL, Progress::Foreign))),
             member("bootstrapping", true, Some((GOAL, Progress::Bootstrapping))),
+            without_agent,
             member("synced", true, Some((GOAL, Progress::Done))),
             member("synced-but-away", false, Some((GOAL, Progress::Done))),
             member("failed", true, Some((GOAL, Progress::Failed))),
@@ -195,11 +202,12 @@ mod tests {
         assert_eq!(
             counts.status,
             Counts {
-                total: 14,
+                total: 15,
                 synced: 2,
                 progressing: 3,
                 failed: 4,
-                unreachable: 2
+                unreachable: 3,
+                unsupported: 0,
             }
         );
         assert_eq!(counts.waiting, 3);

@@ -97,7 +97,20 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
         !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.uptime) >= UNRESPONSIVE_AFTER
     });
     let not_ready_for = snapshot.clock.not_ready_for(node, snapshot.uptime);
-    let view = node.phase_view(&snapshot.spec, unresponsive, not_ready_for);
+    let down_for = snapshot.syncers.down_for(&node.name, snapshot.uptime);
+    let lacks_syncer = down_for.is_some_and(|time| time >= UNRESPONSIVE_AFTER)
+        && object
+            .and_then(|object| object.status.as_ref())
+            .is_none_or(|status| {
+                let is_in_force = status.phase == Phase::Synced && status.in_force() == revision;
+                !is_in_force && matches!(status.phase, Phase::Pending | Phase::Synced)
+            });
+    let unsupported = snapshot.unsupported(node).is_some();
+    let view = node.phase_view(
+        &snapshot.spec,
+        (unresponsive || lacks_syncer, unsupported),
+        not_ready_for,
+    );
     phase::phase(object.map(AsRef::as_ref), view, revision)
 }
 

@@ -9,6 +9,7 @@ mod namespaces;
 mod operators;
 mod sources;
 pub(crate) mod statement;
+mod syncers;
 mod verification;
 
 use globalps_core::api::{
@@ -19,7 +20,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{
     UNREADABLE, additional_valid, degraded, hold, original_valid, progressing, ready,
-    syncers_healthy,
 };
 use counts::{count, revision};
 use expiry::credentials_expiring;
@@ -27,6 +27,7 @@ use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, dated, shortened, statement, with_refused};
+use syncers::{nodes_without_syncer, syncers_healthy};
 use verification::credentials_rejected;
 
 use crate::content::expiry::Expiries;
@@ -61,7 +62,13 @@ pub(crate) fn report(
         let since = snapshot.global.as_ref().map_or(0, |g| g.provider_since);
         members(snapshot, goal, plan.canary_passed, since)
     };
-    let counts = count(&members, goal);
+    let mut counts = count(&members, goal);
+    let (without_syncer, unsupported) = if plan.aim == Aim::Nothing {
+        Default::default()
+    } else {
+        nodes_without_syncer(snapshot, &members, goal)
+    };
+    counts.status.unsupported = unsupported;
     let refused = snapshot.refused.messages(|_| true);
     let statements = [
         with_refused(ready(snapshot, plan, &counts, namespaces), &refused),
@@ -92,6 +99,7 @@ pub(crate) fn report(
         revision: revision.number,
         revision_id: revision.id,
         counts: counts.status,
+        nodes_without_syncer: without_syncer,
         conflicts: named(&plan.resolved.conflicts),
         conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),
         sources: source_statuses(snapshot, &plan.resolved.sources),

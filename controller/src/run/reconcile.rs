@@ -142,7 +142,7 @@ impl Controller {
     fn pause(&self, plan: &Plan, is_unsettled: bool) -> Duration {
         let pause = if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             IN_FLIGHT
-        } else if self.cache.down_since.is_some() || is_unsettled {
+        } else if self.cache.waits_for_syncers(uptime()) || is_unsettled {
             UNSETTLED
         } else {
             RESYNC

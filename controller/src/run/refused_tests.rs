@@ -136,6 +136,7 @@ fn controller(api: &FakeApi) -> Controller {
     events.extend(list(nodes.into()).map(CacheEvent::Node));
     let objects = ["a", "b", "c"].iter().map(object).collect();
     events.extend(list(objects).map(CacheEvent::NodePullSecret));
+    events.extend(list(Vec::new()).map(CacheEvent::Pod));
     for object in ManagedObject::all() {
         events.extend(list(Vec::new()).map(|update| CacheEvent::Managed(object, update)));
     }

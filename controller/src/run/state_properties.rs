@@ -136,6 +136,7 @@ impl World {
         events.extend(list(self.state.clone()).map(CacheEvent::State));
         events.extend(list(Some(view)).map(CacheEvent::Node));
         events.extend(list(node).map(CacheEvent::NodePullSecret));
+        events.extend(list(None).map(CacheEvent::Pod));
         for object in ManagedObject::all() {
             events.extend(list(None).map(|update| CacheEvent::Managed(object, update)));
         }

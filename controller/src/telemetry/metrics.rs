@@ -9,7 +9,7 @@ use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 /// Upper bounds of the rollout histogram, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
-pub(crate) const PHASES: [Phase; 11] = Phase::ALL;
+pub(crate) const PHASES: [Phase; 12] = Phase::ALL;
 pub(crate) const CONDITIONS: [&str; 10] = [
     condition::READY,
     condition::PROGRESSING,
@@ -380,6 +380,7 @@ pub(crate) mod tests {
             failed: 1,
             unreachable: 2,
             progressing: 1,
+            ..Counts::default()
         });
         metrics.page()
     }

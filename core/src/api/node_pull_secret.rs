@@ -156,7 +156,7 @@ impl NodePullSecretStatus {
     }
 }
 
-/// State of a node. Nodes never report `Excluded`, `Unreachable` and `Unreadable`.
+/// State of a node. Nodes never report `Excluded`, `Unreachable`, `Unreadable` and `Unsupported`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Not assigned yet.
@@ -178,13 +178,15 @@ pub enum Phase {
     Unreachable,
     /// Its `NodePullSecret` can't be decoded.
     Unreadable,
+    /// It can't run a syncer, or none has ever run there. Nobody waits for it.
+    Unsupported,
     /// A phase of a newer release, as reported.
     Other(Box<str>),
 }
 
 impl Phase {
     /// Every phase of this release.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Pending,
         Self::Syncing,
         Self::Synced,
@@ -196,6 +198,7 @@ impl Phase {
         Self::Excluded,
         Self::Unreachable,
         Self::Unreadable,
+        Self::Unsupported,
     ];
 
     pub fn as_str(&self) -> &str {
@@ -211,6 +214,7 @@ impl Phase {
             Self::Excluded => "Excluded",
             Self::Unreachable => "Unreachable",
             Self::Unreadable => "Unreadable",
+            Self::Unsupported => "Unsupported",
             Self::Other(text) => text,
         }
     }

@@ -14,9 +14,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::allowed::Allowed;
 use super::syncer::Agent;
-use super::{named, pull_secrets, quantities, strings};
+use super::{named, pull_secrets, quantities};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{NODE_EXCLUDE_LABELS, SYNCER_BINARY};
+use crate::virtual_nodes::VIRTUAL_NODE_LABELS;
 
 /// Where the pod mounts the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
@@ -105,19 +106,25 @@ pub(super) fn daemon_set(
     }
 }
 
-/// The nodes of an agent. The two agents' nodes are disjoint and together all Linux nodes.
+/// The nodes of an agent. The two agents' nodes are disjoint and together all Linux nodes that are not known to be virtual. Affinity
+/// can't match taints.
 fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     let selected = spec.node_selector.iter();
+    let of = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+    };
     let requirements = |operator: &str, excluded: &str| {
-        let is = |key: &str, operator: &str, value: &str| NodeSelectorRequirement {
-            key: key.to_owned(),
-            operator: operator.to_owned(),
-            values: Some(strings([value])),
-        };
+        let is = |key: &str, operator: &str, value: &str| of(key, operator, &[value]);
         let labels = NODE_EXCLUDE_LABELS.map(|label| is(label, excluded, "true"));
         let selected = selected.clone();
         let selected = selected.map(|(key, value)| is(key, operator, value));
         labels.into_iter().chain(selected).collect::<Vec<_>>()
+    };
+    let real = || {
+        let labels = VIRTUAL_NODE_LABELS.into_iter();
+        labels.map(|(key, values)| of(key, "NotIn", values))
     };
     // Terms are ORed, the expressions of a term ANDed. `NotIn` also matches a node without the label.
     let terms = match agent {
@@ -131,7 +138,7 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
         node_selector_terms: terms
             .into_iter()
             .map(|requirements| NodeSelectorTerm {
-                match_expressions: Some(requirements),
+                match_expressions: Some(requirements.into_iter().chain(real()).collect()),
                 ..NodeSelectorTerm::default()
             })
             .collect(),

@@ -271,6 +271,8 @@ fn controller_rules() -> Vec<PolicyRule> {
             OWN,
         ),
         rule("apps", ["daemonsets"], [SYNCER, RESTORER], OWN),
+        // Their pods, which have names of their own: which nodes have none that runs, and why.
+        rule("", ["pods"], [], ["list", "watch"]),
         rule(
             GROUP,
             ["globalpullsecrets"],

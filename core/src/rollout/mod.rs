@@ -82,6 +82,10 @@ pub struct Member {
     pub assigned_for: SignedDuration,
     /// It has responded to its last assignment, so its agent runs.
     pub is_up_to_date: bool,
+    /// How long the caller has seen that its agent doesn't run; `None`: it runs, or that is not known.
+    pub agent_down: Option<SignedDuration>,
+    /// Its agent is about to be replaced, and would begin the change again: it gets nothing new for a moment.
+    pub awaits_agent: bool,
     /// Its last assignment was revoked, so others go first.
     pub is_revoked: bool,
     /// It failed or was blocked, and gets one more attempt.
@@ -128,12 +132,29 @@ impl Member {
         let is_dead = self.not_ready.is_some_and(|time| time >= UNREACHABLE_AFTER);
         let is_soaking = matches!(self.assigned, Some((_, Progress::Soaking)));
         let is_late = self.assigned_for >= DEADLINE && !is_soaking;
-        self.is_in_flight() && (is_dead || self.is_unresponsive() || is_late)
+        self.is_in_flight() && (is_dead || self.is_silent() || is_late)
     }
 
     /// It hasn't responded to its last assignment in time.
-    pub fn is_unresponsive(&self) -> bool {
+    fn is_silent(&self) -> bool {
         !self.is_up_to_date && self.assigned_for >= UNRESPONSIVE_AFTER
+    }
+
+    /// It gets nothing new, and its agent has not run for a while.
+    pub fn is_without_agent(&self) -> bool {
+        let lasts = self
+            .agent_down
+            .is_some_and(|time| time >= UNRESPONSIVE_AFTER);
+        lasts && !self.is_in_flight() && !self.is_done()
+    }
+
+    pub fn is_unresponsive(&self) -> bool {
+        self.is_silent() || self.is_without_agent()
+    }
+
+    /// Its agent can begin a change.
+    fn has_agent(&self) -> bool {
+        self.is_up_to_date && self.agent_down.is_none() && !self.awaits_agent
     }
 
     /// It can get its goal now.
@@ -148,7 +169,7 @@ impl Member {
             && !self.is_skipped
             && !self.backs_off()
             && self.not_ready.is_none()
-            && (self.is_up_to_date || self.is_in_flight())
+            && (self.has_agent() || self.is_in_flight())
     }
 
     /// It has reached its goal, or has nothing to restore.

@@ -4,10 +4,11 @@ use super::*;
 /// retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `x` failed as before, `X` so and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
 /// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-`
 /// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
-/// assignment can't be written yet, `|` it could not be written before, `&` it failed an earlier revision.
+/// assignment can't be written yet, `|` it could not be written before, `&` it failed an earlier revision, `,` its agent doesn't run,
+/// `_` for a while, `;` it is about to be replaced.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 13] = [
-        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&',
+    const MARKS: [char; 16] = [
+        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&', '_', ',', ';',
     ];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
@@ -50,6 +51,12 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                     _ => SignedDuration::ZERO,
                 },
                 is_up_to_date: !is('~'),
+                agent_down: match word.chars().next() {
+                    Some(',') => Some(SignedDuration::ZERO),
+                    Some('_') => Some(UNRESPONSIVE_AFTER),
+                    _ => None,
+                },
+                awaits_agent: is(';'),
                 is_revoked: is('%'),
                 retry,
                 has_failed_before,
@@ -498,6 +505,22 @@ fn batches_double_up_to_the_limit() {
 }
 
 #[test]
+fn only_members_whose_agent_can_begin_get_a_slot() {
+    for (case, fleet, expected) in [
+        ("one that starts gives its slot to another", ",a b c", "b"),
+        ("one that is down, too", "_a b c", "b"),
+        ("one that is about to be replaced, too", ";a b c", "b"),
+        ("nobody is left", ",a _b ;c", ""),
+        ("one in flight gets the newer goal", ",a:4+ b", "a"),
+        ("a member that restores waits, too", "_-a:5. -b:5.", "b"),
+    ] {
+        assert_eq!(line(FIVE, fleet, &limits("1", "1")), expected, "{case}");
+    }
+    let limits = limits("1", "1");
+    assert_eq!(line(FIVE, "=a:5. ,b= ;c= d=", &limits), "d=");
+}
+
+#[test]
 fn canaries_go_before_all_others() {
     let mut limits = limits("3", "1");
     assert_eq!(line(FIVE, "a *b c", &limits), "b");
@@ -695,6 +718,10 @@ fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
         ("n", false),
         ("!n:4.", true),
         ("~n:5+", true),
+        (",n:4.", false),
+        ("_n:4.", true),
+        ("_n:5+", false),
+        (";n:4.", false),
         ("#n:4.", true),
         ("n:5b", true),
     ] {

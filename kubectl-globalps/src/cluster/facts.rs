@@ -1,5 +1,6 @@
 //! What the cluster says, kept up to date by watches. No judgement here.
 
+mod node;
 mod node_secrets;
 mod nodes;
 mod pages;

@@ -134,13 +134,12 @@ pub(super) async fn look(
             checks.extend(operators(gps, &role));
         }
         let status = Status::of(facts, now);
-        let lost: Vec<&str> = status
-            .nodes
-            .iter()
-            .filter(|row| row.phase == Phase::Unreachable)
-            .map(|row| row.name.as_str())
-            .collect();
-        checks.extend(of_nodes(facts.node_secrets.iter(), &lost, owners?));
+        let [lost, unsupported] = [Phase::Unreachable, Phase::Unsupported].map(|phase| {
+            let rows = status.nodes.iter().filter(|row| row.phase == phase);
+            rows.map(|row| row.name.as_str()).collect::<Vec<_>>()
+        });
+        let without = (lost.as_slice(), unsupported.as_slice());
+        checks.extend(of_nodes(facts.node_secrets.iter(), without, owners?));
     }
     if let Some((how, trust)) = asking {
         let gps = facts.as_ref().and_then(Facts::gps);

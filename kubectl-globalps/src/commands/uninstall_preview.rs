@@ -119,7 +119,7 @@ fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
             _ if skip_unreachable && left.contains(row.name.as_str()) => {
                 "skipped, because it can't be restored"
             }
-            (true, _) => continue,
+            (true, _) | (_, Phase::Unsupported) => continue,
             _ if restart == Some(Restart::Never) => "restored, without a kubelet restart",
             _ => "restored, with a kubelet restart",
         };

@@ -120,6 +120,7 @@ impl Overview {
             counts.progressing += one.progressing;
             counts.failed += one.failed;
             counts.unreachable += one.unreachable;
+            counts.unsupported += one.unsupported;
         }
         Self {
             ready: is_ready(all),

@@ -154,6 +154,7 @@ mod tests {
             facts.node_secrets.insert(name, object);
             let node = NodeFacts {
                 excluded: false,
+                virtual_by: None,
                 not_ready: word
                     .contains('!')
                     .then_some((Timestamp::UNIX_EPOCH, Lost::Yes)),

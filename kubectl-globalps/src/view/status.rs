@@ -5,21 +5,20 @@ mod conditions;
 mod deliveries;
 mod health;
 mod left;
+mod rows;
 mod sources;
 mod verdict;
 
 use globalps_core::api::{
-    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase,
-    condition,
+    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, Phase, condition,
 };
-use globalps_core::phase::{NodeView, NotReady, phase};
-use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
+use globalps_core::rollout::Revision;
 use globalps_core::state::{RESTORE_CONFIGURATION, SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-use crate::cluster::facts::{Facts, Lost, NodeFacts, Seen};
+use crate::cluster::facts::{Facts, Seen};
 
 pub(crate) use advice::advice;
 pub(crate) use conditions::of_credentials;
@@ -27,6 +26,8 @@ use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;
 pub(crate) use left::left;
+pub(crate) use rows::{Row, rfc3339};
+use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use verdict::{Goal, PAUSED, Verdict, verdict};
@@ -77,24 +78,6 @@ pub(crate) struct Status {
     pub health: Option<Health>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Row {
-    pub name: String,
-    pub phase: Phase,
-    pub revision: i64,
-    pub reason: String,
-    pub message: String,
-    /// RFC 3339, seconds, UTC; empty: never changed.
-    pub since: String,
-    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`; empty: none is, or an older syncer.
-    pub delivery: String,
-    #[serde(skip)]
-    pub since_time: Option<Timestamp>,
-    /// What the node reports of its restoration; `None`: it is not being restored, or has not responded yet.
-    #[serde(skip)]
-    pub restoration: Option<Phase>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ConditionRow {
     #[serde(rename = "type")]
@@ -118,7 +101,7 @@ impl Status {
         let settled = !has_nodes && facts.scope.is_all()
             || nodes
                 .iter()
-                .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded) || row.refuses());
+                .all(|row| is_settled(&row.phase) || row.refuses());
         // With a selection of nodes, only these count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
@@ -163,7 +146,7 @@ impl Status {
     pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
         self.nodes
             .iter()
-            .filter(|row| !matches!(row.phase, Phase::Synced | Phase::Excluded) && !row.refuses())
+            .filter(|row| !is_settled(&row.phase) && !row.refuses())
     }
 }
 
@@ -245,89 +228,6 @@ pub(crate) fn condition_row(condition: &Condition) -> ConditionRow {
     }
 }
 
-pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
-    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-        .unwrap_or_default()
-}
-
-fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> {
-    let node = |name: &str| facts.nodes.as_ref().and_then(|nodes| nodes.get(name));
-    let mut rows: Vec<Row> = facts
-        .node_secrets
-        .iter()
-        .map(|(name, object)| row(name, object, node(name), newest, now))
-        .collect();
-    // An excluded node has no NodePullSecret, but `status` should list it.
-    if facts.gps().is_some()
-        && let Some(nodes) = &facts.nodes
-    {
-        let excluded = nodes
-            .iter()
-            .filter(|(name, node)| node.excluded && facts.node_secrets.get(name).is_none());
-        rows.extend(excluded.map(|(name, _)| Row {
-            name: name.clone(),
-            phase: Phase::Excluded,
-            revision: 0,
-            reason: String::new(),
-            message: String::new(),
-            since: String::new(),
-            delivery: String::new(),
-            since_time: None,
-            restoration: None,
-        }));
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
-    }
-    rows
-}
-
-fn row(
-    name: &str,
-    object: &NodePullSecret,
-    node: Option<&NodeFacts>,
-    newest: Revision,
-    now: Timestamp,
-) -> Row {
-    let status = object.status.clone().unwrap_or_default();
-    let phase = phase(Some(object), view(object, node, now), newest).unwrap_or_default();
-    let since_time = status.last_transition_time.map(|Time(time)| time);
-    let is_up_to_date =
-        status.observed_generation >= object.metadata.generation.unwrap_or_default();
-    let restoration = (object.spec.restore && is_up_to_date).then(|| status.phase.clone());
-    // Reason and message belong to the phase that the node reported.
-    let own = phase == status.phase;
-    let or_empty = |text: String| if own { text } else { String::new() };
-    Row {
-        name: name.to_owned(),
-        phase,
-        revision: status.revision,
-        reason: or_empty(status.reason),
-        message: or_empty(status.message),
-        since: rfc3339(since_time),
-        delivery: status.delivery,
-        since_time,
-        restoration,
-    }
-}
-
-fn view(object: &NodePullSecret, node: Option<&NodeFacts>, now: Timestamp) -> NodeView {
-    let observed = object.status.as_ref().map_or(0, |s| s.observed_generation);
-    let is_up_to_date = observed >= object.metadata.generation.unwrap_or_default();
-    let assigned_at = object.spec.assigned_at.as_ref().map(|Time(time)| *time);
-    let node = node.copied().unwrap_or_default();
-    NodeView {
-        excluded: node.excluded,
-        not_ready: node.not_ready.map(|(since, lost)| {
-            let duration = now.duration_since(since);
-            match lost {
-                Lost::No => NotReady::Reported(duration),
-                Lost::Yes => NotReady::Unknown(duration),
-            }
-        }),
-        unresponsive: !is_up_to_date
-            && assigned_at.is_some_and(|time| now.duration_since(time) >= UNRESPONSIVE_AFTER),
-    }
-}
-
 /// Whether a node in this phase failed to apply its assignment.
 pub(crate) fn has_failed(phase: &Phase) -> bool {
     matches!(
@@ -339,13 +239,14 @@ pub(crate) fn has_failed(phase: &Phase) -> bool {
 fn count(rows: &[Row]) -> Counts {
     let mut counts = Counts::default();
     for row in rows {
-        counts.total += u32::from(row.phase != Phase::Excluded);
+        counts.total += u32::from(!matches!(row.phase, Phase::Excluded | Phase::Unsupported));
         match &row.phase {
             Phase::Synced => counts.synced += 1,
             // Unknown phase of a newer release.
             Phase::Syncing | Phase::Restoring | Phase::Other(_) => counts.progressing += 1,
             phase if has_failed(phase) => counts.failed += 1,
             Phase::Unreachable => counts.unreachable += 1,
+            Phase::Unsupported => counts.unsupported += 1,
             _ => {}
         }
     }

@@ -35,6 +35,7 @@ pub(crate) fn headline(status: &Status) -> String {
     for (number, word) in [
         (counts.failed, "failed"),
         (counts.unreachable, "unreachable"),
+        (counts.unsupported, "unsupported"),
     ] {
         if number > 0 {
             line.extend(["  ", &number.to_string(), " ", word]);
@@ -221,7 +222,7 @@ fn urgency(phase: &Phase) -> u8 {
         Phase::Syncing | Phase::Restoring | Phase::Other(_) => 1,
         Phase::Unreachable => 2,
         Phase::Pending => 3,
-        Phase::Synced | Phase::Restored | Phase::Excluded => 4,
+        Phase::Synced | Phase::Restored | Phase::Excluded | Phase::Unsupported => 4,
     }
 }
 
@@ -277,7 +278,7 @@ fn color(phase: &Phase) -> Option<Color> {
             Some(Color::Red)
         }
         Phase::Unreachable => Some(Color::Magenta),
-        Phase::Pending | Phase::Excluded | Phase::Other(_) => None,
+        Phase::Pending | Phase::Excluded | Phase::Unsupported | Phase::Other(_) => None,
     }
 }
 

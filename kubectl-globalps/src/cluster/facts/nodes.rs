@@ -3,19 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryFutureExt as _, TryStreamExt as _};
-use globalps_core::{decode, names};
+use globalps_core::names;
+use globalps_core::virtual_nodes::{VIRTUAL_NODE_LABELS, VirtualMark};
 use hyper::header::{ACCEPT, HeaderValue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::node::{Slim, SlimMeta};
 use super::pages::{Format, PageMeta, pages, unsendable};
 use super::store::{Lost, NodeFacts, Store};
 use super::watch::{self, PARAMS, Signal, Signals, Update, Watched};
@@ -91,71 +93,16 @@ impl Table {
 enum Line {
     Known(NodeFacts),
     /// Not ready, or the line does not tell: only the whole object says more.
-    Open {
-        excluded: bool,
-    },
+    Open(NodeFacts),
 }
 
 impl Line {
     fn of(meta: &SlimMeta, is_ready: Option<bool>) -> Self {
-        let facts = NodeFacts::new(meta.is_excluded(), None);
+        let facts = NodeFacts::new((meta.is_excluded(), meta.virtual_by(&[])), None);
         match is_ready {
             Some(true) => Self::Known(facts),
-            _ => Self::Open {
-                excluded: facts.excluded,
-            },
+            _ => Self::Open(facts),
         }
-    }
-}
-
-#[derive(Deserialize)]
-struct Slim {
-    metadata: SlimMeta,
-    #[serde(default)]
-    status: SlimStatus,
-}
-
-#[derive(Deserialize)]
-struct SlimMeta {
-    /// A bookmark has none.
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-impl SlimMeta {
-    fn is_excluded(&self) -> bool {
-        names::is_node_excluded(|label| self.labels.get(label).map(String::as_str))
-    }
-}
-
-#[derive(Default, Deserialize)]
-struct SlimStatus {
-    #[serde(default)]
-    conditions: Vec<SlimCondition>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    #[serde(default, deserialize_with = "decode::time")]
-    last_transition_time: Option<Time>,
-}
-
-impl Slim {
-    fn facts(&self) -> NodeFacts {
-        let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
-        NodeFacts::new(
-            self.metadata.is_excluded(),
-            ready.map(|c| {
-                let since = c.last_transition_time.as_ref();
-                (c.status.as_str(), since.map(|since| since.0))
-            }),
-        )
     }
 }
 
@@ -164,19 +111,31 @@ pub(super) async fn list(
     cluster: &Cluster<'_>,
     selector: Option<String>,
 ) -> Result<Store<NodeFacts>, Failure> {
-    let with = |label: &str| match &selector {
-        Some(selector) => format!("{selector},{label}=true"),
-        None => format!("{label}=true"),
+    let with = |label: &str, value: &str| match &selector {
+        Some(selector) => format!("{selector},{label}={value}"),
+        None => format!("{label}={value}"),
     };
-    let [one, other] = names::NODE_EXCLUDE_LABELS.map(with);
-    let (all, one, other) = futures::try_join!(
+    let [one, other] = names::NODE_EXCLUDE_LABELS.map(|label| with(label, "true"));
+    let marks = VIRTUAL_NODE_LABELS.into_iter();
+    let marks = marks.flat_map(|(label, values)| values.iter().map(move |value| (label, *value)));
+    let marked = marks.map(|(label, value)| async move {
+        let found = lines(cluster, Some(&with(label, value))).await?;
+        Ok::<_, Failure>((VirtualMark::Label(label, value), found))
+    });
+    let (all, one, other, marked) = futures::try_join!(
         lines(cluster, selector.as_deref()),
         lines(cluster, Some(&one)),
         lines(cluster, Some(&other)),
+        try_join_all(marked),
     )?;
     let (Some((all, version)), Some((one, _)), Some((other, _))) = (all, one, other) else {
         return in_full(cluster, ListParams::default(), selector).await;
     };
+    let mut virtual_nodes = BTreeMap::new();
+    for (mark, found) in marked {
+        let (found, _) = found.unwrap_or_default();
+        virtual_nodes.extend(found.into_iter().map(|(name, _)| (name, mark)));
+    }
     let open = all.iter().filter(|(_, is_ready)| !is_ready);
     let open = open.map(|(name, _)| name.clone()).collect();
     let open = details(cluster, open, selector).await?;
@@ -184,14 +143,12 @@ pub(super) async fn list(
     let exclusions: BTreeSet<String> = exclusions.map(|(name, _)| name).collect();
     let mut store = Store::default();
     for (name, _) in all {
-        let excluded = exclusions.contains(&name);
-        store.insert(
-            name,
-            NodeFacts {
-                excluded,
-                not_ready: None,
-            },
-        );
+        let facts = NodeFacts {
+            excluded: exclusions.contains(&name),
+            virtual_by: virtual_nodes.get(&name).copied(),
+            not_ready: None,
+        };
+        store.insert(name, facts);
     }
     for (name, facts) in open.iter() {
         store.insert(name, *facts);
@@ -277,9 +234,9 @@ async fn settled(
     let now = Timestamp::now();
     let fact = |name: &str, line: Line| match line {
         Line::Known(facts) => facts,
-        Line::Open { excluded } => found.get(name).copied().unwrap_or(NodeFacts {
-            excluded,
+        Line::Open(facts) => found.get(name).copied().unwrap_or(NodeFacts {
             not_ready: Some((now, Lost::No)),
+            ..facts
         }),
     };
     let settle = |signal| match signal {
@@ -303,7 +260,7 @@ fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
         Signal::Changed(Update::Some(lines)) => lines.as_slice(),
         _ => &[],
     };
-    let is_open = |line: &Option<Line>| matches!(line, Some(Line::Open { .. }));
+    let is_open = |line: &Option<Line>| matches!(line, Some(Line::Open(_)));
     let open = lines.iter().filter(move |(_, line)| is_open(line));
     open.map(|(name, _)| name.clone())
 }
@@ -417,6 +374,7 @@ mod tests {
             let slim: Slim = serde_json::from_value(node).expect("a Node");
             let expected = NodeFacts {
                 excluded,
+                virtual_by: None,
                 not_ready,
             };
             assert_eq!(slim.facts(), expected, "{labels} {conditions}");

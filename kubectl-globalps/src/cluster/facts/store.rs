@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::virtual_nodes::VirtualMark;
 use jiff::Timestamp;
 
 /// Objects by name.
@@ -79,6 +80,8 @@ pub(crate) enum Seen<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub excluded: bool,
+    /// By what it is known to be virtual, as far as labels say or the whole Node was read.
+    pub virtual_by: Option<VirtualMark>,
     /// Not ready since then, and whether the control plane has lost it.
     pub not_ready: Option<(Timestamp, Lost)>,
 }
@@ -93,7 +96,10 @@ pub(crate) enum Lost {
 
 impl NodeFacts {
     /// `ready`: status of the condition, and since when.
-    pub(super) fn new(excluded: bool, ready: Option<(&str, Option<Timestamp>)>) -> Self {
+    pub(super) fn new(
+        (excluded, virtual_by): (bool, Option<VirtualMark>),
+        ready: Option<(&str, Option<Timestamp>)>,
+    ) -> Self {
         let not_ready = ready
             .filter(|(status, _)| *status != "True")
             .map(|(status, since)| {
@@ -106,6 +112,7 @@ impl NodeFacts {
             });
         Self {
             excluded,
+            virtual_by,
             not_ready,
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Owners {
 
 pub(crate) fn of_nodes<'a>(
     objects: impl Iterator<Item = (&'a String, &'a NodePullSecret)>,
-    unreachable: &[&str],
+    (unreachable, unsupported): (&[&str], &[&str]),
     owners: Owners,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -45,6 +45,13 @@ pub(crate) fn of_nodes<'a>(
             );
         }
         checks.push(well(NODES, "hypershift", message));
+    }
+    if !unsupported.is_empty() {
+        let message = format!(
+            "{}: no syncer can run there, or none ever has; nobody waits for these nodes, and `kubectl globalps status -o wide` shows why",
+            named(unsupported)
+        );
+        checks.push(well(NODES, "nodes-unsupported", message));
     }
     // By error, and for errors with many causes also by the node's message.
     let mut errors: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
@@ -112,14 +119,19 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     }
 }
 
-#[allow(clippy::too_many_lines)] // One table.
-pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
-    let who = match affected {
+/// At most three of them.
+fn named(nodes: &[&str]) -> String {
+    match nodes {
         [first, second, third, rest @ ..] if !rest.is_empty() => {
             format!("{first}, {second}, {third} and {} more", rest.len())
         }
         few => few.join(", "),
-    };
+    }
+}
+
+#[allow(clippy::too_many_lines)] // One table.
+pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
+    let who = named(affected);
     let (what, hint, grave) = match name {
         "node-bus" => (
             "the node's system bus is not available, so the kubelet can't be restarted",
@@ -212,8 +224,8 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             false,
         ),
         "node-unreachable" => (
-            "the node is not ready",
-            "it gets the credentials when it is ready again",
+            "the node is not ready, or its syncer doesn't run",
+            "it gets the credentials when both are ready again",
             false,
         ),
         _ => (

@@ -394,7 +394,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 83] = {
 fn every_reason_gets_its_finding() {
     for (phase, reason, expected) in REASONS_OF_NODES {
         let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase.clone(), reason))].into();
-        let check = &of_nodes(objects.iter(), &[], Owners::default())[0];
+        let check = &of_nodes(objects.iter(), (&[], &[]), Owners::default())[0];
         let found = (check.name != "nodes").then_some((check.name, check.result));
         assert_eq!(found, expected, "{phase} {reason}");
         assert_eq!(check.hint.is_empty(), found.is_none(), "{phase} {reason}");
@@ -447,6 +447,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
         (
             &[
                 "controller/src/report/conditions.rs",
+                "controller/src/report/syncers.rs",
                 "controller/src/report/statement.rs",
                 "controller/src/report/sources.rs",
                 "controller/src/report/expiry.rs",

@@ -319,7 +319,7 @@ fn the_nodes_message_shows_why_a_provider_is_not_possible() {
     ]
     .map(|(name, object)| (name.to_owned(), object))
     .into();
-    let checks = of_nodes(objects.iter(), &[], Owners::default());
+    let checks = of_nodes(objects.iter(), (&[], &[]), Owners::default());
     let found: Vec<_> = checks
         .iter()
         .map(|c| (c.name, c.result, c.message.as_str()))
@@ -366,7 +366,7 @@ fn nodes_are_grouped_by_their_error() {
         in_place: 1,
         machine_config: 2,
     };
-    let checks = of_nodes(objects.iter(), &["z"], owners);
+    let checks = of_nodes(objects.iter(), (&["z"], &["v"]), owners);
     let messages: Vec<(&str, &str)> = checks
         .iter()
         .map(|check| {
@@ -387,6 +387,7 @@ fn nodes_are_grouped_by_their_error() {
                 "hypershift",
                 "2 nodes of HyperShift; a Machine Config Daemon updates 1 node in place, and globalps leaves its file alone meanwhile"
             ),
+            ("nodes-unsupported", "v"),
             ("foreign-owner", "h"),
             ("node-bus", "b, c"),
             ("node-disk", "g"),
@@ -397,7 +398,7 @@ fn nodes_are_grouped_by_their_error() {
             ("node-unreachable", "z"),
         ]
     );
-    let well: Vec<Check> = of_nodes(objects.iter().take(1), &[], Owners::default());
+    let well: Vec<Check> = of_nodes(objects.iter().take(1), (&[], &[]), Owners::default());
     assert_eq!(well[0].message, "1 node, none with an error");
     assert_eq!(
         told("node-bus", &["a", "b", "c", "d", "e"])

@@ -222,7 +222,7 @@ fn the_json_is_what_scripts_rely_on() {
     let status = FleetStatus::of(&fleet("ClustersFailed", 3), &objects, &["m3".to_owned()]);
     let one = json!({
         "name": "clusters/team-a", "ready": false, "revision": 3, "paused": false,
-        "counts": {"total": 1, "synced": 0, "progressing": 0, "failed": 1, "unreachable": 0},
+        "counts": {"total": 1, "synced": 0, "progressing": 0, "failed": 1, "unreachable": 0, "unsupported": 0},
         "reason": "ClustersFailed", "message": "a sentence",
     });
     let cluster = json!({

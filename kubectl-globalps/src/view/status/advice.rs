@@ -35,7 +35,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (reason, hint)
         }
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
-        Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
+        Current::Nothing if status.nodes.iter().any(|row| !is_out(&row.phase)) => (
             "the additional pull secret was deleted; the nodes are being restored".to_owned(),
             FOLLOW,
         ),
@@ -66,9 +66,14 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
     Some(advice)
 }
 
+/// It gets nothing, whatever happens.
+fn is_out(phase: &Phase) -> bool {
+    matches!(phase, Phase::Excluded | Phase::Unsupported)
+}
+
 /// Nodes that a cleanup still waits for, if all of them are unreachable.
 fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
-    let is_open = |row: &&Row| !matches!(row.phase, Phase::Restored | Phase::Excluded);
+    let is_open = |row: &&Row| row.phase != Phase::Restored && !is_out(&row.phase);
     let open: Vec<&Row> = status.nodes.iter().filter(is_open).collect();
     let is_met = !open.is_empty() && open.iter().all(|row| row.phase == Phase::Unreachable);
     is_met.then(|| open.iter().map(|row| row.name.as_str()).collect())

@@ -1,17 +1,19 @@
 //! Tables of the printed status, from fixed objects.
 
 use globalps_core::api::{
-    GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecretSpec, NodePullSecretStatus,
-    OperatorsStatus, SourceRef, SourceStatus,
+    GlobalPullSecretSpec, ImagePullSecretsStatus, NO_SYNCER, NodePullSecret, NodePullSecretSpec,
+    NodePullSecretStatus, NodeWithoutSyncer, OperatorsStatus, SourceRef, SourceStatus,
 };
 use globalps_core::names;
+use globalps_core::virtual_nodes::VirtualMark;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use jiff::SignedDuration;
 
 use super::conditions::NAMESPACES;
 use super::*;
-use crate::cluster::facts::Store;
+use crate::cluster::facts::{Lost, NodeFacts, Store};
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -110,6 +112,7 @@ fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
     let seconds_ago = |seconds| now() - SignedDuration::from_secs(seconds);
     let is = |excluded, not_ready| NodeFacts {
         excluded,
+        virtual_by: None,
         not_ready,
     };
     let synced = || node_secret(3, true, Phase::Synced, 3);
@@ -169,7 +172,7 @@ fn the_json_is_what_scripts_rely_on() {
         json,
         serde_json::json!({
             "ready": true, "revision": 3, "paused": false,
-            "counts": {"total": 1, "synced": 1, "progressing": 0, "failed": 0, "unreachable": 0},
+            "counts": {"total": 1, "synced": 1, "progressing": 0, "failed": 0, "unreachable": 0, "unsupported": 0},
             "nodes": [{
                 "name": "node-1", "phase": "Synced", "revision": 3, "reason": "Why", "message": "in words",
                 "since": "2026-01-01T00:05:00Z", "delivery": "ConfigFile"
@@ -304,6 +307,159 @@ fn further_sources_are_shown_with_their_scope() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // One table.
+fn nobody_waits_for_unsupported_nodes() {
+    let mark = VirtualMark::Label("type", "kwok");
+    let is_virtual = NodeFacts {
+        virtual_by: Some(mark),
+        ..NodeFacts::default()
+    };
+    let excluded = NodeFacts {
+        excluded: true,
+        ..is_virtual
+    };
+    let listed = |phase| {
+        Some(NodeWithoutSyncer {
+            name: "n".to_owned(),
+            phase,
+            reason: NO_SYNCER.to_owned(),
+            message: "ErrImagePull".to_owned(),
+        })
+    };
+    let nothing = || {
+        let mut object = node_secret(0, true, Phase::Pending, 0);
+        object.status.as_mut().expect("one").restored = true;
+        Some(object)
+    };
+    let some = || Some(node_secret(2, true, Phase::Synced, 2));
+    let here = Some(NodeFacts::default());
+    let by_label = "VirtualNode it is virtual, by its label `type=kwok`";
+    for (case, object, node, listed, expected, is_ready) in [
+        (
+            "virtual",
+            None,
+            Some(is_virtual),
+            None,
+            Some(("Unsupported", by_label)),
+            true,
+        ),
+        (
+            "with an object",
+            nothing(),
+            Some(is_virtual),
+            None,
+            Some(("Unsupported", by_label)),
+            true,
+        ),
+        (
+            "with content",
+            some(),
+            Some(is_virtual),
+            None,
+            Some(("Excluded", " ")),
+            true,
+        ),
+        (
+            "excluded, too",
+            None,
+            Some(excluded),
+            None,
+            Some(("Excluded", " ")),
+            true,
+        ),
+        (
+            "listed",
+            nothing(),
+            here,
+            listed(Phase::Unsupported),
+            Some(("Unsupported", "NoSyncer ErrImagePull")),
+            true,
+        ),
+        (
+            "listed without an object",
+            None,
+            here,
+            listed(Phase::Unsupported),
+            Some(("Unsupported", "NoSyncer ErrImagePull")),
+            true,
+        ),
+        (
+            "lagging",
+            some(),
+            here,
+            listed(Phase::Unreachable),
+            Some(("Unreachable", "NoSyncer ErrImagePull")),
+            false,
+        ),
+        (
+            "not listed",
+            nothing(),
+            here,
+            None,
+            Some(("Pending", "Why in words")),
+            false,
+        ),
+        (
+            "its Node is gone",
+            None,
+            None,
+            listed(Phase::Unsupported),
+            None,
+            true,
+        ),
+    ] {
+        let mut facts = ready();
+        let nodes = facts.nodes.get_or_insert_default();
+        if let Some(node) = node {
+            nodes.insert("n", node);
+        }
+        if let Some(object) = object {
+            facts.node_secrets.insert("n", object);
+        }
+        report(&mut facts, |status| {
+            status.nodes_without_syncer = listed.into_iter().collect();
+        });
+        let status = Status::of(&facts, now());
+        let row = status.nodes.iter().find(|row| row.name == "n");
+        let found = row.map(|row| {
+            let why = format!("{} {}", row.reason, row.message);
+            (row.phase.to_string(), why)
+        });
+        let expected = expected.map(|(phase, why)| (phase.to_owned(), why.to_owned()));
+        assert_eq!(found, expected, "{case}");
+        assert_eq!(status.ready, is_ready, "{case}");
+        let verdict = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(verdict == Verdict::Done, is_ready, "{case}: a wait ends");
+        let is_unsupported = row.is_some_and(|row| row.phase == Phase::Unsupported);
+        assert_eq!(
+            status.counts.unsupported,
+            u32::from(is_unsupported),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn more_nodes_without_a_syncer_than_the_status_lists_end_a_wait_too() {
+    for (listed, is_ready) in [(99, false), (100, true)] {
+        let mut facts = ready();
+        let mut silent = node_secret(0, false, Phase::Pending, 0);
+        silent.status = None;
+        facts.node_secrets.insert("n", silent);
+        report(&mut facts, |status| {
+            let of = |number| NodeWithoutSyncer {
+                name: format!("m{number}"),
+                phase: Phase::Unsupported,
+                reason: NO_SYNCER.to_owned(),
+                message: String::new(),
+            };
+            status.nodes_without_syncer = (0..listed).map(of).collect();
+        });
+        assert_eq!(Status::of(&facts, now()).ready, is_ready, "{listed}");
+    }
+}
+
+#[test]
 fn counts_are_those_of_the_rows() {
     let mut facts = facts(Vec::new());
     for (name, phase) in [
@@ -322,7 +478,7 @@ fn counts_are_those_of_the_rows() {
         "out",
         NodeFacts {
             excluded: true,
-            not_ready: None,
+            ..NodeFacts::default()
         },
     );
     let status = Status::of(&facts, now());
@@ -332,6 +488,7 @@ fn counts_are_those_of_the_rows() {
         progressing: 2,
         failed: 3,
         unreachable: 0,
+        unsupported: 0,
     };
     assert_eq!(status.counts, expected);
     assert_eq!(
@@ -705,6 +862,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
 fn lose(facts: &mut Facts, name: &str) {
     let node = NodeFacts {
         excluded: false,
+        virtual_by: None,
         not_ready: Some((now(), Lost::Yes)),
     };
     facts.nodes.get_or_insert_default().insert(name, node);

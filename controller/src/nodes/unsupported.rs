@@ -1,0 +1,321 @@
+//! Nodes that nobody waits for: they can't have a syncer, or none has ever run there. Pure.
+
+use std::fmt;
+
+use globalps_core::phase::has_nothing;
+use globalps_core::virtual_nodes::VirtualMark;
+use jiff::SignedDuration;
+
+use super::assignments::may_have_something;
+use super::input::{NodeView, Snapshot};
+use super::node::is_selectable;
+use super::syncers::{Cause, START, UNSUPPORTED_AFTER};
+
+/// Why nobody waits for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unsupported<'a> {
+    Virtual(VirtualMark),
+    NoSyncer(&'a Cause),
+    /// Its pod runs, or nothing is known of pods.
+    NeverReported,
+}
+
+/// As a clause.
+impl fmt::Display for Unsupported<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Virtual(mark) => mark.fmt(f),
+            Self::NoSyncer(cause) => cause.fmt(f),
+            Self::NeverReported => f.write_str("its syncer has never reported"),
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    /// Why nobody waits for this node; `None`: it can have content, or may have some, which only its syncer can restore.
+    pub(crate) fn unsupported(&self, node: &NodeView) -> Option<Unsupported<'_>> {
+        if self.unreadable.contains_key(&node.name) {
+            return None;
+        }
+        let object = self.node_pull_secrets.get(&node.name).map(AsRef::as_ref);
+        if let Some(mark) = node.virtual_by {
+            // A node that got the mark later is restored like an excluded one.
+            return object
+                .is_none_or(has_nothing)
+                .then_some(Unsupported::Virtual(mark));
+        }
+        let may_run = node.is_linux() && node.ready.is_ok();
+        let has_nothing = match object {
+            Some(object) => has_nothing(object),
+            None => !may_have_something(self, node),
+        };
+        if !may_run || !has_nothing {
+            return None;
+        }
+        let is_over = |time: SignedDuration| time >= UNSUPPORTED_AFTER;
+        if let Some(down) = self.syncers.down.get(&node.name)
+            && is_over(self.uptime - down.since)
+        {
+            return Some(Unsupported::NoSyncer(&down.cause));
+        }
+        let silent = object.filter(|object| object.status.is_none());
+        let silent_for = silent.map(|object| self.clock.assigned_for(object, self.uptime));
+        silent_for
+            .is_some_and(is_over)
+            .then_some(Unsupported::NeverReported)
+    }
+
+    /// Unsupported nodes that the configuration selects, each with the reason.
+    pub(crate) fn unsupported_nodes(&self) -> impl Iterator<Item = (&str, Unsupported<'_>)> {
+        let nodes = self.nodes.values();
+        let nodes = nodes.filter(|node| is_selectable(&self.spec, node));
+        nodes.filter_map(|node| Some((node.name.as_str(), self.unsupported(node)?)))
+    }
+
+    /// Selected nodes whose syncer should run and doesn't, longer than a pod takes to start. Those that no kubelet has begun to run
+    /// on an unsupported node don't count, unless no node is supported.
+    pub(crate) fn down_syncers(&self) -> Vec<(&str, &Cause)> {
+        let selected = self.nodes.values().filter(|node| {
+            is_selectable(&self.spec, node) && node.virtual_by.is_none() && node.ready.is_ok()
+        });
+        let mut are_supported = false;
+        let mut found = Vec::new();
+        for node in selected {
+            let is_supported = self.unsupported(node).is_none();
+            are_supported |= is_supported;
+            if let Some(down) = self.syncers.down.get(&node.name)
+                && self.uptime - down.since >= START
+            {
+                found.push((node.name.as_str(), &down.cause, is_supported));
+            }
+        }
+        let is_counted = |cause: &Cause, is_supported| {
+            is_supported || !are_supported || !matches!(cause, Cause::NotTaken(_))
+        };
+        let found = found.into_iter();
+        found
+            .filter(|(_, cause, is_supported)| is_counted(cause, *is_supported))
+            .map(|(name, cause, _)| (name, cause))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use globalps_core::rollout::{Goal, UNRESPONSIVE_AFTER};
+
+    use super::super::members::members;
+    use super::super::plan::tests::{A, found, global, line, snapshot};
+    use super::super::syncers::Down;
+    use super::*;
+    use crate::content::secret::revision_of_test;
+    use crate::content::source::Source;
+
+    /// A cluster with revision 1 and these nodes. `down`: `NAME` or `NAME:SECONDS` (5 minutes) for each node without a pod that runs;
+    /// `virtual`: nodes with a mark.
+    fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
+        let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
+        for word in down.split_whitespace() {
+            let (name, seconds) = word.split_once(':').unwrap_or((word, "300"));
+            let since = snapshot.uptime - SignedDuration::from_secs(seconds.parse().unwrap());
+            let cause = Cause::NotRunning("ErrImagePull".into());
+            let down = &mut snapshot.syncers.to_mut().down;
+            down.insert(name.to_owned(), Down { since, cause });
+        }
+        for name in virtual_nodes.split_whitespace() {
+            let node = snapshot.nodes.to_mut().get_mut(name).unwrap();
+            node.virtual_by = Some(VirtualMark::Label("type", "kwok"));
+        }
+        snapshot
+    }
+
+    #[test]
+    fn only_nodes_with_a_syncer_get_a_slot() {
+        for (case, nodes, down, virtual_nodes, expected) in [
+            ("all run", "a=1:Synced b=0 c=0", "", "", "b=1"),
+            (
+                "another one takes the slot",
+                "a=1:Synced b=0 c=0",
+                "b:1",
+                "",
+                "c=1",
+            ),
+            (
+                "for as long as it is down",
+                "a=1:Synced b=0 c=0",
+                "b",
+                "",
+                "c=1",
+            ),
+            ("nobody is left", "a=1:Synced b=0 c=0", "b:1 c:200", "", ""),
+            (
+                "a virtual node gets none",
+                "a=1:Synced v w=0 c=0",
+                "",
+                "v w",
+                "c=1",
+            ),
+            ("and no object", "a=1:Synced v", "", "v", ""),
+            (
+                "one with content restores",
+                "a=1:Synced v=1:Synced",
+                "",
+                "v",
+                "v=1R",
+            ),
+            ("if its syncer runs", "a=1:Synced v=1:Synced", "v", "v", ""),
+        ] {
+            let snapshot = cluster(nodes, down, virtual_nodes);
+            let expected = format!("Reach(Revision(1)) {expected}");
+            let found = line(&snapshot);
+            assert_eq!(found.trim_end(), expected.trim_end(), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_node_whose_syncer_is_replaced_waits_while_replacements_go_on() {
+        for (outdated, are_replaced, expected) in [
+            ("b", true, "c=1"),
+            ("b c", true, ""),
+            ("b c", false, "b=1"),
+            ("", true, "b=1"),
+        ] {
+            let mut snapshot = cluster("a=1:Synced b=0 c=0", "", "");
+            let syncers = snapshot.syncers.to_mut();
+            syncers.are_replaced = are_replaced;
+            syncers.outdated = outdated.split_whitespace().map(str::to_owned).collect();
+            let expected = format!("Reach(Revision(1)) {expected}");
+            assert_eq!(
+                line(&snapshot).trim_end(),
+                expected.trim_end(),
+                "{outdated}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_nodes_that_can_have_nothing_are_unsupported() {
+        let image = Some("ErrImagePull");
+        let mark = Some("it is virtual, by its label `type=kwok`");
+        for (case, nodes, down, virtual_nodes, expected) in [
+            ("its syncer runs", "n=0", "", "", None),
+            ("it may still start", "n=0", "n:299", "", None),
+            ("it has been down for long", "n=0", "n:300", "", image),
+            ("it was restored", "n=R:Restored", "n", "", image),
+            ("it restores", "n=R:Restoring", "n", "", None),
+            ("it has content", "n=1:Synced", "n", "", None),
+            ("it may have some", "n=1", "n", "", None),
+            ("it is changing", "n=1:Syncing", "n", "", None),
+            ("a new node without an object", "+n", "n", "", image),
+            ("an older one may have content", "n", "n", "", None),
+            ("a node that is not ready", "!n=0", "n", "", None),
+            ("a virtual node", "n", "", "n", mark),
+            ("at rest", "n=0", "", "n", mark),
+            ("not ready", "!n", "", "n", mark),
+            ("with content", "n=1:Synced", "", "n", None),
+        ] {
+            let snapshot = cluster(nodes, down, virtual_nodes);
+            let node = snapshot.nodes.get("n").unwrap();
+            let found = snapshot.unsupported(node).map(|why| why.to_string());
+            assert_eq!(found.as_deref(), expected, "{case}");
+            let goal = Goal::Restore;
+            let is_member = !members(&snapshot, goal, true, 0).is_empty();
+            assert_eq!(
+                is_member,
+                expected.is_none(),
+                "{case}: a restore waits for it"
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_whose_syncer_never_reported_is_unsupported_after_a_while() {
+        let mut snapshot = cluster("n=0:never", "", "");
+        for (seconds, expected) in [(299, false), (300, true)] {
+            let since = snapshot.uptime - SignedDuration::from_secs(seconds);
+            let objects = snapshot.node_pull_secrets.values().map(|it| &**it);
+            let mut clock = super::super::clock::LeaderClock::default();
+            clock.observe(objects, snapshot.nodes.values(), since);
+            snapshot.clock = std::borrow::Cow::Owned(clock);
+            let node = snapshot.nodes.get("n").unwrap();
+            assert_eq!(snapshot.unsupported(node).is_some(), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn nodes_without_a_machine_are_no_members() {
+        let mut snapshot = snapshot(Source::Absent, Some(global(1, A)), "a=1:Synced w");
+        let windows = snapshot.nodes.to_mut().get_mut("w").unwrap();
+        windows.labels = (&BTreeMap::new()).into();
+        for goal in [Goal::Restore, Goal::Revision(revision_of_test(1))] {
+            assert_eq!(members(&snapshot, goal, true, 0).len(), 1, "{goal:?}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_is_done_without_nodes_whose_syncer_is_down() {
+        for (seconds, expected) in [
+            (0, ""),
+            (UNRESPONSIVE_AFTER.as_secs(), " write 1 passed rolled out"),
+        ] {
+            let mut snapshot = cluster("a=1:Synced b=0:Pending", &format!("b:{seconds}"), "");
+            let global = snapshot.global.as_mut().unwrap();
+            global.rolled_out = None;
+            assert_eq!(
+                line(&snapshot),
+                format!("Reach(Revision(1)){expected}"),
+                "{seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn syncers_count_as_down_on_supported_nodes() {
+        for (case, nodes, down, not_taken, virtual_nodes, expected) in [
+            ("all run", "a=1:Synced b=0", "", "", "", ""),
+            ("one starts", "a=1:Synced b=0", "b:59", "", "", ""),
+            ("it doesn't", "a=1:Synced b=0", "b:60", "", "", "b"),
+            (
+                "a kubelet took it long ago",
+                "a=1:Synced b=0",
+                "b",
+                "",
+                "",
+                "b",
+            ),
+            ("no kubelet did", "a=1:Synced b=0", "b:299", "b", "", "b"),
+            ("for long", "a=1:Synced b=0", "b", "b", "", ""),
+            (
+                "where there is content",
+                "a=1:Synced b=1:Synced",
+                "b",
+                "b",
+                "",
+                "b",
+            ),
+            ("nowhere", "a=0 b=0", "a b", "a b", "", "a b"),
+            ("on virtual nodes", "a=1:Synced v", "v", "v", "v", ""),
+            ("on excluded nodes", "a=1:Synced -e=0", "e", "", "", ""),
+            (
+                "on nodes that are not ready",
+                "a=1:Synced !b=0",
+                "b",
+                "",
+                "",
+                "",
+            ),
+        ] {
+            let mut snapshot = cluster(nodes, down, virtual_nodes);
+            for name in not_taken.split_whitespace() {
+                let down = snapshot.syncers.to_mut().down.get_mut(name).unwrap();
+                down.cause = Cause::NotTaken("Unschedulable".into());
+            }
+            let found = snapshot.down_syncers().into_iter().map(|it| it.0);
+            let found: Vec<&str> = found.collect();
+            assert_eq!(found.join(" "), expected, "{case}");
+        }
+    }
+}

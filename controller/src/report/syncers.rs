@@ -1,0 +1,215 @@
+//! The syncers, and the nodes without one. Pure.
+
+use globalps_core::api::{
+    NO_SYNCER, NodeWithoutSyncer, Phase, STATUS_NODES, VIRTUAL_NODE, condition,
+};
+use globalps_core::names::SYNCER;
+use globalps_core::rollout::{Goal, Member};
+
+use super::conditions::NAMED;
+use super::statement::{Statement, first, list, statement};
+use crate::nodes::input::Snapshot;
+use crate::nodes::syncers::Cause;
+use crate::nodes::unsupported::Unsupported;
+
+/// Nodes without a syncer: those that lag behind because of that, then those that nobody waits for, the known virtual ones last. At
+/// most as many as fit into the status, and how many are unsupported in all.
+pub(super) fn nodes_without_syncer(
+    snapshot: &Snapshot,
+    members: &[Member],
+    goal: Goal,
+) -> (Vec<NodeWithoutSyncer>, u32) {
+    let of = |name: &str, phase, reason: &str, message: String| NodeWithoutSyncer {
+        name: name.to_owned(),
+        phase,
+        reason: reason.to_owned(),
+        message,
+    };
+    let lagging = members
+        .iter()
+        .filter(|it| it.goal == goal && it.is_without_agent());
+    let lagging = lagging.filter_map(|member| {
+        let down = snapshot.syncers.down.get(&member.name)?;
+        let message = down.cause.to_string();
+        Some(of(&member.name, Phase::Unreachable, NO_SYNCER, message))
+    });
+    let unsupported: Vec<_> = snapshot.unsupported_nodes().collect();
+    let total = u32::try_from(unsupported.len()).unwrap_or(u32::MAX);
+    let is_virtual = |why: &Unsupported| matches!(why, Unsupported::Virtual(_));
+    let kinds = [false, true].into_iter().flat_map(|kind| {
+        let of_kind = unsupported.iter();
+        of_kind.filter(move |(_, why)| is_virtual(why) == kind)
+    });
+    let unsupported = kinds.map(|(name, why)| {
+        let reason = if is_virtual(why) {
+            VIRTUAL_NODE
+        } else {
+            NO_SYNCER
+        };
+        of(name, Phase::Unsupported, reason, why.to_string())
+    });
+    let all = lagging.chain(unsupported).take(STATUS_NODES);
+    (all.collect(), total)
+}
+
+/// Whether the syncers run; `None`: there are none.
+pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
+    let new = |status, reason, message: String| {
+        statement(condition::SYNCERS_HEALTHY, status, reason, message)
+    };
+    let refused = snapshot.refused_syncer();
+    if let Some(refused) = refused {
+        return Some(new("False", "NotWritten", refused.message.clone()));
+    }
+    if !snapshot.daemon_set {
+        return None;
+    }
+    let down = snapshot.down_syncers();
+    if down.is_empty() {
+        let reason = if snapshot.syncers.are_replaced {
+            ("RollingOut", "pods are being replaced".to_owned())
+        } else {
+            ("AllRunning", unsupported(snapshot))
+        };
+        return Some(new("True", reason.0, reason.1));
+    }
+    let (missing, stopped): (Vec<_>, Vec<_>) = down
+        .into_iter()
+        .partition(|(_, cause)| matches!(cause, Cause::NoPod));
+    let mut parts = Vec::new();
+    if !stopped.is_empty() {
+        let names = stopped
+            .iter()
+            .map(|(name, cause)| format!("{name}: {cause}"));
+        parts.push(format!(
+            "{} not running: {}",
+            counted(
+                stopped.len(),
+                "syncer on Ready nodes is",
+                "syncers on Ready nodes are"
+            ),
+            first(names, NAMED)
+        ));
+    }
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|(name, _)| (*name).to_owned()).collect();
+        parts.push(format!(
+            "{} no pod: {}; `kubectl describe daemonset {SYNCER}` shows the reason",
+            counted(missing.len(), "syncer has", "syncers have"),
+            list(&names, NAMED)
+        ));
+    }
+    let reason = if stopped.is_empty() {
+        "PodsNotCreated"
+    } else {
+        "NotRunning"
+    };
+    Some(new("False", reason, parts.join("; ")))
+}
+
+fn counted(number: usize, one: &str, more: &str) -> String {
+    let what = if number == 1 { one } else { more };
+    format!("{number} {what}")
+}
+
+/// The nodes that nobody waits for; empty: there are none.
+fn unsupported(snapshot: &Snapshot) -> String {
+    let found: Vec<_> = snapshot.unsupported_nodes().collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    let named = found.iter().map(|(name, why)| format!("{name}: {why}"));
+    format!(
+        "{} unsupported: {}",
+        counted(found.len(), "node is", "nodes are"),
+        first(named, NAMED)
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::rollout::Goal;
+    use globalps_core::virtual_nodes::VirtualMark;
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::content::secret::revision_of_test;
+    use crate::content::source::Source;
+    use crate::nodes::members::members;
+    use crate::nodes::plan::tests::snapshot;
+    use crate::nodes::syncers::Down;
+
+    /// Node `v` is virtual; those in `down` have had no pod that runs for 5 minutes.
+    fn cluster(nodes: &str, down: &str) -> Snapshot<'static> {
+        let mut snapshot = snapshot(Source::Absent, None, nodes);
+        snapshot.daemon_set = true;
+        for word in down.split_whitespace() {
+            let (name, reason) = word.split_once(':').unwrap_or((word, ""));
+            let cause = if reason.is_empty() {
+                Cause::NoPod
+            } else {
+                Cause::NotRunning(reason.into())
+            };
+            let since = snapshot.uptime - SignedDuration::from_mins(5);
+            let down = &mut snapshot.syncers.to_mut().down;
+            down.insert(name.to_owned(), Down { since, cause });
+        }
+        if let Some(node) = snapshot.nodes.to_mut().get_mut("v") {
+            node.virtual_by = Some(VirtualMark::Label("type", "kwok"));
+        }
+        snapshot
+    }
+
+    #[test]
+    fn the_condition_names_nodes_and_reasons() {
+        let found = |nodes, down| {
+            let statement = syncers_healthy(&cluster(nodes, down)).unwrap();
+            format!(
+                "{} {}: {}",
+                statement.status, statement.reason, statement.message
+            )
+        };
+        assert_eq!(found("a=5:Synced b=5:Synced", ""), "True AllRunning: ");
+        assert_eq!(
+            found("a=5:Synced b=5:Synced v", "b:ErrImagePull v"),
+            "False NotRunning: 1 syncer on Ready nodes is not running: b: ErrImagePull"
+        );
+        assert_eq!(
+            found("a=5:Synced b=5:Synced c=5:Synced", "b:CrashLoopBackOff a c"),
+            "False NotRunning: 1 syncer on Ready nodes is not running: b: CrashLoopBackOff; 2 syncers have no pod: a, c; \
+             `kubectl describe daemonset global-pull-secret-syncer` shows the reason"
+        );
+        assert_eq!(
+            found("a=5:Synced b=5:Synced", "a"),
+            "False PodsNotCreated: 1 syncer has no pod: a; `kubectl describe daemonset global-pull-secret-syncer` shows the reason"
+        );
+        assert_eq!(
+            found("a=5:Synced v", ""),
+            "True AllRunning: 1 node is unsupported: v: it is virtual, by its label `type=kwok`"
+        );
+    }
+
+    #[test]
+    fn nodes_that_lag_are_listed_first_and_virtual_ones_last() {
+        let snapshot = cluster(
+            "a=5:Synced b=4:Synced n=0 v -e=0",
+            "b:ErrImagePull n:Pending e",
+        );
+        let goal = Goal::Revision(revision_of_test(5));
+        let members = members(&snapshot, goal, true, 0);
+        let (found, total) = nodes_without_syncer(&snapshot, &members, goal);
+        let found = found.into_iter();
+        let found =
+            found.map(|it| format!("{} {} {}: {}", it.name, it.phase, it.reason, it.message));
+        let expected = [
+            "b Unreachable NoSyncer: ErrImagePull",
+            "n Unsupported NoSyncer: Pending",
+            "v Unsupported VirtualNode: it is virtual, by its label `type=kwok`",
+        ];
+        assert_eq!(
+            (found.collect::<Vec<_>>(), total),
+            (expected.map(str::to_owned).into(), 2)
+        );
+    }
+}

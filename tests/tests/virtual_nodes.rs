@@ -1,0 +1,167 @@
+//! Nodes without a machine: two objects that are kept Ready, as a virtual kubelet does. Nobody waits for them.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use common::docker_config;
+use globalps_tests::product::{Product, run};
+use globalps_tests::{Cluster, until};
+use serde_json::{Value, json};
+
+/// A Node is lost after 50 seconds without a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(200);
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn nobody_waits_for_virtual_nodes() {
+    let cluster = common::cluster("virtual-nodes", 2);
+    let product = Product::install(&cluster).unwrap();
+    let alone = rotation(&product, "one");
+    let alone = alone.min(rotation(&product, "two"));
+    let is_over = AtomicBool::new(false);
+    scope(|scope| {
+        create(
+            &cluster,
+            "by-label",
+            &json!({"labels": {"type": "virtual-kubelet"}}),
+            &json!({}),
+        );
+        let taint =
+            json!({"key": "virtual-kubelet.io/provider", "value": "test", "effect": "NoSchedule"});
+        create(
+            &cluster,
+            "by-taint",
+            &json!({}),
+            &json!({"taints": [taint]}),
+        );
+        scope.spawn(|| keep_ready(&cluster, &["by-label", "by-taint"], &is_over));
+        let guard = Over(&is_over);
+        until("two unsupported nodes", SOON, POLL, || {
+            let counts = product.status()?["counts"].clone();
+            Ok((counts["unsupported"] == 2 && counts["total"] == 2).then_some(()))
+        })
+        .unwrap();
+        let together = rotation(&product, "three").min(rotation(&product, "four"));
+        println!("alone {alone:?}, with virtual nodes {together:?}");
+        assert!(
+            together < alone + Duration::from_secs(5),
+            "{alone:?} {together:?}"
+        );
+
+        // The pod of the tainted one is Pending; that of the labeled one does not exist.
+        let pods = cluster.get("kube-system", "pods").unwrap();
+        let pods = pods["items"].as_array().unwrap();
+        let on = |node: &str| {
+            pods.iter()
+                .filter(|pod| pod["spec"]["nodeName"] == node)
+                .count()
+        };
+        assert_eq!(on("by-label"), 0);
+        let (status, reason, message) = product.condition("SyncersHealthy").unwrap();
+        assert_eq!(
+            (status.as_str(), reason.as_str()),
+            ("True", "AllRunning"),
+            "{message}"
+        );
+        assert!(
+            message.contains("by-taint") && message.contains("by-label"),
+            "{message}"
+        );
+
+        let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let status: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let expected = json!({
+            "total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0, "unsupported": 2,
+        });
+        assert_eq!(status["counts"], expected);
+        for (name, mark) in [("by-label", "label"), ("by-taint", "taint")] {
+            let rows = status["nodes"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["name"] == name).unwrap();
+            assert_eq!(
+                (&row["phase"], &row["reason"]),
+                (&json!("Unsupported"), &json!("VirtualNode"))
+            );
+            assert!(row["message"].as_str().unwrap().contains(mark), "{row}");
+        }
+        let ran = product.plugin(&["check"], "").unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("by-label, by-taint"), "{ran:?}");
+        let ran = product
+            .plugin(
+                &["remove", "--all", "--yes", "--wait", "--timeout", "2m"],
+                "",
+            )
+            .unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        product.wait_clean().unwrap();
+        drop(guard);
+    });
+}
+
+/// Ends the thread also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long a rotation takes.
+fn rotation(product: &Product, password: &str) -> Duration {
+    let begun = Instant::now();
+    let login = format!("u:{password}");
+    product
+        .apply(&docker_config(&[("r.example.com", &login)]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    begun.elapsed()
+}
+
+fn create(cluster: &Cluster, name: &str, metadata: &Value, spec: &Value) {
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec,
+    });
+    node["metadata"]["name"] = json!(name);
+    node["metadata"]["labels"]["kubernetes.io/os"] = json!("linux");
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["create", "-f", "-"]);
+    let ran = run(&mut kubectl, &node.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+fn keep_ready(cluster: &Cluster, names: &[&str], is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let now = jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string();
+        let status = json!({"status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Test", "message": "",
+                "lastHeartbeatTime": now, "lastTransitionTime": now,
+            }],
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        }});
+        for name in names {
+            let patch = status.to_string();
+            let node = format!("node/{name}");
+            let args = [
+                "patch",
+                &node,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                &patch,
+            ];
+            // The API server may be going down with the cluster.
+            let _ = cluster.kubectl(&args);
+        }
+        sleep(HEARTBEAT);
+    }
+}
