@@ -18,6 +18,14 @@ pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     )
 }
 
+/// From now on the node's kubelet fails at its start while its credentials file does not contain this registry.
+pub fn need_in_file(node: &Node, registry: &str) -> Result<()> {
+    drop_in(
+        node,
+        &format!("ExecStartPre=/bin/grep -q {registry} /var/lib/kubelet/config.json"),
+    )
+}
+
 /// Kills the node's kubelet once: `after` its first start with this registry in its credentials file.
 pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<()> {
     let seconds = after.as_secs();

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
+const POLL: Duration = Duration::from_millis(200);
 const HIDDEN: &str = "v3ry-hidden";
 const DROP_INS: &str = "/etc/systemd/system/kubelet.service.d";
 
@@ -22,6 +23,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_kubelet_that_does_not_come_up_gets_its_file_back(cluster, product, nodes);
     a_node_without_a_file_that_rolls_back_has_none_again(product, nodes);
     a_kubelet_that_stays_down_is_started_until_it_serves(product, nodes);
+    a_restoration_continues_past_a_node_that_refuses(cluster, product, nodes);
 }
 
 fn nothing_hidden_is_shown(product: &Product) {
@@ -285,6 +287,76 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes
     );
     product.delete().unwrap();
     product.wait_clean().unwrap();
+}
+
+/// Its kubelet starts only with the credentials.
+fn a_restoration_continues_past_a_node_that_refuses(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let content = docker_config(&[("first.example.com", "u:first")]);
+    product.apply(&content).unwrap();
+    product.wait_synced().unwrap();
+    let [refuses, other] = nodes else {
+        panic!("{} nodes", nodes.len())
+    };
+    need_in_file(refuses, "first.example.com").unwrap();
+    // It goes first, so the other one must not wait for it.
+    let exclude = |value: &str| {
+        let what = format!("node/{}", refuses.name());
+        let label = format!("globalps.io/exclude{value}");
+        cluster.kubectl(&["label", &what, &label]).unwrap();
+    };
+    exclude("=true");
+    let (_, _, message) = until("a node that refuses", DEADLINE, POLL, || {
+        let (status, reason, message) = product.condition("Degraded")?;
+        Ok((reason == "NodesNotRestored").then_some((status, reason, message)))
+    })
+    .unwrap();
+    assert!(message.contains(refuses.name()), "{message}");
+    product
+        .apply(&docker_config(&[("first.example.com", "u:second")]))
+        .unwrap();
+    until("the other node", DEADLINE, POLL, || {
+        let found = config_file::auth(other, "first.example.com")?;
+        Ok((found == Some(base64("u:second"))).then_some(()))
+    })
+    .unwrap();
+
+    let left = format!("not restored: `{}` (RolledBack", refuses.name());
+    let words = ["remove", "--all", "--yes", "--wait", "--timeout", "4m"];
+    let ran = product.plugin(&words, "").unwrap();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains(&left), "{ran:?}");
+    assert_eq!(config_file::read(other).unwrap(), None);
+    assert!(
+        config_file::auth(refuses, "first.example.com")
+            .unwrap()
+            .is_some()
+    );
+    let object = format!("nodepullsecret/{}", refuses.name());
+    assert_ne!(product.get(&object).unwrap(), Value::Null);
+
+    let words = [&words[..], &["--skip-unreachable"]].concat();
+    let ran = product.plugin(&words, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let skipped = format!(
+        "nodes were skipped and keep their credentials: `{}`",
+        refuses.name()
+    );
+    assert!(ran.stderr.contains(&skipped), "{ran:?}");
+    product.wait_clean().unwrap();
+    assert!(refuses.kubelet_dir().join(".globalps").exists());
+
+    // Repaired, it takes part again.
+    mend_kubelet(refuses).unwrap();
+    exclude("-");
+    product.apply(&content).unwrap();
+    product.wait_synced().unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(config_file::read(refuses).unwrap(), None);
 }
 
 /// Waits for an event on the user's Secret with this text in its note.

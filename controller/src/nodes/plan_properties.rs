@@ -1119,6 +1119,19 @@ proptest! {
         cluster.calm_down(&lies);
         cluster.assert_settled();
     }
+}
+
+/// These have few inputs, and long runs.
+fn few() -> ProptestConfig {
+    let all = config();
+    ProptestConfig {
+        cases: (all.cases / 20).max(1),
+        ..all
+    }
+}
+
+proptest! {
+    #![proptest_config(few())]
 
     #[test]
     fn a_node_that_always_fails_halts_no_rollout_but_the_first(

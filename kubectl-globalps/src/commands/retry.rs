@@ -49,7 +49,7 @@ pub(super) async fn run(
         Ok(())
     })
     .await?;
-    let goal = if is_restoring(&Facts::observe(&cluster).await?) {
+    let goal = if args.wait.wait && is_restoring(&Facts::observe(&cluster).await?) {
         Goal::Restored {
             skip_unreachable: false,
         }

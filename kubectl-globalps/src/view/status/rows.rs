@@ -83,7 +83,8 @@ fn row(
     let since_time = status.last_transition_time.map(|Time(time)| time);
     let is_up_to_date =
         status.observed_generation >= object.metadata.generation.unwrap_or_default();
-    let restoration = (object.spec.restore && is_up_to_date).then(|| status.phase.clone());
+    let has_reported = object.status.is_some() && is_up_to_date;
+    let restoration = (object.spec.restore && has_reported).then(|| status.phase.clone());
     // Reason and message belong to the phase that the node reported.
     let own = phase == status.phase;
     let or_empty = |text: String| if own { text } else { String::new() };
