@@ -333,9 +333,10 @@ impl Simulation {
             Event::Clone(at, of) => {
                 let of = of.unwrap_or(at);
                 let content = self.members[of].content;
-                let identity = match of == at {
-                    true => format!("{}-{}", name(at), self.next_version()),
-                    false => self.members[of].identity.clone(),
+                let identity = if of == at {
+                    format!("{}-{}", name(at), self.next_version())
+                } else {
+                    self.members[of].identity.clone()
                 };
                 self.members[at].identity = identity;
                 self.members[at].content = content;

@@ -153,9 +153,10 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
         return plan;
     }
     if let Some(global) = &snapshot.global {
-        let goal = match restores {
-            true => Goal::Restore,
-            false => Goal::Revision(global.revision),
+        let goal = if restores {
+            Goal::Restore
+        } else {
+            Goal::Revision(global.revision)
         };
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
