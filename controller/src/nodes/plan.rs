@@ -139,7 +139,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     }
 }
 
-/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits goes on.
+/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
     plan.global = deleted_global(snapshot);
