@@ -224,6 +224,12 @@ pub const FILES: &[TestFile] = &[
         "clusters that are unreachable, managed by another hub, registered twice or the hub itself; failover to another hub; clusters that are no longer selected",
     ),
     file(
+        "hub_odd_values",
+        On::Nodes(0),
+        180,
+        "the same as `odd_values` for what the hub watches: FleetPullSecrets, ClusterPullSecrets and Clusters of Cluster API",
+    ),
+    file(
         "hub_rights",
         On::TwoClusters(0),
         20,

@@ -612,6 +612,7 @@ const UNKNOWN: RevisionId = RevisionId::from_random(0xbad);
 /// What other clients write into the objects of clusters that have revision 2.
 #[test]
 fn what_other_clients_write_is_undone_and_halts_nobody() {
+    type Change = fn(&mut ClusterPullSecret);
     let revisions = [(1, A, "r"), (2, B, "pr")];
     let hand_made = |change: fn(&mut ClusterPullSecret)| {
         let mut hub = hub(found(B), &revisions, "a=2:Synced b=2:Synced");
@@ -622,7 +623,7 @@ fn what_other_clients_write_is_undone_and_halts_nobody() {
         let status = object.status.as_mut().unwrap();
         (status.observed_generation, status.phase) = (observed, ClusterPhase::Pending);
     };
-    let cases: [(&str, fn(&mut ClusterPullSecret)); 6] = [
+    let cases: [(&str, Change); 6] = [
         ("99", |it| it.spec.revision = 99),
         ("the largest number", |it| it.spec.revision = MAX_REVISION),
         ("an unknown id", |it| it.spec.revision_id = UNKNOWN),

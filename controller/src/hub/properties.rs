@@ -1,4 +1,4 @@
-//! Property: whatever other clients do to `ClusterPullSecret`s, and whichever clusters are behind the kubeconfigs, the rollout goes on
+//! Property: whatever other clients do to `ClusterPullSecret`s, and whichever clusters are behind the kubeconfigs, the rollout continues
 //! within its limits, and each cluster has the newest revision in the end.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ enum Event {
     /// Writes take effect, but their responses are lost.
     Lose(bool),
     Plan,
-    /// The session with the cluster does what it is told, and reports.
+    /// The session with the cluster does what the spec says, and reports.
     Session(usize),
 }
 
@@ -333,9 +333,10 @@ impl Simulation {
             Event::Clone(at, of) => {
                 let of = of.unwrap_or(at);
                 let content = self.members[of].content;
-                let identity = match of == at {
-                    true => format!("{}-{}", name(at), self.next_version()),
-                    false => self.members[of].identity.clone(),
+                let identity = if of == at {
+                    format!("{}-{}", name(at), self.next_version())
+                } else {
+                    self.members[of].identity.clone()
                 };
                 self.members[at].identity = identity;
                 self.members[at].content = content;

@@ -2,26 +2,39 @@
 
 use std::time::Duration;
 
-use globalps_core::decode::Owned;
+use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::PartialObjectMeta;
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::{Reason, Release};
+use crate::clusters::member::{Reason, Release, sanitized};
 use crate::remote::unreachable;
 use crate::telemetry::client::without_content;
 
+/// Maximum length of the uid of a member's `kube-system`: a member can report any text.
+const IDENTITY: usize = 64;
 /// Deadline of each request.
 const REQUEST: Duration = Duration::from_secs(15);
 
 pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Owned<Secret>> {
     Api::namespaced(client.clone(), &spec.target.namespace)
+}
+
+/// The cluster's identity; `None`: the kubeconfig does not allow to read it.
+pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> {
+    let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
+    match within(namespaces.get("kube-system")).await {
+        Ok(found) => Ok(found.uid().map(|uid| sanitized(&uid, IDENTITY))),
+        Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
+        Err(error) => Err(unreachable_reason(error)),
+    }
 }
 
 /// The target Secret in the cluster; `None`: there is none.

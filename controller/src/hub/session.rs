@@ -6,23 +6,20 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
-use globalps_core::decode::Item;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, member_events, member_events_later};
 use super::messages::{MemberSpec, Observation, Shared};
-use super::requests::{body, secrets, target, unreachable_reason, within};
+use super::requests::{body, identity, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
 use crate::clusters::member::{
-    Action, Desired, DoneCriteria, Facts, MemberReport, Reason, Release, TargetView, action,
-    sanitized, status,
+    Action, Desired, DoneCriteria, Facts, MemberReport, Reason, Release, TargetView, action, status,
 };
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
@@ -36,8 +33,6 @@ const RESYNC: Duration = Duration::from_mins(10);
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
-/// Maximum length of the uid of a member's `kube-system`: a member can report any text.
-const IDENTITY: usize = 64;
 
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
@@ -217,15 +212,12 @@ impl Session {
         }
     }
 
-    /// Reads the cluster's identity. It is empty if the kubeconfig does not allow that.
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
-        let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
-        match within(namespaces.get("kube-system")).await {
-            Ok(found) => self.identity = found.uid().map(|uid| sanitized(&uid, IDENTITY)),
-            Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
+        match identity(client).await? {
+            Some(uid) => self.identity = Some(uid),
+            None => {
                 self.identity.get_or_insert_with(String::new);
             }
-            Err(error) => return Err(unreachable_reason(error)),
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     }
 }
 
-/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits goes on.
+/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
     plan.global = deleted_global(snapshot);
@@ -153,9 +153,10 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
         return plan;
     }
     if let Some(global) = &snapshot.global {
-        let goal = match restores {
-            true => Goal::Restore,
-            false => Goal::Revision(global.revision),
+        let goal = if restores {
+            Goal::Restore
+        } else {
+            Goal::Revision(global.revision)
         };
         plan.canary_passed = global.canary_passed;
         plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);

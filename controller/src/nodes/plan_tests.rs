@@ -742,7 +742,7 @@ fn without_a_global_pull_secret_no_node_changes() {
 }
 
 #[test]
-fn while_changes_are_held_everything_else_goes_on() {
+fn while_changes_are_held_everything_else_continues() {
     let held = |hold: &str| {
         let nodes = "a=1:Synced %b=1:Synced +c=0 +d";
         let mut snapshot = snapshot(found(B), Some(global(1, A)), nodes);
