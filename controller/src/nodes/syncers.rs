@@ -40,12 +40,15 @@ pub(crate) enum Cause {
     NotTaken(Box<str>),
     /// A kubelet has, and why it doesn't run.
     NotRunning(Box<str>),
+    /// It runs, and isn't ready: it may have started just now.
+    NotReady,
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPod => f.write_str("it has no pod"),
+            Self::NotReady => f.write_str("its pod is not ready"),
             Self::NotTaken(reason) | Self::NotRunning(reason) => f.write_str(reason),
         }
     }
@@ -54,7 +57,11 @@ impl fmt::Display for Cause {
 impl Syncers {
     /// How long the leader has seen that no syncer runs there; `None`: one does, or that isn't known.
     pub(crate) fn down_for(&self, node: &str, now: Uptime) -> Option<SignedDuration> {
-        self.down.get(node).map(|down| now - down.since)
+        let down = self.down.get(node)?;
+        let down_for = now - down.since;
+        // The kubelet asks a new pod every 10 seconds, and again after its own restart. What the pod can do, its report says.
+        let may_be_starting = down.cause == Cause::NotReady && down_for < START;
+        (!may_be_starting).then_some(down_for)
     }
 
     /// The node's syncer is about to be replaced. What it begins now, the next one would have to finish.

@@ -176,6 +176,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_runs_has_a_minute_to_become_ready() {
+        for (seconds, expected) in [(0, "b=1"), (59, "b=1"), (60, "c=1")] {
+            let mut snapshot = cluster("a=1:Synced b=0 c=0", &format!("b:{seconds}"), "");
+            let down = snapshot.syncers.to_mut().down.get_mut("b").unwrap();
+            down.cause = Cause::NotReady;
+            let expected = format!("Reach(Revision(1)) {expected}");
+            assert_eq!(line(&snapshot), expected, "{seconds}");
+        }
+    }
+
+    #[test]
     fn a_node_whose_syncer_is_replaced_waits_while_replacements_go_on() {
         for (outdated, are_replaced, expected) in [
             ("b", true, "c=1"),

@@ -162,12 +162,11 @@ impl PodFields {
         };
         let state = &container.state;
         let stopped = state.waiting.as_ref().or(state.terminated.as_ref());
-        let reason = match stopped {
-            Some(stopped) if !stopped.reason.is_empty() => stopped.reason.as_str(),
-            Some(_) => "NotRunning",
-            None => "NotReady",
-        };
-        Err(Cause::NotRunning(line(reason)))
+        Err(match stopped {
+            Some(stopped) if stopped.reason.is_empty() => Cause::NotRunning("NotRunning".into()),
+            Some(stopped) => Cause::NotRunning(line(&stopped.reason)),
+            None => Cause::NotReady,
+        })
     }
 }
 
@@ -271,7 +270,7 @@ mod tests {
             ),
             (
                 json!({"conditions": not_ready, "containerStatuses": runs}),
-                not_running("NotReady"),
+                Cause::NotReady,
             ),
             (
                 json!({"containerStatuses": container(json!({"waiting": {}}))}),
