@@ -336,11 +336,15 @@ pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String)
     (text("status"), text("reason"), text("message"))
 }
 
-/// Runs `kubectl patch --type=merge` in the namespace of globalps.
+/// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object: the controller creates the default
+/// configuration soon after the first pull secret.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
     let patch = patch.to_string();
     let args = ["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch];
-    cluster.kubectl(&args).map(drop)
+    until(what, DEADLINE, POLL, || match cluster.kubectl(&args) {
+        Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
+        result => result.map(|_| Some(())),
+    })
 }
 
 /// Runs a program to its end with this standard input. Fails if its output contains a credential.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
+use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET};
 use serde_json::{Value, json};
 
 use super::stage::Stage;
@@ -127,8 +127,23 @@ impl Desk<'_> {
             .collect())
     }
 
-    /// Runs a command in a shell, as a user does who copies it.
+    /// Runs a command in a shell, as a user does who copies it. `install` waits for the controller's pods, and nobody runs pods
+    /// here.
     fn follow(&self, command: &str) -> Result<()> {
+        let ready = json!({"status": {
+            "observedGeneration": 1000, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
+        }});
+        self.stage.cluster.kubectl(&[
+            "patch",
+            "deployment",
+            CONTROLLER,
+            "-n",
+            CONTROLLER_NAMESPACE,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &ready.to_string(),
+        ])?;
         let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
         let path = std::env::var("PATH").unwrap_or_default();
         let kubectl = self.stage.cluster.kubectl_command();

@@ -129,7 +129,7 @@ impl Scene<'_> {
         silent: bool,
     ) -> Result<()> {
         self.round += 1;
-        let new = self.new();
+        let new = self.new_name();
         let of_round = |text: &str| {
             if text == NEW {
                 new.clone()
@@ -185,7 +185,7 @@ impl Scene<'_> {
         let refused = Refused {
             kind: "nodepullsecrets",
             namespace: NAMESPACE.to_owned(),
-            name: self.new(),
+            name: self.new_name(),
         };
         self.change(Some(&refused)).await?;
         let missing = async || self.missing(before, Some(&refused)).await;
@@ -213,7 +213,7 @@ impl Scene<'_> {
     }
 
     /// Name of the node and of the namespace that are new in this round.
-    fn new(&self) -> String {
+    fn new_name(&self) -> String {
         format!("new-{}", self.round)
     }
 
@@ -232,7 +232,7 @@ impl Scene<'_> {
             let api = self.api(kind, NAMESPACE);
             api.delete(name, &DeleteParams::default()).await?;
         }
-        let new = self.new();
+        let new = self.new_name();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
         self.stage.apply(&namespace.to_string())?;
         self.add_node(&new).await
@@ -292,7 +292,7 @@ impl Scene<'_> {
                 missing.push(format!("{kind} {name}"));
             }
         }
-        let new = self.new();
+        let new = self.new_name();
         if self.round > 0 && !is_refused("secrets", &new, GLOBAL_SECRET) {
             let secret = self.api("secrets", &new).get_opt(GLOBAL_SECRET).await?;
             missing.extend(secret.is_none().then(|| format!("the Secret in {new}")));

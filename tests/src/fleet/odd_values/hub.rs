@@ -127,7 +127,11 @@ impl Scene<'_> {
         let [fleet, object, _] = &TARGETS;
         let odd = json!({"spec": {"assignedAt": {"odd": true}, "revision": "many"}});
         self.objects.patch_when_possible(object, &odd).await?;
-        self.is_named(object.name, "spec.").await?;
+        self.is_named(
+            "`clusters/odd`: its ClusterPullSecret can't be read",
+            "spec.",
+        )
+        .await?;
         self.probe("an unreadable ClusterPullSecret").await?;
         let odd = json!({"spec": {"rollout": {"maxUnavailable": 3_000_000_000_u32}}});
         self.objects.patch_when_possible(fleet, &odd).await?;
