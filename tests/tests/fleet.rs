@@ -592,7 +592,10 @@ fn syncers_whose_pods_the_api_server_refuses_are_a_condition() {
     let took = begun.elapsed();
     println!("SyncersHealthy is False after {:.0} s", took.as_secs_f32());
     assert_eq!(reason, "PodsNotCreated");
-    assert!(message.contains("kubectl describe daemonset"), "{message}");
+    assert!(
+        message.contains("kubectl -n kube-system describe daemonset"),
+        "{message}"
+    );
     assert!((30..100).contains(&took.as_secs()), "{took:?}");
     kubectl(&["delete", "quota", "none"]);
     // The control plane retries with a growing delay; any change of the DaemonSet makes it retry at once.

@@ -3,7 +3,7 @@
 use globalps_core::api::{
     NO_SYNCER, NodeWithoutSyncer, Phase, STATUS_NODES, VIRTUAL_NODE, condition,
 };
-use globalps_core::names::SYNCER;
+use globalps_core::names::{NAMESPACE, SYNCER};
 use globalps_core::rollout::{Goal, Member};
 
 use super::conditions::NAMED;
@@ -94,7 +94,7 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(|(name, _)| (*name).to_owned()).collect();
         parts.push(format!(
-            "{} no pod: {}; `kubectl describe daemonset {SYNCER}` shows the reason",
+            "{} no pod: {}; `kubectl -n {NAMESPACE} describe daemonset {SYNCER}` shows the reason",
             counted(missing.len(), "syncer has", "syncers have"),
             list(&names, NAMED)
         ));
@@ -178,11 +178,11 @@ mod tests {
         assert_eq!(
             found("a=5:Synced b=5:Synced c=5:Synced", "b:CrashLoopBackOff a c"),
             "False NotRunning: 1 syncer on Ready nodes is not running: b: CrashLoopBackOff; 2 syncers have no pod: a, c; \
-             `kubectl describe daemonset global-pull-secret-syncer` shows the reason"
+             `kubectl -n kube-system describe daemonset global-pull-secret-syncer` shows the reason"
         );
         assert_eq!(
             found("a=5:Synced b=5:Synced", "a"),
-            "False PodsNotCreated: 1 syncer has no pod: a; `kubectl describe daemonset global-pull-secret-syncer` shows the reason"
+            "False PodsNotCreated: 1 syncer has no pod: a; `kubectl -n kube-system describe daemonset global-pull-secret-syncer` shows the reason"
         );
         assert_eq!(
             found("a=5:Synced v", ""),

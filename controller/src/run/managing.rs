@@ -176,18 +176,22 @@ impl Controller {
         None
     }
 
-    /// Applies these objects, the service accounts first: pods refer to them. Returns those that could not be written.
+    /// Applies these objects, each after those that it needs: pods run as a service account, and the API server looks up the role
+    /// of a binding. Returns those that could not be written.
     async fn apply_managed(
         &mut self,
         objects: Vec<ManagedObject>,
         spec: &GlobalPullSecretSpec,
         kept: &[Agent],
     ) -> Vec<ManagedObject> {
+        use ManagedKind::{DaemonSet, Role, RoleBinding, ServiceAccount};
         let mut refused = objects.clone();
-        let (accounts, others): (Vec<_>, Vec<_>) = objects
-            .into_iter()
-            .partition(|object| object.kind == ManagedKind::ServiceAccount);
-        for objects in [accounts, others] {
+        for kinds in [&[ServiceAccount, Role][..], &[RoleBinding], &[DaemonSet]] {
+            let objects: Vec<_> = objects
+                .iter()
+                .copied()
+                .filter(|object| kinds.contains(&object.kind))
+                .collect();
             let (applier, cache) = (&self.applier, &self.cache);
             let calls: Vec<_> = objects
                 .into_iter()

@@ -120,7 +120,7 @@ impl Object {
         }
     }
 
-    fn metadata(&self, key: &str) -> Option<&str> {
+    pub(super) fn metadata(&self, key: &str) -> Option<&str> {
         self.value.get("metadata")?.get(key)?.as_str()
     }
 

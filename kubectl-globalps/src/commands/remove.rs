@@ -186,7 +186,11 @@ async fn plan(
     // Never deletes a Secret that is not a source.
     if sources.is_some_and(|sources| !sources.has(name)) {
         let what = format!("Secret `{name}` is not in `spec.sources`");
-        return not_found(what, "see `kubectl get globalpullsecret -o yaml`");
+        let hint = format!(
+            "see `kubectl -n {} get globalpullsecret -o yaml`",
+            cluster.namespace
+        );
+        return not_found(what, &hint);
     }
     let force = args.owner.force_conflicts;
     let may_forget = || sources.map_or(Ok(None), |sources| sources.may_change(force));

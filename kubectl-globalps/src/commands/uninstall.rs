@@ -273,9 +273,13 @@ async fn until_gone(
             return Ok(());
         }
         if Instant::now() >= deadline {
+            let namespace = object.metadata("namespace");
+            let place = namespace.map_or(String::new(), |namespace| format!(" -n {namespace}"));
             return Err(Failure::no(
                 format!("`{title}` still exists"),
-                "`kubectl get -o yaml` shows what it waits for; then uninstall again",
+                format!(
+                    "`kubectl get {title}{place} -o yaml` shows what it waits for; then uninstall again"
+                ),
             ));
         }
         tokio::time::sleep(LOOK_AGAIN).await;

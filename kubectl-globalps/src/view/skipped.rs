@@ -49,7 +49,10 @@ impl Skipped {
             self.config_file.clone_from(&gps.spec.kubelet.config_file);
         }
         for row in &status.nodes {
-            self.nodes.remove(&row.name);
+            // An excluded node has a row without it.
+            if facts.node_secrets.get(&row.name).is_some() {
+                self.nodes.remove(&row.name);
+            }
         }
         let left = left(facts, status).into_iter();
         self.nodes.extend(left.map(|row| row.name.clone()));
@@ -130,7 +133,7 @@ mod tests {
 
     use crate::cluster::facts::{Lost, NodeFacts};
 
-    /// Nodes by name; `!`: no heartbeat, `+`: has the annotation.
+    /// Nodes by name; `!`: no heartbeat, `+`: has the annotation, `-`: it is excluded, and has no object any more.
     fn facts(nodes: &str) -> Facts {
         let mut facts = Facts {
             installed: true,
@@ -141,7 +144,7 @@ mod tests {
         let gps = GlobalPullSecret::new(names::GLOBAL_SECRET, spec);
         facts.global.insert(names::GLOBAL_SECRET, gps);
         for word in nodes.split_whitespace() {
-            let name = word.trim_end_matches(['!', '+']);
+            let name = word.trim_end_matches(['!', '+', '-']);
             let spec = NodePullSecretSpec {
                 restore: true,
                 ..NodePullSecretSpec::default()
@@ -151,9 +154,11 @@ mod tests {
                 let annotation = (names::ABANDON_ANNOTATION.to_owned(), "true".to_owned());
                 object.annotations_mut().extend([annotation]);
             }
-            facts.node_secrets.insert(name, object);
+            if !word.contains('-') {
+                facts.node_secrets.insert(name, object);
+            }
             let node = NodeFacts {
-                excluded: false,
+                excluded: word.contains('-'),
                 virtual_by: None,
                 not_ready: word
                     .contains('!')
@@ -172,6 +177,7 @@ mod tests {
             ("a b!+ c+", "b", ""),
             ("b! d!", "b d", "b d"),
             ("d", "b", ""),
+            ("b-", "b", ""),
             ("", "b", ""),
         ] {
             let facts = facts(nodes);

@@ -26,7 +26,7 @@ pub(crate) struct Row {
     pub delivery: String,
     #[serde(skip)]
     pub since_time: Option<Timestamp>,
-    /// What the node reports of its restoration; `None`: it is not being restored, or has not responded yet.
+    /// What the node reports of its restoration; `None`: it is not being restored, or has not begun.
     #[serde(skip)]
     pub restoration: Option<Phase>,
 }
@@ -84,7 +84,12 @@ fn row(
     let is_up_to_date =
         status.observed_generation >= object.metadata.generation.unwrap_or_default();
     let has_reported = object.status.is_some() && is_up_to_date;
-    let restoration = (object.spec.restore && has_reported).then(|| status.phase.clone());
+    let has_begun = !matches!(
+        status.phase,
+        Phase::Pending | Phase::Syncing | Phase::Synced
+    );
+    let restoration =
+        (object.spec.restore && has_reported && has_begun).then(|| status.phase.clone());
     // Reason and message belong to the phase that the node reported.
     let own = phase == status.phase;
     let or_empty = |text: String| if own { text } else { String::new() };
