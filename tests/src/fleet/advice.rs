@@ -2,6 +2,8 @@
 //! server, controller and plugin are real.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::absolute;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,8 +12,7 @@ use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
-use crate::kubernetes;
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, Product};
 use crate::until;
 
 /// Watches that are not permitted are tried again within this time.
@@ -163,16 +164,17 @@ impl Desk<'_> {
             "-p",
             &ready.to_string(),
         ])?;
-        let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
-        let path = std::env::var("PATH").unwrap_or_default();
         let kubectl = self.stage.cluster.kubectl_command();
-        let programs = kubectl.get_program().to_string_lossy().into_owned();
-        let programs = std::path::Path::new(&programs)
-            .parent()
-            .map_or_else(String::new, |it| it.display().to_string());
+        let programs = [Product::plugin_path(), kubectl.get_program().into()];
+        let mut path = OsString::new();
+        for program in programs {
+            path.push(absolute(program)?.parent().context("a directory")?);
+            path.push(":");
+        }
+        path.push(std::env::var_os("PATH").unwrap_or_default());
         let output = Command::new("sh")
             .args(["-c", command])
-            .env("PATH", format!("{}:{programs}:{path}", release.display()))
+            .env("PATH", path)
             .env("KUBECONFIG", self.stage.cluster.kubeconfig())
             .output()?;
         let error = String::from_utf8_lossy(&output.stderr);

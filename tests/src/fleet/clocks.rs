@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
+use globalps_core::names::GLOBAL_SECRET;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
@@ -136,7 +136,7 @@ pub fn run() -> Result<Vec<Rollout>> {
             syncers,
         };
         scene.configure()?;
-        scene.write(0).await?;
+        stage.write_password(0)?;
         scene.rolled_out(1).await?;
         let mut rollouts = Vec::new();
         for (clocks, revision) in ALL.into_iter().zip(2..) {
@@ -186,20 +186,10 @@ impl Scene<'_> {
         self.stage.apply(&config.to_string())
     }
 
-    async fn write(&self, password: i64) -> Result<()> {
-        let auths = json!({"auths": {"r.example.com": {"username": "u", "password": password.to_string()}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {DATA_KEY: auths.to_string()},
-        });
-        self.stage.apply(&secret.to_string())
-    }
-
     async fn roll_out(&self, clocks: Clocks, revision: i64) -> Result<Rollout> {
         let begun = Instant::now();
         self.syncers.most_busy();
-        self.write(revision).await?;
+        self.stage.write_password(revision)?;
         if clocks.changes_leader {
             sleep(STEP.saturating_sub(begun.elapsed())).await;
             self.stage.stop_controller()?;

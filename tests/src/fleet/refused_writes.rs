@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, CONTROLLER, DATA_KEY, GLOBAL_SECRET, HISTORY_SECRET_PREFIX, RESTORER,
-    REVISION_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    CONTROLLER, GLOBAL_SECRET, HISTORY_SECRET_PREFIX, RESTORER, REVISION_ANNOTATION,
+    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
 };
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -35,8 +35,9 @@ const LATER: Duration = Duration::from_secs(100);
 const RETRIED: Duration = Duration::from_secs(45);
 const WEBHOOK: &str = "refuser";
 
-/// The objects whose writes are refused, one after the other; `NEW`: of the node and the namespace that are new then.
+/// The node, or the namespace, that is new in the round.
 const NEW: &str = "new";
+/// The objects whose writes are refused, one after the other.
 const REFUSED: [(&str, &str, &str); 14] = [
     ("nodepullsecrets", NAMESPACE, "node-2"),
     ("nodepullsecrets", NAMESPACE, NEW),
@@ -117,7 +118,7 @@ impl Scene<'_> {
         }});
         self.patch("globalpullsecrets", NAMESPACE, GLOBAL_SECRET, &spec)
             .await?;
-        self.write_password().await?;
+        self.stage.write_password(self.round)?;
         let missing = async || self.missing(0, None).await;
         until("the first rollout", RETRIED, missing).await
     }
@@ -219,7 +220,7 @@ impl Scene<'_> {
 
     /// Another password and configuration, one more node and namespace; another object of the syncers is deleted.
     async fn change(&mut self, refused: Option<&Refused<'_>>) -> Result<()> {
-        self.write_password().await?;
+        self.stage.write_password(self.round)?;
         // It is written to the state.
         let spec = json!({"spec": {"historyLimit": 3 + self.round % 2}});
         self.patch("globalpullsecrets", NAMESPACE, GLOBAL_SECRET, &spec)
@@ -236,16 +237,6 @@ impl Scene<'_> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
         self.stage.apply(&namespace.to_string())?;
         self.add_node(&new).await
-    }
-
-    async fn write_password(&self) -> Result<()> {
-        let auths = json!({"auths": {"r.example.com": {"username": "u", "password": self.round.to_string()}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {DATA_KEY: auths.to_string()},
-        });
-        self.stage.apply(&secret.to_string())
     }
 
     async fn add_node(&mut self, name: &str) -> Result<()> {

@@ -1,12 +1,15 @@
 //! A control plane without nodes, permissions, and the controller's process.
 
+use std::fmt::Display;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
 use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
-use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET};
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, SECRET_TYPE,
+};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -114,6 +117,18 @@ impl Stage {
         let ran = run(&mut kubectl, manifest)?;
         ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
         Ok(())
+    }
+
+    /// Writes the additional Secret, with this password for one registry.
+    pub(super) fn write_password(&self, password: impl Display) -> Result<()> {
+        let login = json!({"username": "u", "password": password.to_string()});
+        let content = json!({"auths": {"r.example.com": login}});
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
+            "type": SECRET_TYPE, "stringData": {DATA_KEY: content.to_string()},
+        });
+        self.apply(&secret.to_string())
     }
 
     /// Lets the controller read a source.

@@ -21,8 +21,7 @@ pub use objects::Tried;
 use objects::{CRD, Objects, POLL, Probe, Target, resource, target, try_all};
 
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
-use crate::kubernetes;
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, Product};
 
 /// An unreadable object is named within this time.
 const NAMED: Duration = Duration::from_secs(5);
@@ -203,8 +202,7 @@ impl Scene<'_> {
     }
 
     fn plugin(&self, arguments: &[&str]) -> Result<Value> {
-        let directory = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
-        let mut plugin = Command::new(directory.join("kubectl-globalps"));
+        let mut plugin = Command::new(Product::plugin_path());
         plugin
             .args(arguments)
             .env("KUBECONFIG", self.stage.cluster.kubeconfig());
