@@ -1,7 +1,6 @@
-//! Makes a kubelet fail at its start, or later, with certain content.
+//! Makes a kubelet fail at its start with certain content.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -23,18 +22,6 @@ pub fn need_in_file(node: &Node, registry: &str) -> Result<()> {
     drop_in(
         node,
         &format!("ExecStartPre=/bin/grep -q {registry} /var/lib/kubelet/config.json"),
-    )
-}
-
-/// Kills the node's kubelet once: `after` its first start with this registry in its credentials file.
-pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<()> {
-    let seconds = after.as_secs();
-    drop_in(
-        node,
-        &format!(
-            "ExecStartPost=/bin/sh -c 'if grep -q {registry} /var/lib/kubelet/config.json && mkdir /run/kubelet-ended; \
-             then systemd-run --on-active={seconds} pkill -9 -x kubelet; fi'"
-        ),
     )
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use super::apply::ApplyError;
@@ -31,12 +32,16 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 #[derive(Default)]
 pub(crate) struct Refusals {
     pub(crate) failures: Failures,
+    /// When this reconcile began.
+    begun: Timestamp,
     /// Objects of the writes in this reconcile, including those whose next attempt is not due.
     needed: BTreeSet<String>,
     /// What is left of [`PATIENCE`].
     patience: Duration,
     /// Failed writes in this reconcile.
     failed: usize,
+    /// The time for starting writes was over before all of them were started.
+    has_left: bool,
     /// Consecutive reconciles with failed writes.
     in_row: u32,
 }
@@ -52,10 +57,11 @@ pub(crate) struct Written<T> {
 impl Refusals {
     /// Call it before the writes of each reconcile.
     pub(crate) fn begin(&mut self) {
-        self.failures.set_now(clock::now());
+        self.begun = self.failures.set_now(clock::now());
         self.needed.clear();
         self.patience = PATIENCE;
         self.failed = 0;
+        self.has_left = false;
     }
 
     /// Forgets the failures of objects that are no longer written, unless this says that they still need to be. Returns the time
@@ -64,12 +70,20 @@ impl Refusals {
         self.failures
             .retain(|object| self.needed.contains(object) || is_needed(object));
         let now = self.failures.set_now(clock::now());
-        let times = [self.failures.next_retry(now), self.failures.next_report()];
+        // What became due since the beginning may have been skipped as not due yet.
+        let times = [
+            self.failures.next_retry(self.begun),
+            self.failures.next_report(self.begun),
+        ];
         let next = times.into_iter().flatten().min();
-        let next = next.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
+        let next = next.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         if self.failed == 0 {
             self.in_row = 0;
-            return next;
+            return if self.has_left {
+                Some(Duration::ZERO)
+            } else {
+                next
+            };
         }
         // The first time, others get the slots of what was not written immediately.
         let pause = match self.in_row {
@@ -154,6 +168,7 @@ impl Refusals {
             }
         }
         let left = calls.map(|(object, _)| self.needed.insert(object)).count();
+        self.has_left |= left > 0;
         Written {
             done,
             is_complete: is_complete && left == 0,
@@ -217,6 +232,41 @@ mod tests {
         refusals.end(|object| object == "b");
         assert!(refusals.has("b") && refusals.has("d"));
         assert!(!refusals.has("a"), "it is no longer written");
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_becomes_due_during_a_reconcile_is_made_in_the_next() {
+        let done = || ready(Ok("done")).boxed() as Call;
+        let mut refusals = Refusals::default();
+        refusals.begin();
+        assert_eq!(refusals.one("a".to_owned(), refused()).await, None);
+        refusals.end(|_| false);
+        refusals.begin();
+        assert_eq!(refusals.one("a".to_owned(), done()).await, None, "not due");
+        std::thread::sleep(Duration::from_millis(510));
+        assert_eq!(refusals.end(|_| false), Some(Duration::ZERO), "it is now");
+        refusals.begin();
+        assert_eq!(refusals.one("a".to_owned(), done()).await, Some("done"));
+        assert_eq!(refusals.end(|_| false), None);
+    }
+
+    #[tokio::test]
+    async fn writes_that_did_not_start_in_time_start_in_the_next_reconcile() {
+        let call = |number: usize| {
+            let call = async move {
+                if number == 0 {
+                    std::thread::sleep(STARTING);
+                }
+                Ok("done")
+            };
+            (number.to_string(), call.boxed() as Call)
+        };
+        let mut refusals = Refusals::default();
+        refusals.begin();
+        let written = refusals.all((0..=CONCURRENT).map(call)).await;
+        assert!(!written.is_complete);
+        assert_eq!(written.done.len(), CONCURRENT);
+        assert_eq!(refusals.end(|_| false), Some(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

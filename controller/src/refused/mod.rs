@@ -118,15 +118,14 @@ impl Failures {
         (!self.is_empty()).then(|| self.get(&title(kind, name)))?
     }
 
-    /// Time of the next future attempt. Attempts that are due are made now, or are no longer needed.
+    /// Time of the next attempt that was not due at this time. Those that were due are made now, or are no longer needed.
     pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         let retries = self.by_object.values().map(|failure| failure.retry_at);
         retries.filter(|at| *at > now).min()
     }
 
-    /// When the next failure lasts long enough to be reported.
-    pub(crate) fn next_report(&self) -> Option<Timestamp> {
-        let now = self.now;
+    /// When the next failure that was too recent at this time lasts long enough to be reported.
+    pub(crate) fn next_report(&self, now: Timestamp) -> Option<Timestamp> {
         let failures = self.by_object.values();
         let times = failures.filter_map(|failure| failure.since.checked_add(LASTS).ok());
         times.filter(|at| *at > now).min()
@@ -274,9 +273,9 @@ mod tests {
             failures.messages(|_| true)
         };
         assert!(messages(&mut failures, 9).is_empty());
-        assert_eq!(failures.next_report(), Some(at(10)));
+        assert_eq!(failures.next_report(at(9)), Some(at(10)));
         assert_eq!(messages(&mut failures, 10), ["apply Role `a`: no"]);
-        assert_eq!(failures.next_report(), None);
+        assert_eq!(failures.next_report(at(10)), None);
         let others = failures.messages(|object| object != "Role `a`");
         assert!(others.is_empty());
         for number in 0..9 {

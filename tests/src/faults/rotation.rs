@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
     kubelet(
         "the kubelet is killed 5 s after it started",
         Fault::Before(unit!(
-            r#"ExecStartPost=/bin/sh -c "if grep -q $NEW /var/lib/kubelet/config.json; then systemd-run --on-active=5 pkill -9 -x kubelet; fi""#
+            r#"ExecStartPost=/bin/sh -c "if grep -q $NEW /var/lib/kubelet/config.json; then systemd-run --on-active=5 --timer-property=AccuracySec=100ms pkill -9 -x kubelet; fi""#
         )),
         "RolledBack",
     ),
