@@ -88,7 +88,7 @@ bench: image kubernetes ## measure the time of a rotation and the memory of each
 	cargo run -q --bin bench
 	cargo bench -q -p globalps-core
 
-bench-nodes: image kubernetes ## measure rotations of NODES (12) real nodes with two limits, and one in which a node fails
+bench-nodes: image kubernetes ## measure rotations of NODES (12) real nodes with two limits, beside two virtual nodes too, and one in which a node fails
 	cargo run -q --bin rotation -- --nodes $(or $(NODES),12)
 
 bench-fleet: kubernetes ## measure how the time and cost of a rotation grow with NODES (100,1000,5000) simulated nodes; about 15 minutes

@@ -47,6 +47,7 @@ pub mod secrecy;
 pub mod soak;
 pub mod suite;
 pub mod terminal;
+pub mod virtual_nodes;
 pub mod watch;
 pub mod web;
 pub mod webhook;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_tests::broken_kubelet::break_kubelet;
 use globalps_tests::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, is_about_its_spec, merge, run,
 };

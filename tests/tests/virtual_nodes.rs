@@ -2,17 +2,14 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::docker_config;
-use globalps_tests::product::{Product, run};
-use globalps_tests::{Cluster, until};
+use globalps_tests::product::Product;
+use globalps_tests::{until, virtual_nodes};
 use serde_json::{Value, json};
 
-/// A Node is lost after 50 seconds without a heartbeat.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(30);
 /// A kubelet is restarted at most every ten seconds.
@@ -26,24 +23,7 @@ fn nobody_waits_for_virtual_nodes() {
     let product = Product::install(&cluster).unwrap();
     let alone = rotation(&product, "one");
     let alone = alone.min(rotation(&product, "two"));
-    let is_over = AtomicBool::new(false);
-    scope(|scope| {
-        create(
-            &cluster,
-            "by-label",
-            &json!({"labels": {"type": "virtual-kubelet"}}),
-            &json!({}),
-        );
-        let taint =
-            json!({"key": "virtual-kubelet.io/provider", "value": "test", "effect": "NoSchedule"});
-        create(
-            &cluster,
-            "by-taint",
-            &json!({}),
-            &json!({"taints": [taint]}),
-        );
-        scope.spawn(|| keep_ready(&cluster, &["by-label", "by-taint"], &is_over));
-        let guard = Over(&is_over);
+    virtual_nodes::with_two(&cluster, || {
         until("two unsupported nodes", SOON, POLL, || {
             let counts = product.status()?["counts"].clone();
             Ok((counts["unsupported"] == 2 && counts["total"] == 2).then_some(()))
@@ -99,18 +79,9 @@ fn nobody_waits_for_virtual_nodes() {
             )
             .unwrap();
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        product.wait_clean().unwrap();
-        drop(guard);
-    });
-}
-
-/// Ends the thread also when the test fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+        product.wait_clean()
+    })
+    .unwrap();
 }
 
 /// How long a rotation takes, apart from the pause between two restarts of a kubelet.
@@ -123,47 +94,4 @@ fn rotation(product: &Product, password: &str) -> Duration {
         .unwrap();
     product.wait_synced().unwrap();
     begun.elapsed()
-}
-
-fn create(cluster: &Cluster, name: &str, metadata: &Value, spec: &Value) {
-    let mut node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec,
-    });
-    node["metadata"]["name"] = json!(name);
-    node["metadata"]["labels"]["kubernetes.io/os"] = json!("linux");
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["create", "-f", "-"]);
-    let ran = run(&mut kubectl, &node.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-}
-
-fn keep_ready(cluster: &Cluster, names: &[&str], is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let now = jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string();
-        let status = json!({"status": {
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "Test", "message": "",
-                "lastHeartbeatTime": now, "lastTransitionTime": now,
-            }],
-            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-            "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-        }});
-        for name in names {
-            let patch = status.to_string();
-            let node = format!("node/{name}");
-            let args = [
-                "patch",
-                &node,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                &patch,
-            ];
-            // The API server may be going down with the cluster.
-            let _ = cluster.kubectl(&args);
-        }
-        sleep(HEARTBEAT);
-    }
 }

@@ -1,5 +1,5 @@
-//! Measures rotations on real nodes: with the default limit, with a quarter of the nodes at once, with a node that
-//! fails, and with the credential provider.
+//! Measures rotations on real nodes: with the default limit, with a quarter of the nodes at once, with virtual nodes beside them,
+//! with a node that fails, and with the credential provider.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use globalps_tests::broken_kubelet::break_kubelet;
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::watch::Watch;
-use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until};
+use globalps_tests::watch::{Watch, median};
+use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until, virtual_nodes};
 use serde_json::json;
 
 /// The syncer waits before it restarts the same kubelet again; this wait must not count.
@@ -47,13 +47,33 @@ fn run(args: &Args) -> Result<()> {
         nodes.len()
     );
     let mut round = 0;
-    for limit in ["10%", "25%"] {
-        set_limit(&cluster, limit)?;
-        for _ in 0..ROTATIONS {
-            round += 1;
-            rotate(&cluster, &product, &nodes, limit, round)?;
+    let mut rotate_all = || -> Result<Vec<f32>> {
+        let mut medians = Vec::new();
+        for limit in ["10%", "25%"] {
+            set_limit(&cluster, limit)?;
+            let mut seconds = Vec::new();
+            for _ in 0..ROTATIONS {
+                round += 1;
+                seconds.push(rotate(&cluster, &product, &nodes, limit, round)?);
+            }
+            medians.push(median(seconds));
         }
-    }
+        Ok(medians)
+    };
+    let alone = rotate_all()?;
+    let beside = virtual_nodes::with_two(&cluster, || {
+        println!("with two virtual nodes beside them");
+        until("two unsupported nodes", DEADLINE, POLL, || {
+            Ok((product.status()?["counts"]["unsupported"] == 2).then_some(()))
+        })?;
+        let seconds = rotate_all()?;
+        let gone = virtual_nodes::NAMES.map(|name| format!("node/{name}"));
+        cluster.kubectl(&["delete", &gone[0], &gone[1]])?;
+        Ok(seconds)
+    })?;
+    println!(
+        "medians                     {alone:.2?} s alone, {beside:.2?} s beside virtual nodes"
+    );
     in_place(&cluster, &product, &nodes, round)?;
     with_one_that_fails(&cluster, &product, &nodes)
 }
@@ -126,7 +146,7 @@ fn rotate(
     nodes: &[Node],
     limit: &str,
     round: i64,
-) -> Result<()> {
+) -> Result<f32> {
     sleep(RESTART_INTERVAL);
     let before = starts(product, nodes)?;
     let revision = product.status()?["revision"].as_i64().context("none")? + 1;
@@ -139,16 +159,16 @@ fn rotate(
     product.wait_synced()?;
     let after = starts(product, nodes)?;
     let each: Vec<usize> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+    let seconds = last.duration_since(begun)?.as_secs_f32();
     println!(
-        "maxUnavailable {limit:<4} every node Synced after {:.2} s; at most {} at once; kubelet starts of each node {each:?}",
-        last.duration_since(begun)?.as_secs_f32(),
+        "maxUnavailable {limit:<4} every node Synced after {seconds:.2} s; at most {} at once; kubelet starts of each node {each:?}",
         most.most_at_once(revision)?
     );
     ensure!(
         each.iter().all(|starts| *starts == 1),
         "more or fewer than one kubelet start on a node"
     );
-    Ok(())
+    Ok(seconds)
 }
 
 /// The node in the middle fails: the nodes before it have the content, the nodes after it are never assigned it.
