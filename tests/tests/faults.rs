@@ -116,6 +116,8 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
         Ok(merge(&cluster, CONFIG, &patch).ok())
     })
     .unwrap();
+    // Two contents before the controller has written the first are one revision.
+    asked.wait_everywhere(&product).unwrap();
     let mut failures = Vec::new();
     let mut delivery = Way::Out;
     for (group, rows) in groups(nodes.len()).into_iter().enumerate() {

@@ -243,7 +243,7 @@ mod tests {
         refusals.end(|_| false);
         refusals.begin();
         assert_eq!(refusals.one("a".to_owned(), done()).await, None, "not due");
-        std::thread::sleep(Duration::from_millis(510));
+        std::thread::sleep(Duration::from_millis(110));
         assert_eq!(refusals.end(|_| false), Some(Duration::ZERO), "it is now");
         refusals.begin();
         assert_eq!(refusals.one("a".to_owned(), done()).await, Some("done"));

@@ -74,11 +74,11 @@ pub(crate) struct Failures {
     now: Timestamp,
 }
 
-/// The backoff of a loop's own objects.
+/// The backoff of a loop's own objects. It begins short: the API server may learn a moment later than the leader who leads.
 impl Default for Failures {
     fn default() -> Self {
         Self::new(
-            SignedDuration::from_millis(500),
+            SignedDuration::from_millis(100),
             SignedDuration::from_secs(30),
         )
     }
