@@ -1,7 +1,7 @@
 //! Odd values: whatever the API server accepts in a field of an object that others may write, only this object is affected. API
 //! server, controller and plugin are real.
 
-mod fields;
+pub(crate) mod fields;
 pub mod hub;
 mod objects;
 

@@ -1,6 +1,5 @@
 //! Odd values in each field of an object.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -11,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fields::{difference, is_writable, leaves, properties, replaced, schema, values};
+use super::fields::{difference, paths, replaced, values};
 
 const SOON: Duration = Duration::from_secs(15);
 pub(super) const POLL: Duration = Duration::from_millis(50);
@@ -66,12 +65,8 @@ pub(super) async fn try_all(
 ) -> Result<()> {
     let kind = target.kind.2;
     let before = scene.objects().get(target).await?;
-    let mut paths = BTreeSet::new();
-    leaves(&before, &mut String::new(), &mut paths);
-    if let Some(schema) = schema(kind) {
-        properties(&schema, &mut String::new(), &mut paths);
-    }
-    paths.retain(|path| is_writable(path) && !target.fixed.contains(&path.as_str()));
+    let mut paths = paths(&before, kind);
+    paths.retain(|path| !target.fixed.contains(&path.as_str()));
     ensure!(paths.len() > 3, "{kind} has no fields: {paths:?}");
     tried.kinds += 1;
     for path in paths {
