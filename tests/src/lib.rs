@@ -41,6 +41,7 @@ pub mod prometheus;
 pub mod provider_judge;
 pub mod publish;
 pub mod reference_cases;
+pub mod refuser;
 pub mod release;
 pub mod rights;
 pub mod secrecy;

@@ -26,7 +26,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
-        "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times; \
+        "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times, \
+         {} odd values, writes refused {} times; \
          at most {} in flight; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
@@ -35,6 +36,8 @@ fn run(args: &Args) -> Result<()> {
         done.outages,
         done.waits,
         done.freezes,
+        done.odd_values,
+        done.refusals,
         done.most_in_flight,
         done.slowest.as_secs_f32(),
     );

@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::manifests::NamespaceAccess;
-use globalps_core::names::{
-    CONTROLLER, GLOBAL_SECRET, HISTORY_SECRET_PREFIX, RESTORER, REVISION_ANNOTATION,
-    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
-};
+use globalps_core::names::{CONTROLLER, GLOBAL_SECRET, RESTORER, REVISION_ANNOTATION, SYNCER};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
@@ -20,8 +17,7 @@ use super::odd_values::node;
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use super::syncers::Syncers;
 use crate::product::NAMESPACE;
-use crate::web::Server;
-use crate::webhook::{Webhook, configuration};
+use crate::refuser::{OF_CONTROLLER, REFUSER, Refused, Refuser, service_account};
 
 const NODES: usize = 6;
 const POLL: Duration = Duration::from_millis(100);
@@ -33,29 +29,21 @@ const SOON: Duration = Duration::from_secs(20);
 const LATER: Duration = Duration::from_secs(100);
 /// Maximum backoff of a refused write, and a bit more.
 const RETRIED: Duration = Duration::from_secs(45);
-const WEBHOOK: &str = "refuser";
-
 /// The node, or the namespace, that is new in the round.
 const NEW: &str = "new";
-/// The objects whose writes are refused, one after the other.
-const REFUSED: [(&str, &str, &str); 14] = [
+/// Of a node that exists, of a new one, and of a new namespace.
+const REFUSED: [(&str, &str, &str); 3] = [
     ("nodepullsecrets", NAMESPACE, "node-2"),
     ("nodepullsecrets", NAMESPACE, NEW),
-    ("secrets", NAMESPACE, GLOBAL_SECRET),
-    ("secrets", NAMESPACE, ROLLED_OUT_SECRET),
-    ("secrets", NAMESPACE, STATE_SECRET),
-    ("secrets", NAMESPACE, HISTORY_SECRET_PREFIX),
     ("secrets", NEW, GLOBAL_SECRET),
-    ("daemonsets", NAMESPACE, SYNCER),
-    ("daemonsets", NAMESPACE, RESTORER),
-    ("serviceaccounts", NAMESPACE, SYNCER),
-    ("roles", NAMESPACE, SYNCER),
-    ("rolebindings", NAMESPACE, SYNCER),
-    ("globalpullsecrets", NAMESPACE, GLOBAL_SECRET),
-    ("events", NAMESPACE, ""),
 ];
-/// Those to whose writes there is also no response.
-const SILENT: [usize; 4] = [0, 2, 6, 7];
+/// To the writes of these there is also no response.
+const SILENT: [(&str, &str, &str); 4] = [
+    REFUSED[0],
+    ("secrets", NAMESPACE, GLOBAL_SECRET),
+    REFUSED[2],
+    ("daemonsets", NAMESPACE, SYNCER),
+];
 
 /// Refuses writes of every kind; returns how many cases there were.
 pub fn run() -> Result<usize> {
@@ -69,23 +57,24 @@ pub fn run() -> Result<usize> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let denier = Webhook::start(|_| Some("writes are refused".to_owned()))?;
-    let silent = Server::silent()?;
+    let refuser = Refuser::start()?;
     runtime.block_on(async {
         let mut scene = Scene {
             stage: &stage,
             client: stage.admin_client().await?,
             syncers: Vec::new(),
-            denier: &denier,
-            silent: &silent,
+            refuser: &refuser,
             round: 0,
         };
         scene.start().await?;
         for refused in REFUSED {
             scene.refuse(refused, false).await?;
         }
-        for at in SILENT {
-            scene.refuse(REFUSED[at], true).await?;
+        for (kind, name) in OF_CONTROLLER {
+            scene.refuse((kind, NAMESPACE, name), false).await?;
+        }
+        for refused in SILENT {
+            scene.refuse(refused, true).await?;
         }
         scene.fill_a_quota().await?;
         scene.make_immutable().await?;
@@ -98,8 +87,7 @@ struct Scene<'a> {
     client: Client,
     /// They run as long as these live.
     syncers: Vec<Syncers>,
-    denier: &'a Webhook,
-    silent: &'a Server,
+    refuser: &'a Refuser,
     round: usize,
 }
 
@@ -311,27 +299,8 @@ impl Scene<'_> {
     }
 
     async fn block(&self, refused: &Refused<'_>, silent: bool) -> Result<()> {
-        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:{CONTROLLER}");
-        let conditions = [
-            ("user", format!("request.userInfo.username == '{user}'")),
-            (
-                "namespace",
-                format!("request.namespace == '{}'", refused.namespace),
-            ),
-            ("name", refused.condition()),
-        ];
-        let conditions = conditions.map(|(name, text)| json!({"name": name, "expression": text}));
-        let about = json!({
-            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
-                "resources": [refused.kind, format!("{}/status", refused.kind)]}],
-            "matchConditions": conditions, "timeoutSeconds": 30,
-        });
-        let webhook = if silent {
-            let authority = crate::web::Authority::new()?;
-            configuration(WEBHOOK, self.silent, authority.pem(), &about)
-        } else {
-            self.denier.configuration(WEBHOOK, &about)
-        };
+        let user = service_account(CONTROLLER_NAMESPACE, CONTROLLER);
+        let webhook = self.refuser.configuration(&[&user], refused, silent);
         self.stage.apply(&webhook.to_string())?;
         sleep(EFFECTIVE).await;
         Ok(())
@@ -340,7 +309,7 @@ impl Scene<'_> {
     async fn allow(&self) -> Result<()> {
         let kind = resource("validatingwebhookconfigurations");
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
-        api.delete(WEBHOOK, &DeleteParams::default()).await?;
+        api.delete(REFUSER, &DeleteParams::default()).await?;
         sleep(EFFECTIVE).await;
         Ok(())
     }
@@ -366,13 +335,6 @@ const OBJECTS: [(&str, &str); 5] = [
     ("rolebindings", SYNCER),
 ];
 
-struct Refused<'a> {
-    kind: &'a str,
-    namespace: String,
-    /// A prefix, if it ends with `-` or is empty.
-    name: String,
-}
-
 impl Refused<'_> {
     /// Without its Role, the API server rejects a RoleBinding as well.
     fn is(&self, kind: &str, namespace: &str, name: &str) -> bool {
@@ -382,15 +344,6 @@ impl Refused<'_> {
             kind
         };
         (self.kind, &*self.namespace, &*self.name) == (kind, namespace, name)
-    }
-
-    fn condition(&self) -> String {
-        let name = &self.name;
-        if name.is_empty() || name.ends_with('-') {
-            format!("request.name.startsWith('{name}')")
-        } else {
-            format!("request.name == '{name}'")
-        }
     }
 }
 

@@ -1,22 +1,26 @@
 //! The random events.
 
 use std::collections::BTreeMap;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use base64::Engine as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{content, limit};
-use crate::product::{CONFIG, NAMESPACE, Product, run};
+use super::files::Files;
+use super::kubectl::{kubectl, merge};
+use super::oddities::Oddities;
+use super::power::Power;
+use super::refusals::Refusals;
+use super::{CONFIG_FILE, content, limit};
+use crate::product::{CONFIG, NAMESPACE, Product};
 use crate::{Cluster, Node, until};
 
 pub const REGISTRY: &str = "soak.example.com";
 const SYNCER: &str = "global-pull-secret-syncer";
 const SECRET: &str = "secret/global-pull-secret";
-/// Maximum number of nodes without power at the same time.
-const DOWN: usize = 2;
+const CREDENTIAL_PROVIDER: &str = "CredentialProvider";
 
 type Step = fn(&mut Chaos<'_>) -> Result<()>;
 
@@ -105,6 +109,12 @@ const STEPS: &[(&str, u32, Step)] = &[
             &json!({"spec": {"revision": 1, "restore": false}}),
         )
     }),
+    ("delivery changed", 2, |chaos| chaos.deliver()),
+    ("flags rewritten by kubeadm", 4, |chaos| {
+        chaos.rewrite_flags()
+    }),
+    ("odd value", 6, |chaos| chaos.put_odd_value()),
+    ("writes refused", 4, |chaos| chaos.refuse_writes()),
 ];
 
 pub struct Chaos<'a> {
@@ -113,11 +123,14 @@ pub struct Chaos<'a> {
     nodes: &'a [Node],
     random: fastrand::Rng,
     passwords: Vec<String>,
-    foreign: BTreeMap<(String, String), String>,
-    /// Nodes without power, and when to boot them.
-    down: BTreeMap<String, Instant>,
-    /// Nodes that are rebooting.
-    reboots: BTreeMap<String, JoinHandle<Result<()>>>,
+    /// The configured delivery.
+    delivery: &'static str,
+    files: Files,
+    power: Power<'a>,
+    oddities: Oddities<'a>,
+    refusals: Refusals<'a>,
+    /// What the current event concerns.
+    detail: String,
     counts: BTreeMap<&'static str, (u32, u32)>,
 }
 
@@ -135,18 +148,25 @@ impl<'a> Chaos<'a> {
             nodes,
             random: fastrand::Rng::with_seed(seed),
             passwords: Vec::new(),
-            foreign: BTreeMap::new(),
-            down: BTreeMap::new(),
-            reboots: BTreeMap::new(),
+            delivery: CONFIG_FILE,
+            files: Files::new()?,
+            power: Power::new(cluster, nodes),
+            oddities: Oddities::new(cluster),
+            refusals: Refusals::new(cluster)?,
+            detail: String::new(),
             counts: BTreeMap::new(),
         })
     }
 
     /// Runs one random event. Returns its name and whether it succeeded.
     pub fn step(&mut self) -> (String, Result<()>) {
-        if let Err(error) = self.bring_back(false) {
+        if let Err(error) = self.power.bring_back(false) {
             return ("node booted".to_owned(), Err(error));
         }
+        if let Err(error) = self.refusals.end(false) {
+            return ("writes allowed".to_owned(), Err(error));
+        }
+        self.detail.clear();
         let all: u32 = STEPS.iter().map(|(_, weight, _)| weight).sum();
         let mut at = self.random.u32(0..all);
         for (name, weight, step) in STEPS {
@@ -157,7 +177,7 @@ impl<'a> Chaos<'a> {
             let outcome = step(self);
             let (done, failed) = self.counts.entry(name).or_default();
             *(if outcome.is_ok() { done } else { failed }) += 1;
-            return ((*name).to_owned(), outcome);
+            return (format!("{name}{}", self.detail), outcome);
         }
         unreachable!("the weights add up")
     }
@@ -172,10 +192,20 @@ impl<'a> Chaos<'a> {
         thread::sleep(Duration::from_millis(self.random.u64(0..most)));
     }
 
-    /// Restarts everything and resumes the rollout.
+    /// Restarts everything, allows every write, takes odd values back, and resumes the rollout, with the file as delivery.
     pub fn calm(&mut self) -> Result<()> {
-        self.bring_back(true)?;
-        limit(self.cluster)
+        let (deadline, poll) = (Duration::from_mins(1), Duration::from_secs(1));
+        until("writes to be allowed", deadline, poll, || {
+            Ok(self.refusals.end(true).ok())
+        })?;
+        self.power.bring_back(true)?;
+        self.oddities.take_back()?;
+        self.delivery = CONFIG_FILE;
+        self.configure()
+    }
+
+    fn configure(&self) -> Result<()> {
+        limit(self.cluster, self.delivery)
     }
 
     pub fn counts(&self) -> &BTreeMap<&'static str, (u32, u32)> {
@@ -184,8 +214,7 @@ impl<'a> Chaos<'a> {
 
     /// Node, registry and `auth` of each entry that another process wrote into a node's file.
     pub fn foreign(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        let entries = self.foreign.iter();
-        entries.map(|((node, registry), auth)| (node.as_str(), registry.as_str(), auth.as_str()))
+        self.files.foreign()
     }
 
     pub fn passwords(&self) -> impl Iterator<Item = &str> {
@@ -220,7 +249,7 @@ impl<'a> Chaos<'a> {
         thread::sleep(Duration::from_millis(self.random.u64(0..20_000)));
         let password = self.password();
         self.product.apply(&content(&password))?;
-        limit(self.cluster)
+        self.configure()
     }
 
     fn pause(&mut self) -> Result<()> {
@@ -229,12 +258,12 @@ impl<'a> Chaos<'a> {
     }
 
     fn resume(&mut self) -> Result<()> {
-        limit(self.cluster)
+        self.configure()
     }
 
     fn delete_config(&mut self) -> Result<()> {
         self.delete(CONFIG)?;
-        limit(self.cluster)
+        self.configure()
     }
 
     fn change_secret(&mut self) -> Result<()> {
@@ -247,25 +276,38 @@ impl<'a> Chaos<'a> {
         )
     }
 
-    /// Does what `docker login` does: reads the file and replaces it with one that has one more entry.
     fn write_foreign(&mut self) -> Result<()> {
         let node = self.any_node();
-        let registry = format!("foreign-{}.example.com", self.foreign.len());
-        let auth =
-            base64::prelude::BASE64_STANDARD.encode(format!("foreign:{}", self.foreign.len()));
-        let directory = node.kubelet_dir();
-        let path = directory.join("config.json");
-        let mut config: Value = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).context("the node's file is not JSON")?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"auths": {}}),
-            Err(error) => return Err(error.into()),
+        self.files.write_entry(&node)
+    }
+
+    fn rewrite_flags(&mut self) -> Result<()> {
+        let node = self.running_node()?;
+        self.detail = format!(" of {}", node.name());
+        self.files.rewrite_flags(&node)
+    }
+
+    /// From one delivery to the other.
+    fn deliver(&mut self) -> Result<()> {
+        self.delivery = if self.delivery == CONFIG_FILE {
+            CREDENTIAL_PROVIDER
+        } else {
+            CONFIG_FILE
         };
-        config["auths"][&registry] = json!({"auth": auth});
-        let temporary = directory.join("config.json.of-somebody-else");
-        std::fs::write(&temporary, config.to_string())?;
-        std::fs::rename(&temporary, &path)?;
-        self.foreign
-            .insert((node.name().to_owned(), registry), auth);
+        self.detail = format!(" to {}", self.delivery);
+        let patch = json!({"spec": {"kubelet": {"delivery": self.delivery}}});
+        merge(self.cluster, CONFIG, &patch)
+    }
+
+    fn put_odd_value(&mut self) -> Result<()> {
+        let node = self.any_node();
+        self.detail = self.oddities.put(&mut self.random, node.name())?;
+        Ok(())
+    }
+
+    fn refuse_writes(&mut self) -> Result<()> {
+        let node = self.any_node();
+        self.detail = self.refusals.begin(&mut self.random, node.name())?;
         Ok(())
     }
 
@@ -319,29 +361,11 @@ impl<'a> Chaos<'a> {
     }
 
     fn cut_power(&mut self) -> Result<()> {
-        let node = self.running_node()?;
-        ensure!(
-            self.down.len() + self.reboots.len() < DOWN,
-            "the maximum number of nodes is already down"
-        );
-        node.power_cut()?;
-        // Half of the nodes come back at once, the others after the cluster has noticed.
-        let most = if self.random.bool() { 3 } else { 90 };
-        let back = Instant::now() + Duration::from_secs(self.random.u64(0..most));
-        self.down.insert(node.name().to_owned(), back);
-        Ok(())
+        self.power.cut(&mut self.random)
     }
 
     fn reboot(&mut self) -> Result<()> {
-        let node = self.running_node()?;
-        ensure!(
-            self.down.len() + self.reboots.len() < DOWN,
-            "the maximum number of nodes is already down"
-        );
-        let name = node.name().to_owned();
-        let reboot = thread::spawn(move || node.reboot());
-        self.reboots.insert(name, reboot);
-        Ok(())
+        self.power.reboot(&mut self.random)
     }
 
     fn delete(&mut self, what: &str) -> Result<()> {
@@ -361,71 +385,6 @@ impl<'a> Chaos<'a> {
     }
 
     fn running_node(&mut self) -> Result<Node> {
-        let busy = |node: &&Node| {
-            !self.down.contains_key(node.name()) && !self.reboots.contains_key(node.name())
-        };
-        let running: Vec<&Node> = self.nodes.iter().filter(busy).collect();
-        ensure!(!running.is_empty(), "no node runs");
-        Ok(running[self.random.usize(..running.len())].clone())
+        self.power.running(&mut self.random)
     }
-
-    /// Boots the nodes whose outage is over.
-    fn bring_back(&mut self, all: bool) -> Result<()> {
-        let now = Instant::now();
-        let due: Vec<String> = self
-            .down
-            .iter()
-            .filter(|(_, back)| all || **back <= now)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in due {
-            let node = self.cluster.node(&name)?;
-            until(
-                "the node's boot",
-                Duration::from_mins(1),
-                Duration::from_secs(1),
-                || Ok((node.is_running()? || node.boot().is_ok()).then_some(())),
-            )?;
-            self.down.remove(&name);
-        }
-        let over: Vec<String> = self
-            .reboots
-            .iter()
-            .filter(|(_, reboot)| all || reboot.is_finished())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in over {
-            let Some(reboot) = self.reboots.remove(&name) else {
-                continue;
-            };
-            let outcome = reboot
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            if outcome.is_err() && !self.cluster.node(&name)?.is_running()? {
-                self.down.insert(name, now);
-            }
-        }
-        if all && !self.down.is_empty() {
-            return self.bring_back(all);
-        }
-        Ok(())
-    }
-}
-
-/// `kubectl patch --type=merge`.
-pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
-    let patch = patch.to_string();
-    kubectl(
-        cluster,
-        &["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch],
-    )?;
-    Ok(())
-}
-
-/// Runs kubectl, with a timeout no longer than an outage of the API server.
-fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
-    let mut command = cluster.kubectl_command();
-    let ran = run(command.args(args).arg("--request-timeout=20s"), "")?;
-    ensure!(ran.code == Some(0), "{}", ran.stderr.trim());
-    Ok(ran.stdout)
 }

@@ -10,6 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
+const SYNCER: &str = "system:serviceaccount:kube-system:global-pull-secret-syncer";
+const PROVIDER: &str = "CredentialProvider";
 /// A Node younger than this without content gets the fleet's revision outside the limits.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
@@ -32,6 +34,8 @@ struct Change {
     node: String,
     is_spec: bool,
     by_controller: bool,
+    /// Its syncer wrote it. Anybody else's status is an odd value.
+    by_node: bool,
     /// The Node was new at that moment.
     is_new: bool,
     /// The whole object after the write; `None`: it was deleted.
@@ -99,37 +103,82 @@ fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> 
         node,
         is_spec: target["subresource"].is_null(),
         by_controller: event["user"]["username"] == CONTROLLER,
+        by_node: event["user"]["username"] == SYNCER,
         object: (verb != "delete").then(|| object.clone()),
     })
 }
 
+/// What is known about a node.
+struct Seen<'a> {
+    object: &'a Value,
+    /// The controller wrote its spec.
+    by_controller: bool,
+    is_new: bool,
+    /// Its assignment needs no restart, and counts towards no limit.
+    in_place: bool,
+    /// Its assignment was over when somebody else changed its status. The node is not in flight, whatever the status says.
+    was_over: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn after(
+        change: &Change,
+        object: &'a Value,
+        before: Option<&Seen<'_>>,
+        providers: &Providers,
+    ) -> Self {
+        let is_same = |field: &str, part: &str| {
+            before.is_some_and(|it| it.object[field][part] == object[field][part])
+        };
+        let same_spec = before.is_some_and(|before| before.object["spec"] == object["spec"]);
+        let is_assigned = change.is_spec && !same_spec;
+        let was_over = if change.is_spec {
+            before.is_some_and(|it| it.was_over) && is_same("metadata", "generation")
+        } else {
+            !change.by_node && before.is_some_and(|it| !it.is_in_flight())
+        };
+        Self {
+            object,
+            by_controller: if is_assigned {
+                change.by_controller
+            } else {
+                before.is_some_and(|it| it.by_controller)
+            },
+            is_new: change.is_new,
+            in_place: if is_assigned {
+                providers.takes_in_place(object)
+            } else {
+                before.is_some_and(|it| it.in_place)
+            },
+            was_over,
+        }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        !self.was_over && is_in_flight(self.object, self.is_new)
+    }
+}
+
 fn replay(changes: &[Change]) -> Limits {
+    let providers = Providers::of(changes);
     let mut limits = Limits::default();
-    // The object, whether the controller wrote its spec, and whether its Node is new.
-    let mut nodes: BTreeMap<&str, (&Value, bool, bool)> = BTreeMap::new();
+    let mut nodes: BTreeMap<&str, Seen> = BTreeMap::new();
     for change in changes {
         let Some(object) = &change.object else {
             nodes.remove(change.node.as_str());
             continue;
         };
         let before = nodes.get(change.node.as_str());
-        let same_spec = before.is_some_and(|(before, ..)| before["spec"] == object["spec"]);
-        let by_controller = if change.is_spec && !same_spec {
-            change.by_controller
-        } else {
-            before.is_some_and(|(_, by_controller, _)| *by_controller)
-        };
-        nodes.insert(&change.node, (object, by_controller, change.is_new));
+        let seen = Seen::after(change, object, before, &providers);
+        nodes.insert(&change.node, seen);
         if change.is_spec && change.by_controller {
             limits.assignments += 1;
-        } else if !change.is_spec {
+        } else if change.by_node {
             limits.statuses += 1;
         }
         let open: Vec<String> = nodes
             .iter()
-            .filter(|(_, (object, by_controller, is_new))| {
-                *by_controller && is_in_flight(object, *is_new)
-            })
+            .filter(|(_, seen)| seen.by_controller && !seen.in_place && seen.is_in_flight())
             .map(|(node, _)| (*node).to_owned())
             .collect();
         if open.len() > limits.most {
@@ -138,6 +187,62 @@ fn replay(changes: &[Change]) -> Limits {
         }
     }
     limits
+}
+
+/// Number and id of a revision.
+type Revision = (i64, String);
+
+fn revision(of: &Value) -> Revision {
+    let id = of["revisionId"].as_str().unwrap_or_default();
+    (of["revision"].as_i64().unwrap_or_default(), id.to_owned())
+}
+
+/// The order of the assigned revisions, and which of them the credential provider delivers.
+#[derive(Default)]
+struct Providers {
+    order: BTreeMap<Revision, usize>,
+    /// Each one with the first of the uninterrupted sequence of such revisions. A node that has one of the sequence changes in place.
+    since: BTreeMap<Revision, usize>,
+}
+
+impl Providers {
+    fn of(changes: &[Change]) -> Self {
+        let (mut revisions, mut found) = (Vec::new(), Self::default());
+        let mut delivered: BTreeMap<Revision, bool> = BTreeMap::new();
+        for change in changes {
+            let object = change.object.as_ref().unwrap_or(&Value::Null);
+            let (spec, status) = (&object["spec"], &object["status"]);
+            if change.by_controller && !found.order.contains_key(&revision(spec)) {
+                found.order.insert(revision(spec), revisions.len());
+                revisions.push(revision(spec));
+            }
+            if change.by_node && status["phase"] == "Synced" {
+                // A node that can't have the provider keeps the file.
+                *delivered.entry(revision(status)).or_default() |= status["delivery"] == PROVIDER;
+            }
+        }
+        let mut first = None;
+        for (at, revision) in revisions.into_iter().enumerate() {
+            match delivered.get(&revision) {
+                Some(true) => {
+                    let first = *first.get_or_insert(at);
+                    found.since.insert(revision, first);
+                }
+                Some(false) => first = None,
+                // No node ever had it, so none but a canary was assigned it.
+                None => {}
+            }
+        }
+        found
+    }
+
+    fn takes_in_place(&self, object: &Value) -> bool {
+        let (spec, status) = (&object["spec"], &object["status"]);
+        let first = self.since.get(&revision(spec));
+        let has = self.order.get(&revision(status));
+        let is_in_sequence = first.is_some_and(|first| has.is_some_and(|has| has >= first));
+        status["delivery"] == PROVIDER && spec["restore"] != true && is_in_sequence
+    }
 }
 
 /// It has an assignment and may be applying it: its status is of an earlier assignment or says that it is in progress.
@@ -196,6 +301,7 @@ mod tests {
             node: node.to_owned(),
             is_spec,
             by_controller: is_spec,
+            by_node: !is_spec,
             is_new: false,
             object: Some(object),
         }
@@ -214,6 +320,11 @@ mod tests {
         let new = |version, node| Change {
             is_new: true,
             ..assign(version, node, 2, 0)
+        };
+        let odd = |version, node| {
+            let mut change = object(version, node, false, 2, i64::MAX, "Synced");
+            change.by_node = false;
+            change
         };
         let deleted = |version, node: &str| Change {
             object: None,
@@ -260,6 +371,43 @@ mod tests {
                 1,
             ),
             (
+                "a node that has answered, with an odd status",
+                vec![
+                    assign(1, "a", 2, 1),
+                    answer(2, "a"),
+                    odd(3, "a"),
+                    assign(4, "b", 2, 1),
+                ],
+                1,
+            ),
+            (
+                "its next assignment",
+                vec![
+                    assign(1, "a", 2, 1),
+                    answer(2, "a"),
+                    odd(3, "a"),
+                    assign(4, "b", 2, 1),
+                    assign(5, "a", 3, i64::MAX),
+                ],
+                2,
+            ),
+            (
+                "a node that has not answered, with an odd status",
+                vec![assign(1, "a", 2, 1), odd(2, "a"), assign(3, "b", 2, 1)],
+                2,
+            ),
+            (
+                "what the node itself says later",
+                vec![
+                    assign(1, "a", 2, 1),
+                    answer(2, "a"),
+                    odd(3, "a"),
+                    at_work(4, "a"),
+                    assign(5, "b", 2, 1),
+                ],
+                2,
+            ),
+            (
                 "new nodes that have nothing",
                 vec![new(1, "a"), new(2, "b")],
                 0,
@@ -271,6 +419,51 @@ mod tests {
             ),
         ] {
             assert_eq!(replay(&changes).most, most, "{sentence}");
+        }
+    }
+    /// By the provider from revision 2, and by the file in 4: from 2 to 3 nodes change in place, from 3 to 4 they don't.
+    #[test]
+    fn nodes_that_change_in_place_do_not_count() {
+        let with = |mut change: Change, has: i64, delivery: &str| {
+            if let Some(object) = change.object.as_mut() {
+                object["status"]["revision"] = json!(has);
+                object["status"]["delivery"] = json!(delivery);
+            }
+            change
+        };
+        let by = |revision: i64| {
+            if revision == 2 || revision == 3 {
+                PROVIDER
+            } else {
+                "ConfigFile"
+            }
+        };
+        for (revision, most) in [(2, 2), (3, 0), (4, 2), (5, 2)] {
+            let mut changes = Vec::new();
+            for earlier in 1..revision {
+                for node in ["a", "b"] {
+                    let version = changes.len() as u64;
+                    let assigned = assign(version, node, earlier, earlier - 1);
+                    changes.push(with(assigned, earlier - 1, by(earlier - 1)));
+                    let answer = object(version + 1, node, false, earlier, earlier, "Synced");
+                    changes.push(with(answer, earlier, by(earlier)));
+                }
+            }
+            let before = changes.len();
+            for node in ["a", "b"] {
+                let assigned = assign(changes.len() as u64, node, revision, revision - 1);
+                changes.push(with(assigned, revision - 1, by(revision - 1)));
+            }
+            for node in ["a", "b"] {
+                let version = changes.len() as u64;
+                let answer = object(version, node, false, revision, revision, "Synced");
+                changes.push(with(answer, revision, by(revision)));
+            }
+            let found = replay(&changes);
+            // One after the other before.
+            let earlier = replay(&changes[..before]).most;
+            assert_eq!(found.most.max(earlier), most.max(earlier), "{revision}");
+            assert!(earlier <= 1, "{revision}");
         }
     }
 }

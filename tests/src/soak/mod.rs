@@ -1,7 +1,12 @@
 //! Runs random events of every kind on a cluster for a while, then checks that everything is in the expected state.
 
 mod chaos;
+mod files;
+mod kubectl;
 mod limits;
+mod oddities;
+mod power;
+mod refusals;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,11 +19,13 @@ use serde_json::json;
 use chaos::Chaos;
 pub use chaos::REGISTRY;
 
-use crate::product::{NAMESPACE, Product, run};
+use crate::product::{NAMESPACE, Product};
 use crate::{Cluster, Node, config_file, until};
 
 /// Maximum number of nodes that change at the same time, as set in the `GlobalPullSecret`.
 pub const MAX_UNAVAILABLE: usize = 2;
+/// The delivery at the start and at the end, when the nodes' files are read.
+const CONFIG_FILE: &str = "ConfigFile";
 const POLL: Duration = Duration::from_millis(500);
 /// The controller revokes assignments without response after two minutes, those of an unreachable node after five.
 const CALM: Duration = Duration::from_mins(8);
@@ -30,7 +37,7 @@ pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
     let nodes = cluster.nodes()?;
     let mut chaos = Chaos::new(cluster, &product, &nodes, seed)?;
     product.apply(&content(&chaos.password()))?;
-    limit(cluster)?;
+    limit(cluster, CONFIG_FILE)?;
     product.wait_synced()?;
     println!(
         "{:7.1} s  first rollout done",
@@ -88,18 +95,18 @@ fn content(password: &str) -> String {
 }
 
 /// Applies the user's configuration: an event may have changed or deleted it.
-fn limit(cluster: &Cluster) -> Result<()> {
+fn limit(cluster: &Cluster, delivery: &str) -> Result<()> {
     let config = json!({
         "apiVersion": "globalps.io/v1alpha1",
         "kind": "GlobalPullSecret",
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}},
+        "spec": {
+            "kubelet": {"delivery": delivery},
+            "rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false},
+        },
     });
     until("the configuration", Duration::from_mins(1), POLL, || {
-        let mut kubectl = cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let applied = run(&mut kubectl, &config.to_string())?;
-        Ok((applied.code == Some(0)).then_some(()))
+        Ok(kubectl::apply(cluster, &config).ok())
     })
 }
 

@@ -1,9 +1,10 @@
 //! Two hubs under random events: sources, selections, limits and kubeconfigs change, members' API servers die and
-//! freeze, nodes fail, other clients interfere, hubs are killed. After each iteration every member must have exactly
-//! its expected content.
+//! freeze, nodes fail, other clients interfere and write odd values, writes are refused, hubs are killed. After each
+//! iteration every member must have exactly its expected content.
 
 mod check;
 mod objects;
+mod oddities;
 mod place;
 
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use tokio::time::sleep;
 use super::hub_stage::{HubProcess, HubStage};
 use super::members::Members;
 use crate::process::kill;
+use crate::refuser::Refuser;
 use check::Limits;
 use objects::unless_gone;
+use oddities::Oddities;
 use place::{Place, Server, Takeover};
 
 const EVENTS: usize = 16;
@@ -43,6 +46,10 @@ pub struct Outcome {
     pub kills: usize,
     /// Members whose API server was killed or frozen or refused connections.
     pub outages: usize,
+    /// Odd values in objects of the management cluster.
+    pub odd_values: usize,
+    /// How often writes of one object were refused to the hubs.
+    pub refusals: usize,
     /// How often the management cluster's API server was frozen.
     pub freezes: usize,
     /// How often unreachable members stayed away until the hub continued without them.
@@ -59,7 +66,8 @@ pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(run(&stage, time, seed))
+    let refuser = Refuser::start()?;
+    runtime.block_on(run(&stage, &refuser, time, seed))
 }
 
 /// A `FleetPullSecret` in the user's version.
@@ -79,12 +87,13 @@ struct World<'a> {
     places: Vec<Place>,
     hubs: Vec<HubProcess>,
     retries: u32,
+    oddities: Oddities<'a>,
     limits: Arc<Limits>,
     outcome: Outcome,
 }
 
-async fn run(stage: &HubStage, time: Duration, seed: u64) -> Result<Outcome> {
-    let mut world = World::new(stage, seed).await?;
+async fn run(stage: &HubStage, refuser: &Refuser, time: Duration, seed: u64) -> Result<Outcome> {
+    let mut world = World::new(stage, refuser, seed).await?;
     let watching = tokio::spawn(check::watch_limits(
         world.client.clone(),
         Arc::clone(&world.limits),
@@ -123,7 +132,7 @@ async fn run(stage: &HubStage, time: Duration, seed: u64) -> Result<Outcome> {
 }
 
 impl<'a> World<'a> {
-    async fn new(stage: &'a HubStage, seed: u64) -> Result<Self> {
+    async fn new(stage: &'a HubStage, refuser: &'a Refuser, seed: u64) -> Result<Self> {
         let members = Members::start(SIMULATED, TIME, true, None).await?;
         let mut places = Vec::new();
         for number in 1..=REAL {
@@ -144,6 +153,7 @@ impl<'a> World<'a> {
             places,
             hubs: Vec::new(),
             retries: 0,
+            oddities: Oddities::new(refuser),
             limits: Arc::default(),
             outcome: Outcome::default(),
         };
@@ -178,7 +188,7 @@ impl<'a> World<'a> {
 
     async fn event(&mut self) -> Result<()> {
         let fleet = self.rng.usize(0..FLEETS.len());
-        match self.rng.u8(0..26) {
+        match self.rng.u8(0..30) {
             0..4 => self.rotate(fleet).await,
             4 => {
                 self.apply_source(FLEETS[fleet], r#"{"auths": {"x": 1}}"#)
@@ -207,6 +217,8 @@ impl<'a> World<'a> {
                 let hub = self.rng.usize(0..HUBS.len());
                 self.kill_hub(hub).await
             }
+            26 | 27 => self.put_odd_value().await,
+            28 | 29 => self.refuse_writes().await,
             other => {
                 let at = if self.rng.u8(0..3) == 0 {
                     self.rng.usize(0..REAL)
@@ -289,13 +301,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Ends all outages. Secrets that another client took over stay with that client.
+    /// Ends all outages, odd values and refusals. Secrets that another client took over stay with that client.
     async fn heal(&mut self) -> Result<()> {
         for at in 0..self.places.len() {
             self.places[at].mend(&self.members).await?;
             self.places[at].set_failing(&self.members, false);
             self.register(at, true).await?;
         }
+        self.end_oddities().await?;
         for fleet in 0..FLEETS.len() {
             self.configure(fleet, &json!({"paused": false})).await?;
             if self.rng.bool() {

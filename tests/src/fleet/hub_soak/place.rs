@@ -24,6 +24,8 @@ const PERSON: &str = "person";
 pub(super) const KEY: &str = "of-others";
 /// Group in the client certificates with which a real member authenticates the hub.
 const HUBS: &str = "hubs";
+/// User name in them.
+pub(super) const HUB_USER: &str = "hub";
 
 /// Whether a member's API server responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,14 @@ impl Place {
         matches!(self.kind, Kind::Real(_))
     }
 
+    /// The admin of a real member.
+    pub(super) fn client(&self) -> Option<&Client> {
+        match &self.kind {
+            Kind::Real(real) => Some(&real.client),
+            Kind::Simulated(_) => None,
+        }
+    }
+
     /// Gives the hub a new identity in the member; the previous one may become invalid.
     pub(super) fn rotate(&mut self, members: &Members) {
         match &mut self.kind {
@@ -122,7 +132,7 @@ impl Place {
             Kind::Simulated(at) => return Ok(members.kubeconfig(*at)),
         };
         let layout = real.stage.cluster.layout();
-        let config = Authority::load(layout)?.kubeconfig(layout, "hub", Some(HUBS))?;
+        let config = Authority::load(layout)?.kubeconfig(layout, HUB_USER, Some(HUBS))?;
         if !real.has_token {
             return Ok(config);
         }

@@ -6,7 +6,7 @@ use globalps_core::manifests::{HubInstall, Install};
 use serde_json::{Map, Value, json};
 
 /// Values that Go's types, or a schema, may accept.
-pub(super) fn values() -> Vec<Value> {
+pub(crate) fn values() -> Vec<Value> {
     vec![
         Value::Null,
         json!(""),
@@ -39,8 +39,19 @@ pub(in crate::fleet) fn node(name: &str) -> Value {
     })
 }
 
+/// JSON pointers of the fields of an object of this kind that may be written, whether it has them or not.
+pub(crate) fn paths(object: &Value, kind: &str) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    leaves(object, &mut String::new(), &mut paths);
+    if let Some(schema) = schema(kind) {
+        properties(&schema, &mut String::new(), &mut paths);
+    }
+    paths.retain(|path| is_writable(path));
+    paths
+}
+
 /// The schema of a custom resource.
-pub(super) fn schema(kind: &str) -> Option<Value> {
+fn schema(kind: &str) -> Option<Value> {
     let hub = HubInstall {
         image: "none".to_owned(),
         namespaces: Vec::new(),
@@ -53,7 +64,7 @@ pub(super) fn schema(kind: &str) -> Option<Value> {
 }
 
 /// JSON pointers of the fields in a schema, outside lists.
-pub(super) fn properties(schema: &Value, path: &mut String, found: &mut BTreeSet<String>) {
+fn properties(schema: &Value, path: &mut String, found: &mut BTreeSet<String>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let length = path.len();
         path.push_str(&format!("/{name}"));
@@ -64,7 +75,7 @@ pub(super) fn properties(schema: &Value, path: &mut String, found: &mut BTreeSet
 }
 
 /// JSON pointers of all values, of the first element of each list only.
-pub(super) fn leaves(value: &Value, path: &mut String, found: &mut BTreeSet<String>) {
+fn leaves(value: &Value, path: &mut String, found: &mut BTreeSet<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields
             .iter()
@@ -89,7 +100,7 @@ pub(super) fn leaves(value: &Value, path: &mut String, found: &mut BTreeSet<Stri
 }
 
 /// Not the identity of the object, and not the whole of a part.
-pub(super) fn is_writable(path: &str) -> bool {
+fn is_writable(path: &str) -> bool {
     const IDENTITY: [&str; 7] = [
         "/apiVersion",
         "/kind",
@@ -105,7 +116,7 @@ pub(super) fn is_writable(path: &str) -> bool {
 }
 
 /// A merge patch that sets the value at the pointer. Lists are replaced as a whole.
-pub(super) fn replaced(object: &Value, path: &str, value: Value) -> Value {
+pub(crate) fn replaced(object: &Value, path: &str, value: Value) -> Value {
     let mut keys = path
         .split('/')
         .skip(1)

@@ -19,7 +19,7 @@ const FLEET: (&str, &str, &str) = (CRD, "v1alpha1", "FleetPullSecret");
 const OBJECT: (&str, &str, &str) = (CRD, "v1alpha1", "ClusterPullSecret");
 const CLUSTER: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "Cluster");
 
-static TARGETS: [Target; 3] = [
+static TARGETS: [Target<'static>; 3] = [
     target(FLEET, Some(CLUSTERS), ODD, &[]),
     target(OBJECT, Some(CLUSTERS), "odd.clusters.odd", &[]),
     target(CLUSTER, Some(CLUSTERS), ODD, &[]),

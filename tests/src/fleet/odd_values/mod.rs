@@ -1,9 +1,9 @@
 //! Odd values: whatever the API server accepts in a field of an object that others may write, only this object is affected. API
 //! server, controller and plugin are real.
 
-mod fields;
+pub(crate) mod fields;
 pub mod hub;
-mod objects;
+pub(in crate::fleet) mod objects;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const NAMED: Duration = Duration::from_secs(5);
 const ODD: &str = "odd";
 const CONTROLLER: &str = "globalps-controller";
 
-static TARGETS: [Target; 7] = [
+static TARGETS: [Target<'static>; 7] = [
     target(("", "v1", "Node"), None, ODD, &[]),
     target(("", "v1", "Namespace"), None, ODD, &[]),
     target(("", "v1", "ServiceAccount"), Some(ODD), ODD, &[]),

@@ -1,6 +1,5 @@
 //! Odd values in each field of an object.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -11,11 +10,11 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fields::{difference, is_writable, leaves, properties, replaced, schema, values};
+use super::fields::{difference, paths, replaced, values};
 
 const SOON: Duration = Duration::from_secs(15);
-pub(super) const POLL: Duration = Duration::from_millis(50);
-pub(super) const CRD: &str = "globalps.io";
+pub(in crate::fleet) const POLL: Duration = Duration::from_millis(50);
+pub(in crate::fleet) const CRD: &str = "globalps.io";
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,20 +26,20 @@ pub struct Tried {
 }
 
 /// An object that others may write.
-pub(super) struct Target {
-    pub(super) kind: (&'static str, &'static str, &'static str),
-    pub(super) namespace: Option<&'static str>,
-    pub(super) name: &'static str,
+pub(in crate::fleet) struct Target<'a> {
+    pub(in crate::fleet) kind: (&'static str, &'static str, &'static str),
+    pub(in crate::fleet) namespace: Option<&'a str>,
+    pub(in crate::fleet) name: &'a str,
     /// Fields whose meaning is not up to others.
-    pub(super) fixed: &'static [&'static str],
+    pub(in crate::fleet) fixed: &'static [&'static str],
 }
 
-pub(super) const fn target(
+pub(in crate::fleet) const fn target<'a>(
     kind: (&'static str, &'static str, &'static str),
-    namespace: Option<&'static str>,
-    name: &'static str,
+    namespace: Option<&'a str>,
+    name: &'a str,
     fixed: &'static [&'static str],
-) -> Target {
+) -> Target<'a> {
     Target {
         kind,
         namespace,
@@ -50,7 +49,7 @@ pub(super) const fn target(
 }
 
 /// A test cluster with odd objects.
-pub(super) trait Probe {
+pub(in crate::fleet) trait Probe {
     fn objects(&self) -> &Objects;
 
     /// Others are not affected.
@@ -58,20 +57,16 @@ pub(super) trait Probe {
 }
 
 /// Each value in each field of the object, as it is or as its schema has it. `is_shared`: others are probed once the object is corrected.
-pub(super) async fn try_all(
+pub(in crate::fleet) async fn try_all(
     scene: &mut impl Probe,
-    target: &Target,
+    target: &Target<'_>,
     is_shared: bool,
     tried: &mut Tried,
 ) -> Result<()> {
     let kind = target.kind.2;
     let before = scene.objects().get(target).await?;
-    let mut paths = BTreeSet::new();
-    leaves(&before, &mut String::new(), &mut paths);
-    if let Some(schema) = schema(kind) {
-        properties(&schema, &mut String::new(), &mut paths);
-    }
-    paths.retain(|path| is_writable(path) && !target.fixed.contains(&path.as_str()));
+    let mut paths = paths(&before, kind);
+    paths.retain(|path| !target.fixed.contains(&path.as_str()));
     ensure!(paths.len() > 3, "{kind} has no fields: {paths:?}");
     tried.kinds += 1;
     for path in paths {
@@ -109,12 +104,12 @@ pub(super) async fn try_all(
     Ok(())
 }
 
-pub(super) struct Objects {
-    pub(super) client: Client,
+pub(in crate::fleet) struct Objects {
+    pub(in crate::fleet) client: Client,
 }
 
 impl Objects {
-    pub(super) async fn exists(
+    pub(in crate::fleet) async fn exists(
         &self,
         api: &Api<Item<DynamicObject>>,
         name: &str,
@@ -130,7 +125,7 @@ impl Objects {
     }
 
     /// Lets the API server accept anything in objects of this kind.
-    pub(super) async fn forget_schema(&self, plural: &str) -> Result<()> {
+    pub(in crate::fleet) async fn forget_schema(&self, plural: &str) -> Result<()> {
         let crd = resource(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &crd);
         let name = format!("{plural}.globalps.io");
@@ -146,18 +141,22 @@ impl Objects {
     }
 
     /// The API server takes a moment to use another schema.
-    pub(super) async fn patch_when_possible(&self, target: &Target, patch: &Value) -> Result<()> {
+    pub(in crate::fleet) async fn patch_when_possible(
+        &self,
+        target: &Target<'_>,
+        patch: &Value,
+    ) -> Result<()> {
         let begun = Instant::now();
         loop {
             match self.patch(target, patch, false).await {
-                Ok(()) => return Ok(()),
+                Ok(_) => return Ok(()),
                 Err(error) if begun.elapsed() > SOON => return Err(error),
                 Err(_) => sleep(POLL).await,
             }
         }
     }
 
-    pub(super) fn api(
+    pub(in crate::fleet) fn api(
         &self,
         kind: (&str, &str, &str),
         namespace: Option<&str>,
@@ -169,7 +168,7 @@ impl Objects {
         }
     }
 
-    pub(super) async fn create(
+    pub(in crate::fleet) async fn create(
         &self,
         kind: &str,
         namespace: Option<&str>,
@@ -188,7 +187,7 @@ impl Objects {
         Ok(())
     }
 
-    pub(super) async fn create_as(
+    pub(in crate::fleet) async fn create_as(
         &self,
         kind: (&str, &str, &str),
         namespace: &str,
@@ -203,30 +202,32 @@ impl Objects {
         Ok(())
     }
 
-    pub(super) async fn get(&self, target: &Target) -> Result<Value> {
+    pub(in crate::fleet) async fn get(&self, target: &Target<'_>) -> Result<Value> {
         let api = self.api(target.kind, target.namespace);
         let request = Request::new(api.resource_url());
         let request = request.get(target.name, &GetParams::default())?;
         Ok(self.client.request(request).await?)
     }
 
-    pub(super) async fn patch(
+    /// Returns the object as the API server stored it.
+    pub(in crate::fleet) async fn patch(
         &self,
-        target: &Target,
+        target: &Target<'_>,
         patch: &Value,
         is_status: bool,
-    ) -> Result<()> {
+    ) -> Result<Value> {
         let api = self.api(target.kind, target.namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        if is_status {
-            api.patch_status(target.name, &params, &patch).await?;
+        let request = Request::new(api.resource_url());
+        let request = if is_status {
+            request.patch_subresource("status", target.name, &params, &patch)?
         } else {
-            api.patch(target.name, &params, &patch).await?;
-        }
-        Ok(())
+            request.patch(target.name, &params, &patch)?
+        };
+        Ok(self.client.request(request).await?)
     }
 }
 
-pub(super) fn resource((group, version, kind): (&str, &str, &str)) -> ApiResource {
+pub(in crate::fleet) fn resource((group, version, kind): (&str, &str, &str)) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }

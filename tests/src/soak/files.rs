@@ -1,0 +1,84 @@
+//! What other programs write to a node's files.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use crate::{Node, kubernetes};
+
+/// kubeadm writes the kubelet's flags to this file, which the nodes' kubelets read.
+const FLAGS: &str = "kubeadm-flags.env";
+/// A flag that changes nothing, and that kubeadm is told to remove: it writes the file only if it removes one. The flag that it
+/// removes in an upgrade would keep a kubelet of today from starting.
+const UNWANTED: &str = "v";
+
+pub(super) struct Files {
+    /// `auth` of each entry that another process wrote, by node and registry.
+    foreign: BTreeMap<(String, String), String>,
+    /// The program with kubeadm's code.
+    kubeadm: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self {
+            foreign: BTreeMap::new(),
+            kubeadm: kubernetes::build_kubeadm_rewrite()?,
+        })
+    }
+
+    /// Node, registry and `auth` of each entry that another process wrote.
+    pub(super) fn foreign(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let entries = self.foreign.iter();
+        entries.map(|((node, registry), auth)| (node.as_str(), registry.as_str(), auth.as_str()))
+    }
+
+    /// Does what `docker login` does: reads the file and replaces it with one that has one more entry.
+    pub(super) fn write_entry(&mut self, node: &Node) -> Result<()> {
+        let number = self.foreign.len();
+        let registry = format!("foreign-{number}.example.com");
+        let auth = BASE64_STANDARD.encode(format!("foreign:{number}"));
+        let path = node.kubelet_dir().join("config.json");
+        let mut config: Value = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).context("the node's file is not JSON")?,
+            Err(error) if error.kind() == ErrorKind::NotFound => json!({"auths": {}}),
+            Err(error) => return Err(error.into()),
+        };
+        config["auths"][&registry] = json!({"auth": auth});
+        replace(&path, &config.to_string())?;
+        self.foreign
+            .insert((node.name().to_owned(), registry), auth);
+        Ok(())
+    }
+
+    /// kubeadm rewrites the kubelet's flags, from which somebody wants to have one removed.
+    pub(super) fn rewrite_flags(&self, node: &Node) -> Result<()> {
+        let directory = node.kubelet_dir();
+        let path = directory.join(FLAGS);
+        let flags = std::fs::read_to_string(&path)?;
+        let more = flags.replacen("=\"", &format!("=\"--{UNWANTED}=2 "), 1);
+        ensure!(more != flags, "there are no flags: {flags}");
+        replace(&path, &more)?;
+        let backups = tempfile::tempdir()?;
+        let mut kubeadm = Command::new(&self.kubeadm);
+        let args = [directory.as_path(), backups.path(), Path::new(UNWANTED)];
+        let output = kubeadm.args(args).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "kubeadm failed: {said}");
+        Ok(())
+    }
+}
+
+/// Replaces the file as a whole.
+fn replace(path: &Path, content: &str) -> Result<()> {
+    let temporary = path.with_added_extension("of-somebody-else");
+    std::fs::write(&temporary, content)?;
+    std::fs::rename(&temporary, path)?;
+    Ok(())
+}
