@@ -24,6 +24,8 @@ COMPANIONS := chart external_secrets flux short_lived tutorials upgrade_tools
 RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
 # Further releases of containerd for the newest Kubernetes. The machine's own is 1.6.
 CONTAINERD := v2.4.2
+# Releases whose kubeadm treats the kubelet's flags differently at an upgrade.
+KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
 # The previous release, as a tag or commit. Before the first release: the first commit whose revisions have ids.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),ce0ee84)
@@ -61,7 +63,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
+.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix matrix-kubeadm ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -132,7 +134,10 @@ soak: image kubernetes ## run random events of every kind on NODES (6) real node
 # CRIO: a directory with CRI-O's programs crio and pinns, which no package of Debian 12 and no Go module has. conmon is a package.
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
 	cargo run -q --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(CRIO),--crio $(CRIO)) \
-		$(if $(VERSIONS),,--containerd $(CONTAINERD) --output docs/compatibility.md)
+		$(if $(VERSIONS),,--containerd $(CONTAINERD) --kubeadm $(KUBEADM) --output docs/compatibility.md)
+
+matrix-kubeadm: ## run the test of kubeadm upgrades with VERSIONS (1.35 to 1.37) and write their part of docs/compatibility.md; a few minutes
+	cargo run -q --bin matrix -- --kubeadm $(or $(VERSIONS),$(KUBEADM)) $(if $(VERSIONS),,--output docs/compatibility.md)
 
 ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
 	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q --bin suite -- $(COMPANIONS)

@@ -47,8 +47,12 @@ pub fn version() -> String {
 /// The minor version of [`version`].
 pub fn minor() -> u32 {
     let version = version();
-    let minor = version.split('.').nth(1).and_then(|it| it.parse().ok());
-    minor.unwrap_or_else(|| panic!("`{version}` is no release such as `{VERSION}`"))
+    minor_of(&version).unwrap_or_else(|| panic!("`{version}` is no release such as `{VERSION}`"))
+}
+
+/// The minor version of a release; `None`: unreadable.
+pub fn minor_of(version: &str) -> Option<u32> {
+    version.split('.').nth(1)?.parse().ok()
 }
 
 /// Directory of the programs after [`build`].
@@ -129,12 +133,6 @@ pub fn build_ecr_provider() -> Result<PathBuf> {
     const NAME: &str = "ecr-credential-provider";
     let package = format!("k8s.io/cloud-provider-aws/cmd/{NAME}");
     build_beside("tests/ecr", &[], &package, NAME)
-}
-
-/// Builds kubeadm's rewrite of the kubelet's flags, which takes about two minutes the first time, and returns its path.
-pub fn build_kubeadm_rewrite() -> Result<PathBuf> {
-    let flags = ["-ldflags", "-s -w"];
-    build_beside("tests/kubeadm", &flags, ".", "kubeadm-rewrite")
 }
 
 /// Builds cosign, which signs releases. Takes about three minutes the first time. Returns its path.

@@ -26,6 +26,7 @@ pub mod interrupted;
 pub mod judge;
 pub mod judge_merges;
 pub mod krew;
+pub mod kubeadm;
 pub mod kubernetes;
 pub mod lone_registry;
 pub mod map;

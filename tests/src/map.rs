@@ -251,7 +251,7 @@ pub const FILES: &[TestFile] = &[
         "kubeadm",
         On::BareNode,
         100,
-        "kubeadm's own rewrite of the kubelet's flags before, during and after delivery with the credential provider: no restart, no drift, and it stays after the removal; a provider without a state",
+        "the real `kubeadm upgrade node`, which rewrites the kubelet's flags in some states of a node, before, during and after delivery with the credential provider: no restart, no drift, and it stays after the removal; a provider without a state",
     ),
     file(
         "leader",

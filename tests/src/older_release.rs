@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::kubernetes::version_flags;
 
@@ -70,6 +72,21 @@ pub(crate) fn build_programs(
         fs::rename(half, directory.join(program))?;
     }
     Ok(())
+}
+
+/// A file with the go.mod of that release in `directory`, for go's flag `-modfile`. Go adds to it and its checksums.
+pub(crate) fn mod_file(directory: &Path, version: &str) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let path = directory.join(format!("{version}.mod"));
+    if !path.exists() {
+        let mut file = NamedTempFile::new_in(directory)?;
+        file.write_all(go_mod(directory, version)?.as_bytes())?;
+        // Another process may have been first; go may have added to its file by now.
+        if let Err(error) = file.persist_noclobber(&path) {
+            ensure!(path.exists(), error);
+        }
+    }
+    Ok(path)
 }
 
 /// Writes a go.mod: the Kubernetes module refers to its parts by directories of its repository, which are published as

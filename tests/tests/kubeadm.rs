@@ -1,6 +1,7 @@
-//! kubeadm's own rewrite of the kubelet's flags, as `kubeadm upgrade node` of v1.35 does it: it drops
-//! `--pod-infra-container-image` and sorts the rest. On a bare node before, during and after delivery with the provider.
+//! kubeadm's own rewrite of the kubelet's flags, as `kubeadm upgrade node` does it: in some states of a node it removes a flag and
+//! sorts the rest. On a bare node before, during and after delivery with the provider. The variable `KUBERNETES` is kubeadm's release.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,17 +11,16 @@ use std::time::{Duration, Instant};
 
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::kubernetes;
+use globalps_tests::kubeadm::{self, State};
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
-static KUBEADM: LazyLock<PathBuf> = LazyLock::new(|| kubernetes::build_kubeadm_rewrite().unwrap());
+static KUBEADM: LazyLock<PathBuf> = LazyLock::new(|| kubeadm::build().unwrap());
+static VERSION: LazyLock<String> = LazyLock::new(kubeadm::version);
 
 const DEADLINE: Duration = Duration::from_secs(40);
-const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2 --pod-infra-container-image=registry.k8s.io/pause:3.10 --node-ip=10.0.0.1\"\n";
-/// What kubeadm makes of it.
-const UPGRADED: &str = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --v=2\"\n";
-const OURS: &str = "--image-credential-provider-";
+/// What a rewrite makes of the flags of each state.
+const REWRITTEN: &str = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --v=2\"\n";
 
 fn ask(generation: i64, delivery: Delivery) -> Ask {
     Ask {
@@ -28,7 +28,7 @@ fn ask(generation: i64, delivery: Delivery) -> Ask {
         revision: Some(generation),
         credentials: json!({"auths": {"r.example.com": {"auth": "dTox"}}}).to_string(),
         delivery,
-        kubelet_version: "v1.35.4",
+        kubelet_version: &VERSION,
         foreign_owner: "",
     }
 }
@@ -54,6 +54,30 @@ fn flags(directory: &Path) -> String {
     fs::read_to_string(file(directory)).unwrap()
 }
 
+fn words(directory: &Path) -> BTreeSet<String> {
+    let value = flags(directory).replace(['"', '='], " ");
+    value.split_whitespace().map(str::to_owned).collect()
+}
+
+fn instance_config(directory: &Path) -> PathBuf {
+    directory.join("instance-config.yaml")
+}
+
+/// Writes the kubelet's files, and returns the flags.
+fn prepare(directory: &Path, state: State) -> String {
+    let flag = state
+        .flag()
+        .map_or(String::new(), |flag| flag.to_owned() + " ");
+    let text = format!("KUBELET_KUBEADM_ARGS=\"--v=2 {flag}--node-ip=10.0.0.1\"\n");
+    fs::write(file(directory), &text).unwrap();
+    fs::write(directory.join("config.yaml"), "{}").unwrap();
+    if state == State::InstanceConfig {
+        let socket = "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n";
+        fs::write(instance_config(directory), socket).unwrap();
+    }
+    text
+}
+
 fn upgrade(directory: &Path) {
     let backups = tempfile::tempdir().unwrap();
     let mut kubeadm = Command::new(&*KUBEADM);
@@ -63,7 +87,6 @@ fn upgrade(directory: &Path) {
 }
 
 fn node(directory: &Path, ask: &Ask) -> BareNode {
-    fs::write(file(directory), FLAGS).unwrap();
     BareNode::start(directory, ask, 1, Failures::NONE).unwrap()
 }
 
@@ -78,39 +101,72 @@ fn wait_restored(node: &BareNode) {
 }
 
 #[test]
-fn an_upgrade_before_or_after_delivery_restarts_nothing_and_stays_after_the_removal() {
-    for is_before in [true, false] {
+fn kubeadm_rewrites_the_flags_in_the_states_of_its_release_and_no_other() {
+    for state in State::ALL {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
+        let before = prepare(directory, state);
+        upgrade(directory);
+        let expected = match state.is_rewritten(kubeadm::minor()) {
+            true => REWRITTEN,
+            false => &before,
+        };
+        assert_eq!(flags(directory), expected, "{state:?} {}", *VERSION);
+    }
+}
+
+#[test]
+fn an_upgrade_before_or_after_delivery_restarts_nothing_and_stays_after_the_removal() {
+    for (state, is_before) in State::ALL
+        .map(|state| [(state, true), (state, false)])
+        .concat()
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let before = prepare(directory, state);
         let node = node(directory, &by_provider(1));
+        let end = match state.is_rewritten(kubeadm::minor()) {
+            true => REWRITTEN,
+            false => &before,
+        };
         if is_before {
             upgrade(directory);
-            assert_eq!(flags(directory), UPGRADED);
+            assert_eq!(flags(directory), end);
         }
         let _syncer = node.syncer(&PROGRAM).unwrap();
         wait(&node, "Synced", "CredentialProvider");
+        assert!(node.has_credential("r.example.com").unwrap());
         // The watch begins when the syncer reports.
         sleep(Duration::from_millis(300));
+        let delivered = flags(directory);
         upgrade(directory);
         let upgraded = flags(directory);
-        assert!(!upgraded.contains("pod-infra"), "{upgraded}");
+        let is_rewritten = !is_before && end == REWRITTEN;
+        assert_eq!(upgraded != delivered, is_rewritten, "{state:?}: {upgraded}");
         sleep(Duration::from_secs(2));
         assert_eq!(flags(directory), upgraded, "the same meaning is no drift");
         assert_eq!(node.restarts(), 1);
         node.start_kubelet();
         assert!(node.has_provider() && node.would_start());
+        assert!(node.has_credential("r.example.com").unwrap());
         node.ask(Some(restore(2)));
         wait_restored(&node);
-        assert_eq!(flags(directory), UPGRADED);
+        assert_eq!(flags(directory), end, "{state:?}");
         assert_eq!((node.restarts(), node.has_provider()), (2, false));
         assert!(!directory.join(".globalps").exists());
     }
 }
 
-/// Adds the flag that kubeadm removes, and lets kubeadm remove it.
+/// Adds the flags that a kubeadm removes, and upgrades.
 fn rewrite(directory: &Path) {
-    let again = flags(directory).replacen("=\"", "=\"--pod-infra-container-image=x ", 1);
-    fs::write(file(directory), again).unwrap();
+    let mut text = flags(directory);
+    for flag in [State::PauseImage, State::RuntimeSocket].map(|state| state.flag().unwrap()) {
+        if !text.contains(flag) {
+            text = text.replacen("=\"", &format!("=\"{flag} "), 1);
+        }
+    }
+    fs::write(file(directory), text).unwrap();
+    let _ = fs::remove_file(instance_config(directory));
     upgrade(directory);
 }
 
@@ -118,6 +174,7 @@ fn rewrite(directory: &Path) {
 fn two_rewrites_a_second_for_a_minute_kill_no_kubelet() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
+    prepare(directory, State::Others);
     let node = node(directory, &by_provider(1));
     let _syncer = node.syncer(&PROGRAM).unwrap();
     let asks = [by_provider(1), ask(2, Delivery::ConfigFile), by_provider(3)];
@@ -137,7 +194,10 @@ fn two_rewrites_a_second_for_a_minute_kill_no_kubelet() {
     assert!(node.has_provider());
     node.ask(Some(restore(4)));
     wait_restored(&node);
-    assert!(!flags(directory).contains(OURS), "{}", flags(directory));
+    let alone = tempfile::tempdir().unwrap();
+    prepare(alone.path(), State::Others);
+    rewrite(alone.path());
+    assert_eq!(words(directory), words(alone.path()), "the same meaning");
 }
 
 #[test]
@@ -145,6 +205,7 @@ fn a_provider_whose_state_was_moved_away_is_adopted_or_removed_flags_first() {
     for (is_restored, is_by_hand) in [(true, false), (true, true), (false, false)] {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
+        let before = prepare(directory, State::PauseImage);
         let node = node(directory, &by_provider(1));
         let syncer = node.syncer(&PROGRAM).unwrap();
         wait(&node, "Synced", "CredentialProvider");
@@ -173,7 +234,7 @@ fn a_provider_whose_state_was_moved_away_is_adopted_or_removed_flags_first() {
                 assert_eq!(node.restarts(), 1, "{}", node.log());
             }
         }
-        assert_eq!(flags(directory) == FLAGS, is_restored);
+        assert_eq!(flags(directory) == before, is_restored);
         assert!(node.would_start());
         node.start_kubelet();
         assert_eq!(node.has_provider(), !is_restored);

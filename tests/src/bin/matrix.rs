@@ -1,12 +1,12 @@
-//! Runs tests on clusters of several releases of Kubernetes, one release after the other, and writes which feature works
-//! on which: `docs/compatibility.md`.
+//! Runs tests on clusters of several releases of Kubernetes, one release after the other, then beside several releases of
+//! kubeadm, and writes what works with which: `docs/compatibility.md`.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use globalps_tests::compatibility::{Observed, Release, page};
+use globalps_tests::compatibility::{Observed, Release, with_clusters, with_kubeadm};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::suite::{self, Capacity};
 use globalps_tests::{
@@ -28,7 +28,7 @@ const OBSERVED: &str = "observed: ";
 #[derive(Parser)]
 struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`
-    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "observe"])]
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "kubeadm", "observe"])]
     releases: Vec<String>,
     /// Releases of containerd, such as `v2.4.2`, for a run each with the newest Kubernetes
     #[arg(long, value_delimiter = ',')]
@@ -36,7 +36,10 @@ struct Args {
     /// Directory with CRI-O's programs `crio` and `pinns`, for a run with the newest Kubernetes
     #[arg(long)]
     crio: Option<String>,
-    /// Write the result to this file
+    /// Releases of kubeadm, such as `v1.37.2`, whose upgrades rewrite the kubelet's flags or don't; without a cluster
+    #[arg(long, value_delimiter = ',')]
+    kubeadm: Vec<String>,
+    /// Write the result to this file, whose other parts stay
     #[arg(long)]
     output: Option<std::path::PathBuf>,
     /// Observe the release of the variable `KUBERNETES`, and nothing else
@@ -97,18 +100,45 @@ fn try_all(args: &Args) -> Result<()> {
             observed: observed.ok(),
         });
         releases.sort_by_key(Release::minor);
-        let page = page(&releases, Zoned::now().date());
-        println!("\n{page}");
-        if let Some(output) = &args.output {
-            std::fs::write(output, &page)?;
-        }
+        write(args, |old| {
+            with_clusters(old, &releases, Zoned::now().date())
+        })?;
     }
+    failed.extend(try_kubeadm(args)?);
     let broken = releases.iter().filter(|release| !release.works());
     failed.extend(broken.map(|release| release.version.clone()));
     if failed.is_empty() {
         return Ok(());
     }
     bail!("failed with Kubernetes {}", failed.join(", "))
+}
+
+/// Returns the releases of kubeadm with which the test program failed.
+fn try_kubeadm(args: &Args) -> Result<Vec<String>> {
+    let mut releases = Vec::new();
+    for version in &args.kubeadm {
+        println!("\n##### kubeadm {version}");
+        let programs = suite::build(&["kubeadm".to_owned()])?;
+        let outcomes = suite::run(programs, CAPACITY, LIMIT, &[("KUBERNETES", version)])?;
+        let passed = suite::verdict(&outcomes).is_ok();
+        releases.push((version.clone(), passed));
+        write(args, |old| {
+            with_kubeadm(old, &releases, Zoned::now().date())
+        })?;
+    }
+    let broken = releases.iter().filter(|(_, passed)| !passed);
+    Ok(broken.map(|(version, _)| version.clone()).collect())
+}
+
+/// Prints the page, and writes it if there is a file for it. `page`: from the old page.
+fn write(args: &Args, page: impl Fn(&str) -> String) -> Result<()> {
+    let old = args.output.as_ref().map(std::fs::read_to_string);
+    let page = page(&old.transpose()?.unwrap_or_default());
+    println!("\n{page}");
+    if let Some(output) = &args.output {
+        std::fs::write(output, &page)?;
+    }
+    Ok(())
 }
 
 fn sibling(name: &str) -> Result<std::path::PathBuf> {

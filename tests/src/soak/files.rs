@@ -10,13 +10,13 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::{Node, kubernetes};
+use crate::Node;
+use crate::kubeadm::{self, State};
 
 /// kubeadm writes the kubelet's flags to this file, which the nodes' kubelets read.
 const FLAGS: &str = "kubeadm-flags.env";
-/// A flag that changes nothing, and that kubeadm is told to remove: it writes the file only if it removes one. The flag that it
-/// removes in an upgrade would keep a kubelet of today from starting.
-const UNWANTED: &str = "v";
+/// kubeadm's upgrade moves the socket of the runtime from the flags to this file, unless it exists.
+const MOVED: &str = "instance-config.yaml";
 
 pub(super) struct Files {
     /// `auth` of each entry that another process wrote, by node and registry.
@@ -29,7 +29,7 @@ impl Files {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
             foreign: BTreeMap::new(),
-            kubeadm: kubernetes::build_kubeadm_rewrite()?,
+            kubeadm: kubeadm::build()?,
         })
     }
 
@@ -57,20 +57,22 @@ impl Files {
         Ok(())
     }
 
-    /// kubeadm rewrites the kubelet's flags, from which somebody wants to have one removed.
+    /// kubeadm upgrades the node, whose flags name the socket of the runtime: it removes that one and sorts the others.
     pub(super) fn rewrite_flags(&self, node: &Node) -> Result<()> {
         let directory = node.kubelet_dir();
         let path = directory.join(FLAGS);
         let flags = std::fs::read_to_string(&path)?;
-        let more = flags.replacen("=\"", &format!("=\"--{UNWANTED}=2 "), 1);
+        let socket = State::RuntimeSocket.flag().context("no flag")?;
+        let more = flags.replacen("=\"", &format!("=\"{socket} "), 1);
         ensure!(more != flags, "there are no flags: {flags}");
         replace(&path, &more)?;
         let backups = tempfile::tempdir()?;
-        let mut kubeadm = Command::new(&self.kubeadm);
-        let args = [directory.as_path(), backups.path(), Path::new(UNWANTED)];
-        let output = kubeadm.args(args).output()?;
+        let output = Command::new(&self.kubeadm)
+            .args([directory.as_path(), backups.path()])
+            .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "kubeadm failed: {said}");
+        std::fs::remove_file(directory.join(MOVED))?;
         Ok(())
     }
 }
