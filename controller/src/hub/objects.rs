@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec};
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
@@ -19,7 +19,7 @@ pub(super) struct Objects {
     specs: OwnSpecs<ClusterPullSecretSpec>,
     /// The last state of those that another client deleted, until the hub writes them again.
     deleted: BTreeMap<String, Box<ClusterPullSecret>>,
-    /// Those that the hub has written again since, until their clusters have reported.
+    /// Those that the hub has written again since, until their clusters have reported that they have something, or nothing.
     recreated: BTreeSet<String>,
     /// Those that the hub deletes.
     released: BTreeSet<String>,
@@ -60,7 +60,7 @@ impl Objects {
             if let Some(deleted) = self.deleted.get(&key) {
                 object.spec.clone_from(&deleted.spec);
                 self.specs.changed_now(&key);
-            } else if up_to_date(object).is_some() {
+            } else if up_to_date(object).is_some_and(|status| has_settled(status.phase)) {
                 self.recreated.remove(&key);
             }
         }
@@ -102,7 +102,7 @@ impl Objects {
         !changed.is_empty() && changed.contains(&object.key())
     }
 
-    /// Another client deleted it, and its cluster has not reported since the hub wrote it again.
+    /// Another client deleted it, and its cluster has not reported since the hub wrote it again what it has.
     pub(super) fn is_recreated(&self, object: &ClusterPullSecret) -> bool {
         !self.recreated.is_empty() && self.recreated.contains(&object.key())
     }
@@ -110,6 +110,11 @@ impl Objects {
     pub(super) fn deleted(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         self.deleted.values().map(AsRef::as_ref)
     }
+}
+
+/// Earlier reports only repeat what the object says, and a new object says nothing.
+fn has_settled(phase: ClusterPhase) -> bool {
+    matches!(phase, ClusterPhase::Synced | ClusterPhase::Removed)
 }
 
 /// uid of the object's owner: the `Cluster`, or the Secret that registers the cluster.

@@ -107,6 +107,8 @@ struct Member {
     identity: String,
     is_reachable: bool,
     content: Option<Revision>,
+    /// Its identity when it got that. With another one it is a new cluster, whose content is not the hub's.
+    content_as: String,
     /// The last number that the hub has written there.
     written: i64,
 }
@@ -150,6 +152,7 @@ impl Simulation {
             identity: name(at),
             is_reachable: true,
             content: None,
+            content_as: String::new(),
             written: 0,
         };
         let mut simulation = Self {
@@ -332,7 +335,10 @@ impl Simulation {
             }
             Event::Clone(at, of) => {
                 let of = of.unwrap_or(at);
-                let content = self.members[of].content;
+                let (content, content_as) = {
+                    let of = &self.members[of];
+                    (of.content, of.content_as.clone())
+                };
                 let identity = if of == at {
                     format!("{}-{}", name(at), self.next_version())
                 } else {
@@ -340,6 +346,7 @@ impl Simulation {
                 };
                 self.members[at].identity = identity;
                 self.members[at].content = content;
+                self.members[at].content_as = content_as;
                 self.members[at].written = 0;
             }
             Event::Reachable(at, is_reachable) => self.members[at].is_reachable = is_reachable,
@@ -431,6 +438,7 @@ impl Simulation {
                 let had = std::mem::replace(&mut member.written, number);
                 assert!(number >= had, "c{at} goes back from {had} to {number}");
                 member.content = Some(release.revision);
+                member.content_as.clone_from(&member.identity);
                 (ClusterPhase::Synced, release.revision)
             }
             Desired::Removed => panic!("c{at} is selected"),
@@ -470,6 +478,7 @@ impl Simulation {
             match &spec.desired {
                 Desired::Revision(release) if is_accepted => member
                     .content
+                    .filter(|_| member.content_as == member.identity)
                     .is_some_and(|content| content != release.revision),
                 _ => false,
             }
@@ -524,6 +533,26 @@ fn id_of(number: i64) -> RevisionId {
 
 fn applied<T>(object: T) -> Update<T> {
     Update::Event(WatchEvent::Apply(object))
+}
+
+#[test]
+fn a_cluster_whose_object_was_deleted_takes_a_slot_until_it_reports_what_it_has() {
+    let mut simulation = Simulation::new();
+    let rollout = [0, 1, 2, 3].into_iter().cycle().take(3 * CLUSTERS);
+    for event in rollout.flat_map(|at| [Event::Plan, Event::Session(at)]) {
+        simulation.happen(event);
+    }
+    simulation.happen(Event::Rotate);
+    simulation.happen(Event::Replace(1, HandMade::Revision(99)));
+    simulation.plan();
+    for at in [1, 0, 2, 3] {
+        // The first report after the recreation says only which cluster it is.
+        for event in [Event::Plan, Event::Session(at), Event::Plan] {
+            simulation.happen(event);
+            simulation.check();
+        }
+    }
+    simulation.settle();
 }
 
 proptest! {

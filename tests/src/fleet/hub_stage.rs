@@ -169,11 +169,17 @@ impl HubStage {
 
 /// Whether its assignment, or its removal, is in progress.
 pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
-    use ClusterPhase::{Blocked, Failed, Removed, Synced};
+    use ClusterPhase::{Blocked, Failed, Removed, Synced, Unreachable};
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let is_about = Some(status.observed_generation) == object.metadata.generation;
-    let is_over = matches!(status.phase, Blocked | Failed | Removed | Synced);
+    let has_it = !spec.remove && status.in_force() == spec.assigned();
+    let is_over = match status.phase {
+        Blocked | Failed | Removed | Synced => true,
+        // It was lost afterwards.
+        Unreachable => has_it,
+        _ => false,
+    };
     (spec.revision > 0 || spec.remove) && !spec.revoked && !(is_about && is_over)
 }
 
