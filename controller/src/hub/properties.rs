@@ -320,8 +320,10 @@ impl Simulation {
                 }
             }
             Event::Restart(change) => {
-                // What the hub has not reverted yet, the next one can't tell from its own.
-                self.plan();
+                // What the hub has not reverted yet, the next one can't tell from its own. A new revision comes before that.
+                for _ in 0..2 {
+                    self.plan();
+                }
                 if let Some((at, hand_made)) = change {
                     self.change(at, hand_made);
                 }
@@ -499,6 +501,7 @@ impl Simulation {
         for at in 0..CLUSTERS {
             self.members[at].is_reachable = true;
             self.members[at].identity = format!("{}-{}", name(at), self.next_version());
+            self.members[at].written = 0;
         }
         for _ in 0..40 {
             self.now += SignedDuration::from_secs(61);

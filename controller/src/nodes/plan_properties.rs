@@ -160,6 +160,8 @@ struct SimulatedNode {
     /// How far its clock is ahead, in seconds.
     offset: i64,
     joined: Uptime,
+    /// Its disk was replaced, and its syncer has not reported since. The controller can't know that it needs a restart.
+    is_replaced: bool,
     /// Its last assignment, and whether its Node was `NotReady` since.
     assigned: Uptime,
     was_not_ready: bool,
@@ -168,7 +170,7 @@ struct SimulatedNode {
     reported: (Uptime, (i64, Phase)),
     /// It is in the middle of a change: when that was assigned, which starts the deadline, and for which generation.
     changing: Option<(Uptime, i64)>,
-    /// It was new and empty when the change began: nothing ran there.
+    /// It was new and empty when the change was assigned: nothing ran there.
     bootstraps: bool,
     /// Delivery of the revision in force; or, during a change, whether that needs no restart.
     delivery: Delivery,
@@ -181,7 +183,7 @@ struct SimulatedNode {
     is_without_syncer: bool,
     lies: bool,
     /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
-    /// a node that never had anything. A restore waits for it for only two minutes. Or its disk was replaced during one.
+    /// a node that never had anything. A restore waits for it for only two minutes. Or its disk was replaced during a removal.
     is_unknowable: bool,
 }
 
@@ -475,16 +477,17 @@ impl Cluster {
     /// The syncer that starts there reports again.
     fn clone_disk(&mut self, at: u8) {
         let Some(name) = self.name(at) else { return };
+        let is_removed = self.snapshot.additional == Source::Absent;
         let node = self.nodes.get_mut(&name).unwrap();
         let object = self.snapshot.node_pull_secrets.to_mut().get_mut(&name);
-        let restores = object.as_ref().is_some_and(|object| object.spec.restore);
         if let Some(status) = object.and_then(|object| object.status.as_mut())
             && node.changing.is_none()
             && !node.lies
         {
-            // It had reported to have nothing, so a restore may end before it reports again.
-            node.is_unknowable |= restores && status.revision == 0;
+            // It had reported to have nothing, so the removal may end before it reports again.
+            node.is_unknowable |= is_removed && status.revision == 0;
             status.observed_generation = 0;
+            node.is_replaced = true;
             node.in_force = Revision::new(3, RevisionId::UNKNOWN);
             node.delivery = Delivery::ConfigFile;
         }
@@ -563,6 +566,8 @@ impl Cluster {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
         let view = NodeView::of_test(&name, self.time());
+        let clock = self.snapshot.clock.to_mut();
+        clock.observe_node(&view, self.snapshot.uptime);
         self.snapshot.nodes.to_mut().insert(name.clone(), view);
         let node = SimulatedNode {
             joined: self.snapshot.uptime,
@@ -615,8 +620,8 @@ impl Cluster {
             return;
         }
         let by_node = self.by_node(name);
-        let is_young = self.is_young(name);
         let node = self.nodes.get_mut(name).unwrap();
+        let was_young = node.assigned - node.joined < SignedDuration::from_mins(10);
         if !self.snapshot.daemon_set || node.is_unresponsive || node.is_down || node.lies {
             return;
         }
@@ -672,8 +677,9 @@ impl Cluster {
                 node.changing = Some((assigned, generation));
             }
         }
+        node.is_replaced &= node.changing.is_some();
         if node.changing.is_some() {
-            node.bootstraps = !node.in_force.is_identified() && is_young;
+            node.bootstraps = !node.in_force.is_identified() && was_young;
             node.target = spec.assigned();
             let delivery = if spec.restore {
                 Delivery::ConfigFile
@@ -940,6 +946,7 @@ impl Cluster {
                 };
                 let not_ready = node.not_ready_since.map(|since| now - since);
                 !node.bootstraps
+                    && !node.is_replaced
                     && !node.in_place
                     && now - since < DEADLINE
                     && not_ready.is_none_or(|time| time < UNREACHABLE_AFTER)

@@ -15,8 +15,9 @@ use crate::kubeadm::{self, State};
 
 /// kubeadm writes the kubelet's flags to this file, which the nodes' kubelets read.
 const FLAGS: &str = "kubeadm-flags.env";
-/// kubeadm's upgrade moves the socket of the runtime from the flags to this file, unless it exists.
-const MOVED: &str = "instance-config.yaml";
+/// kubeadm's upgrade rewrites the first of these files, which these kubelets do not read, and moves the socket of the runtime from
+/// the flags to the second, unless that exists.
+const OF_KUBEADM: [&str; 2] = ["config.yaml", "instance-config.yaml"];
 
 pub(super) struct Files {
     /// `auth` of each entry that another process wrote, by node and registry.
@@ -66,13 +67,16 @@ impl Files {
         let more = flags.replacen("=\"", &format!("=\"{socket} "), 1);
         ensure!(more != flags, "there are no flags: {flags}");
         replace(&path, &more)?;
+        std::fs::write(directory.join(OF_KUBEADM[0]), "{}")?;
         let backups = tempfile::tempdir()?;
         let output = Command::new(&self.kubeadm)
             .args([directory.as_path(), backups.path()])
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "kubeadm failed: {said}");
-        std::fs::remove_file(directory.join(MOVED))?;
+        for file in OF_KUBEADM {
+            std::fs::remove_file(directory.join(file))?;
+        }
         Ok(())
     }
 }
