@@ -183,7 +183,7 @@ struct SimulatedNode {
     is_without_syncer: bool,
     lies: bool,
     /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
-    /// a node that never had anything. A restore waits for it for only two minutes. Or its disk was replaced during a removal.
+    /// a node that never had anything. A restore waits for it for only two minutes.
     is_unknowable: bool,
 }
 
@@ -477,15 +477,12 @@ impl Cluster {
     /// The syncer that starts there reports again.
     fn clone_disk(&mut self, at: u8) {
         let Some(name) = self.name(at) else { return };
-        let is_removed = self.snapshot.additional == Source::Absent;
         let node = self.nodes.get_mut(&name).unwrap();
         let object = self.snapshot.node_pull_secrets.to_mut().get_mut(&name);
         if let Some(status) = object.and_then(|object| object.status.as_mut())
             && node.changing.is_none()
             && !node.lies
         {
-            // It had reported to have nothing, so the removal may end before it reports again.
-            node.is_unknowable |= is_removed && status.revision == 0;
             status.observed_generation = 0;
             node.is_replaced = true;
             node.in_force = Revision::new(3, RevisionId::UNKNOWN);
@@ -1076,12 +1073,12 @@ impl Cluster {
         let revision = global
             .filter(|_| is_asked)
             .map_or(Revision::NONE, |global| global.revision);
-        for (name, view) in self
-            .snapshot
-            .nodes
-            .iter()
-            .filter(|(name, _)| !self.nodes[*name].lies && !self.nodes[*name].is_unknowable)
-        {
+        for (name, view) in self.snapshot.nodes.iter().filter(|(name, _)| {
+            let node = &self.nodes[*name];
+            // A node that had reported to have nothing: the removal may end before it reports what its new disk has.
+            let is_missed = node.is_replaced && !is_asked;
+            !node.lies && !node.is_unknowable && !is_missed
+        }) {
             let is_without_syncer = self.nodes[name].is_without_syncer;
             let is_selected = is_selected(&self.snapshot.spec, view) && !is_without_syncer;
             let expected = if is_selected {
