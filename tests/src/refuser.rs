@@ -91,11 +91,6 @@ impl Refuser {
     }
 }
 
-/// User name of a service account.
-pub fn service_account(namespace: &str, name: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -190,11 +190,7 @@ pub fn rights_of(objects: &[Value]) -> BTreeSet<Right> {
         // The rights of kubelets for the credential provider are not rights of an account of globalps.
         let accounts = list(&binding["subjects"]).iter();
         for subject in accounts.filter(|subject| subject["kind"] == "ServiceAccount") {
-            let user = format!(
-                "system:serviceaccount:{}:{}",
-                text(&subject["namespace"]),
-                text(&subject["name"])
-            );
+            let user = service_account(&text(&subject["namespace"]), &text(&subject["name"]));
             for rule in list(&role["rules"]) {
                 rights.extend(rights_of_rule(&user, namespace.unwrap_or_default(), rule));
             }
@@ -241,4 +237,8 @@ fn list(value: &Value) -> &[Value] {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+/// User name of a service account.
+pub fn service_account(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
 }

@@ -42,7 +42,7 @@ pub(crate) struct Drift {
     pub(crate) changed: BTreeSet<ClusterKey>,
     /// They deleted it: with what the hub had written.
     pub(crate) deleted: BTreeMap<ClusterKey, ClusterPullSecretSpec>,
-    /// They deleted it, and the cluster has not reported what it has since the hub wrote it again.
+    /// They deleted it, and since the hub wrote it again, the cluster has not reported what it has.
     pub(crate) recreated: BTreeSet<ClusterKey>,
 }
 

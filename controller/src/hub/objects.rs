@@ -19,7 +19,7 @@ pub(super) struct Objects {
     specs: OwnSpecs<ClusterPullSecretSpec>,
     /// The last state of those that another client deleted, until the hub writes them again.
     deleted: BTreeMap<String, Box<ClusterPullSecret>>,
-    /// Those that the hub has written again since, until their clusters have reported that they have something, or nothing.
+    /// Those that the hub has written again since, until their clusters have reported what they have.
     recreated: BTreeSet<String>,
     /// Those that the hub deletes.
     released: BTreeSet<String>,
@@ -102,7 +102,7 @@ impl Objects {
         !changed.is_empty() && changed.contains(&object.key())
     }
 
-    /// Another client deleted it, and its cluster has not reported since the hub wrote it again what it has.
+    /// Another client deleted it, and since the hub wrote it again, its cluster has not reported what it has.
     pub(super) fn is_recreated(&self, object: &ClusterPullSecret) -> bool {
         !self.recreated.is_empty() && self.recreated.contains(&object.key())
     }

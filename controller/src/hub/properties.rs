@@ -337,10 +337,8 @@ impl Simulation {
             }
             Event::Clone(at, of) => {
                 let of = of.unwrap_or(at);
-                let (content, content_as) = {
-                    let of = &self.members[of];
-                    (of.content, of.content_as.clone())
-                };
+                let content = self.members[of].content;
+                let content_as = self.members[of].content_as.clone();
                 let identity = if of == at {
                     format!("{}-{}", name(at), self.next_version())
                 } else {

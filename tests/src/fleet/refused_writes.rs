@@ -17,7 +17,8 @@ use super::odd_values::node;
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use super::syncers::Syncers;
 use crate::product::NAMESPACE;
-use crate::refuser::{OF_CONTROLLER, REFUSER, Refused, Refuser, service_account};
+use crate::refuser::{OF_CONTROLLER, REFUSER, Refused, Refuser};
+use crate::rights::service_account;
 
 const NODES: usize = 6;
 const POLL: Duration = Duration::from_millis(100);

@@ -421,6 +421,7 @@ mod tests {
             assert_eq!(replay(&changes).most, most, "{sentence}");
         }
     }
+
     /// By the provider from revision 2, and by the file in 4: from 2 to 3 nodes change in place, from 3 to 4 they don't.
     #[test]
     fn nodes_that_change_in_place_do_not_count() {

@@ -8,7 +8,7 @@ use globalps_core::names::{CONTROLLER_NAMESPACE, GLOBAL_SECRET, LEASE};
 use serde_json::{Value, json};
 
 use super::kubectl::kubectl;
-use crate::fleet::odd_values::fields::{paths, replaced, values};
+use crate::fleet::odd_values::fields::{ANNOTATION, LABEL, at_path, paths, replaced, values};
 use crate::product::NAMESPACE;
 use crate::{Cluster, until};
 
@@ -59,9 +59,6 @@ static TARGETS: [Target; 6] = [
         is_odd: |path| path.starts_with("/spec/") && path != "/spec/holderIdentity",
     },
 ];
-/// Also where the object has none.
-const ANNOTATION: &str = "/metadata/annotations/soak.example.com~1odd";
-const LABEL: &str = "/metadata/labels/soak.example.com~1odd";
 
 struct Target {
     kind: &'static str,
@@ -202,11 +199,6 @@ impl<'a> Oddities<'a> {
         let stored: Value = json!({part: Value::clone(&stored)});
         Ok(at_path(&stored, path))
     }
-}
-
-/// Null: there is none.
-fn at_path(object: &Value, path: &str) -> Value {
-    object.pointer(path).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

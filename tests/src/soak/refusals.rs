@@ -9,7 +9,8 @@ use globalps_core::names::{CONTROLLER, CONTROLLER_NAMESPACE};
 use super::kubectl::{apply, kubectl};
 use crate::Cluster;
 use crate::product::NAMESPACE;
-use crate::refuser::{OF_CONTROLLER, REFUSER, Refused, Refuser, service_account};
+use crate::refuser::{OF_CONTROLLER, REFUSER, Refused, Refuser};
+use crate::rights::service_account;
 
 /// How long writes are refused, in seconds.
 const FOR: std::ops::RangeInclusive<u64> = 5..=60;

@@ -14,18 +14,16 @@ use super::objects::unless_gone;
 use super::place::{HUB_USER, Server};
 use super::{FLEETS, World};
 use crate::fleet::hub_stage::CLUSTERS;
-use crate::fleet::odd_values::fields::{paths, replaced, values};
+use crate::fleet::odd_values::fields::{ANNOTATION, LABEL, at_path, paths, replaced, values};
 use crate::fleet::odd_values::objects::{CRD, Objects, Target, resource, target};
 use crate::product::NAMESPACE;
-use crate::refuser::{REFUSER, Refused, Refuser, service_account};
+use crate::refuser::{REFUSER, Refused, Refuser};
+use crate::rights::service_account;
 
 const SECRET: (&str, &str, &str) = ("", "v1", "Secret");
 const LEASE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "Lease");
 const FLEET: (&str, &str, &str) = (CRD, "v1alpha1", "FleetPullSecret");
 const OBJECT: (&str, &str, &str) = (CRD, "v1alpha1", "ClusterPullSecret");
-/// Also where the object has none.
-const ANNOTATION: &str = "/metadata/annotations/soak.example.com~1odd";
-const LABEL: &str = "/metadata/labels/soak.example.com~1odd";
 
 /// Where the hubs' writes are refused: in the management cluster, or in the real member with this index.
 type Where = Option<usize>;
@@ -230,9 +228,4 @@ fn there(found: Result<Value>) -> Result<Option<Value>> {
             _ => Err(error),
         },
     }
-}
-
-/// Null: there is none.
-fn at_path(object: &Value, path: &str) -> Value {
-    object.pointer(path).cloned().unwrap_or_default()
 }

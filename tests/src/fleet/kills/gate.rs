@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::process::kill;
+use crate::rights::service_account;
 use crate::webhook::Webhook;
 
 const NAME: &str = "gate";
@@ -76,7 +77,7 @@ impl Gate {
             let is_admitted = lock(&decides).admits(write_of(request));
             (!is_admitted).then(|| "the writer is dead".to_owned())
         })?;
-        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:{program}");
+        let user = service_account(CONTROLLER_NAMESPACE, program);
         let condition = format!("request.userInfo.username == '{user}'");
         let about = json!({
             "rules": rules, "matchConditions": [{"name": "user", "expression": condition}],

@@ -115,6 +115,15 @@ fn is_writable(path: &str) -> bool {
     !is_part && !IDENTITY.iter().any(|fixed| path.starts_with(fixed))
 }
 
+/// An annotation and a label of nobody, for objects that have none.
+pub(crate) const ANNOTATION: &str = "/metadata/annotations/soak.example.com~1odd";
+pub(crate) const LABEL: &str = "/metadata/labels/soak.example.com~1odd";
+
+/// Null: there is none.
+pub(crate) fn at_path(object: &Value, path: &str) -> Value {
+    object.pointer(path).cloned().unwrap_or_default()
+}
+
 /// A merge patch that sets the value at the pointer. Lists are replaced as a whole.
 pub(crate) fn replaced(object: &Value, path: &str, value: Value) -> Value {
     let mut keys = path
