@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::dockerconfig::Precedence;
-use crate::names;
 use crate::rollout::{Revision, RevisionId};
+use crate::{labels, names};
 
 pub use cluster::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
@@ -82,7 +82,7 @@ pub struct GlobalPullSecretSpec {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub sources: Vec<SourceRef>,
     /// Labels that a node must have to be selected. Empty: every Linux node.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "labels::node_selector")]
     pub node_selector: BTreeMap<String, String>,
     #[serde(default)]
     pub kubelet: Kubelet,
@@ -217,7 +217,11 @@ pub struct Rollout {
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
     /// Labels of the canary nodes. Empty: any node; a control-plane node only if there is no other.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "labels::node_selector",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub node_selector: BTreeMap<String, String>,
     /// How many canaries must have the revision before other nodes get it.
     #[serde(default = "default_canary_nodes")]

@@ -11,6 +11,7 @@ pub mod decode;
 pub mod dockerconfig;
 #[cfg(feature = "kubeconfig")]
 pub mod kubeconfig;
+pub mod labels;
 pub mod machine_config;
 pub mod manifests;
 pub mod names;

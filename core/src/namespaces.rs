@@ -8,6 +8,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use crate::api::ImagePullSecrets;
 use crate::dockerconfig::{DockerConfig, combine};
+use crate::labels::selector;
 use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
 use crate::provider::{Content, Pattern, ScopedConfig};
 use crate::rollout::Revision;
@@ -32,7 +33,7 @@ pub enum Selected {
 impl Selection {
     /// The error says why the selector or a pattern is invalid.
     pub fn new(settings: &ImagePullSecrets) -> Result<Self, String> {
-        let selector = settings.namespace_selector.clone().map(Selector::try_from);
+        let selector = settings.namespace_selector.as_ref().map(selector);
         let excluded = settings.excluded_namespaces.iter().map(|text| {
             Pattern::try_from(text.clone()).map_err(|error| {
                 format!("`imagePullSecrets.excludedNamespaces`: `{text}`: {error}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::{LAST_ADDITIONAL_KEY, LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
+use globalps_core::names::{LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
 use globalps_core::state::State;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -56,27 +56,24 @@ impl Cache {
         let configured = self.configured().into_iter();
         let named = configured.flat_map(|spec| &spec.sources);
         let mut wanted: Vec<String> = named.map(|source| source.name.clone()).collect();
-        let unnamed = self.sources_in_force().into_iter();
+        let unnamed = self.last_sources().into_iter();
         let unnamed: Vec<String> = unnamed.filter(|name| !wanted.contains(name)).collect();
         wanted.extend(unnamed);
         wanted
     }
 
-    /// Names of the sources that gave the content in force.
-    fn sources_in_force(&self) -> BTreeSet<String> {
+    /// Names of the sources that gave the content in force, and of those in the last configuration: one may have given nothing yet,
+    /// and where the nodes' content is from may not be known.
+    fn last_sources(&self) -> BTreeSet<String> {
         let global = self.current_global();
         let data = global.and_then(|global| global.data.as_ref());
-        let keys = || data.into_iter().flat_map(|data| data.keys());
-        let kept = keys().filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
-        let kept: BTreeSet<String> = kept.map(str::to_owned).collect();
-        if !kept.is_empty() || keys().any(|key| key == LAST_ADDITIONAL_KEY) {
-            return kept;
-        }
-        // The nodes' content is known, but not where it is from.
+        let keys = data.into_iter().flat_map(|data| data.keys());
+        let gave = keys.filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));
         let is_in_force = global.is_some() || !self.node_pull_secrets.live.is_empty();
         let last = self.state.last.configuration.iter();
-        let sources = last.flat_map(|configuration| &configuration.spec.sources);
-        let names = sources.map(|source| source.name.clone());
-        names.filter(|_| is_in_force).collect()
+        let last = last.filter(|_| is_in_force);
+        let named = last.flat_map(|configuration| &configuration.spec.sources);
+        let named = named.map(|source| source.name.clone());
+        gave.map(str::to_owned).chain(named).collect()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::dockerconfig::{Finding, validate_data};
+use globalps_core::labels;
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
 use jiff::Timestamp;
@@ -140,7 +141,7 @@ impl Selection {
     pub(crate) fn new(fleet: &FleetPullSecret) -> Result<Self, String> {
         let spec = &fleet.spec;
         let selector = |field: &str, selector: &_| {
-            Selector::try_from(Clone::clone(selector))
+            labels::selector(selector)
                 .map_err(|error| format!("`spec.{field}` is invalid: {error}"))
         };
         let clusters = spec.cluster_selector.as_ref();

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::SourceScope;
+use globalps_core::labels;
 use globalps_core::provider::{Pattern, Scope};
-use kube::core::{Selector, SelectorExt as _};
+use kube::core::SelectorExt as _;
 
 /// Labels of each namespace, by its name.
 pub(crate) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
@@ -16,7 +17,7 @@ pub(crate) fn resolve_scope(
 ) -> Result<Scope, String> {
     let mut covered = patterns("namespaces", &scope.namespaces)?;
     if let Some(selector) = &scope.namespace_selector {
-        let selector = Selector::try_from(selector.clone())
+        let selector = labels::selector(selector)
             .map_err(|error| format!("`scope.namespaceSelector` is invalid: {error}"))?;
         let namespaces = namespaces.ok_or(
             "`scope.namespaceSelector`: the controller may not list namespaces; `kubectl globalps install --apply` allows it",

@@ -87,8 +87,9 @@ pub(super) fn has_unassigned(object: &NodePullSecret, goal: Goal) -> bool {
     })
 }
 
-/// Every node that can run a syncer gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
-/// restore, and afterwards nobody checks again.
+/// Every node that can run a syncer gets an object, which initially assigns nothing; its syncer reports what the node has. A virtual
+/// one gets back what was deleted: it may have had content before it was marked. `restores`: all nodes restore, and afterwards
+/// nobody checks again.
 pub(super) fn missing(
     snapshot: &Snapshot,
     restores: bool,
@@ -96,7 +97,8 @@ pub(super) fn missing(
     let nodes = snapshot.nodes.values();
     let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.cleans_up);
     let nodes = nodes.filter(move |node| {
-        are_needed && node.can_run_syncer() && !snapshot.node_pull_secrets.contains_key(&node.name)
+        let is_wanted = node.can_run_syncer() || snapshot.deleted_out_of_band.contains(&node.name);
+        are_needed && is_wanted && !snapshot.node_pull_secrets.contains_key(&node.name)
     });
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {

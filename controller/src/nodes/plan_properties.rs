@@ -354,12 +354,16 @@ impl Cluster {
                 self.passes(SignedDuration::ZERO);
                 self.snapshot.clock = Cow::default();
                 self.snapshot.syncers = Cow::default();
+                for name in &*std::mem::take(&mut self.snapshot.deleted_out_of_band) {
+                    self.nodes.get_mut(name).unwrap().is_unknowable = true;
+                }
             }
             Event::Reconciles(writes) => self.reconcile(writes),
             Event::Leaves(at) => {
                 if let Some(name) = self.name(at) {
                     self.nodes.remove(&name);
                     self.snapshot.nodes.to_mut().remove(&name);
+                    self.snapshot.deleted_out_of_band.to_mut().remove(&name);
                     self.objects().remove(&name);
                 }
             }
@@ -438,6 +442,9 @@ impl Cluster {
             Event::Marked(at) => {
                 self.view(at, |view| view.virtual_by = Some(MARK));
                 self.node(at, |node| node.is_down = true);
+                if let Some(name) = self.name(at) {
+                    self.see_deletion(&name);
+                }
             }
             Event::Unmarked(at) => {
                 let name = self.name(at);
@@ -466,12 +473,23 @@ impl Cluster {
         }
     }
 
-    /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything.
+    /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything. That of a node with the
+    /// mark of a virtual one is known only to a controller that saw it.
     fn delete_object(&mut self, name: &str) {
         let node = &self.nodes[name];
         let is_silent = node.is_unresponsive || node.is_down;
         if !node.is_without_syncer && (!is_silent || !self.is_young(name)) {
             self.objects().remove(name);
+            self.see_deletion(name);
+        }
+    }
+
+    fn see_deletion(&mut self, name: &str) {
+        let has_something = self.nodes[name].in_force != Revision::NONE;
+        let is_deleted = !self.snapshot.node_pull_secrets.contains_key(name);
+        if has_something && is_deleted && self.snapshot.nodes[name].virtual_by.is_some() {
+            let deleted = self.snapshot.deleted_out_of_band.to_mut();
+            deleted.insert(name.to_owned());
         }
     }
 
@@ -924,6 +942,7 @@ impl Cluster {
         });
         object.spec = spec;
         self.snapshot.changed_out_of_band.to_mut().remove(name);
+        self.snapshot.deleted_out_of_band.to_mut().remove(name);
         if let Some(node) = self.nodes.get_mut(name) {
             node.forged = None;
         }

@@ -40,9 +40,11 @@ impl Snapshot<'_> {
         let object = self.node_pull_secrets.get(&node.name).map(AsRef::as_ref);
         if let Some(mark) = node.virtual_by {
             // A node that got the mark later is restored like an excluded one.
-            return object
-                .is_none_or(has_nothing)
-                .then_some(Unsupported::Virtual(mark));
+            let has_nothing = match object {
+                Some(object) => has_nothing(object),
+                None => !self.deleted_out_of_band.contains(&node.name),
+            };
+            return has_nothing.then_some(Unsupported::Virtual(mark));
         }
         let may_run = node.is_linux() && node.ready.is_ok();
         let has_nothing = match object {
@@ -239,6 +241,23 @@ mod tests {
                 expected.is_none(),
                 "{case}: a restore waits for it"
             );
+        }
+    }
+
+    #[test]
+    fn a_node_that_became_virtual_is_not_forgotten_with_its_object() {
+        for (deleted, expected) in [(false, false), (true, true)] {
+            let mut snapshot = cluster("n", "", "n");
+            if deleted {
+                let names = snapshot.deleted_out_of_band.to_mut();
+                names.insert("n".to_owned());
+            }
+            let node = snapshot.nodes.get("n").unwrap();
+            assert_ne!(snapshot.unsupported(node).is_some(), expected, "{deleted}");
+            let written = super::super::assignments::missing(&snapshot, true);
+            let revoked: Vec<_> = written.map(|(_, spec)| spec.revoked).collect();
+            let expected = if expected { vec![true] } else { vec![] };
+            assert_eq!(revoked, expected, "{deleted}");
         }
     }
 

@@ -310,7 +310,9 @@ impl World {
         };
         let config = self.config.as_ref().expect("defaults restore nothing");
         let is_meant = globalps_core::state::is_restore_meant(config);
-        for name in in_force {
+        let last = self.last.iter().flat_map(|spec| &spec.sources);
+        let named = last.map(|source| source.name.clone());
+        for name in in_force.into_iter().chain(named) {
             let exists = self.secrets.contains_key(&*name);
             assert!(!exists || is_meant, "restores although `{name}` exists");
         }
@@ -419,6 +421,32 @@ impl World {
         ];
         assert_eq!(left, [false; 3], "global-pull-secret, state, node");
     }
+}
+
+#[test]
+fn a_source_that_never_gave_anything_counts_as_well() {
+    let mut world = World::new();
+    for event in [
+        Event::Written(0),
+        Event::Configured(0, 0, false),
+        Event::Reconciles,
+        Event::Written(1),
+        Event::Forbidden(1),
+        Event::Configured(1, 0, false),
+        Event::Reconciles,
+        Event::Deleted(0),
+        Event::ConfigDeleted,
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::Configured(0, 0, false),
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::Passes(3),
+        Event::Reconciles,
+    ] {
+        world.handle(&event);
+    }
+    assert_eq!(world.in_force(), Some(vec![ADDITIONAL_SECRET.to_owned()]));
 }
 
 proptest! {

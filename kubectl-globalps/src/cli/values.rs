@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use globalps_core::api::ProviderPaths;
 use globalps_core::provider::{Pattern, PatternError};
-use globalps_core::{api, names};
+use globalps_core::{api, labels, names};
 
 /// A duration in kubectl's syntax: `90s`, `5m`, `1h30m`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +133,7 @@ pub(super) fn pattern(text: &str) -> Result<Pattern, PatternError> {
 /// `KEY=VALUE` of a label.
 pub(super) fn label(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.contains('=') => {
+        Some((key, value)) if labels::is_key(key) && labels::is_value(value) => {
             Ok((key.to_owned(), value.to_owned()))
         }
         _ => Err("must be KEY=VALUE, for example `team=a`"),
@@ -397,6 +397,8 @@ mod tests {
             ("team", false),
             ("=a", false),
             ("team==a", false),
+            ("a b=a", false),
+            ("team=a!", false),
         ] {
             assert_eq!(label(text).is_ok(), is_label, "{text:?}");
         }

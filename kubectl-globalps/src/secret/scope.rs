@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use globalps_core::api::{SourceRef, SourceScope};
+use globalps_core::labels;
 use globalps_core::provider::{Pattern, Scope};
-use kube::core::Selector;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ pub(crate) fn shown(scope: Option<&SourceScope>) -> String {
     };
     let mut namespaces = scope.namespaces.clone();
     if let Some(selector) = &scope.namespace_selector {
-        let labels = Selector::try_from(selector.clone()).map(|labels| labels.to_string());
-        namespaces.push(match labels.as_deref() {
+        let selected = labels::selector(selector).map(|labels| labels.to_string());
+        namespaces.push(match selected.as_deref() {
             Ok("") => "every namespace".to_owned(),
             Ok(labels) => format!("namespaces with {labels}"),
             // The controller says why it can't be used.

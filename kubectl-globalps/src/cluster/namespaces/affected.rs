@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{GlobalPullSecret, ImagePullSecrets, SourceScope};
+use globalps_core::labels;
 use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
 use globalps_core::provider::{Pattern, Scope};
-use kube::core::{Selector, SelectorExt as _};
+use kube::core::SelectorExt as _;
 use serde::Serialize;
 
 use super::{NamespaceSeen, namespaces};
@@ -110,7 +111,7 @@ impl Who {
             }
             Self::Wanted(scope) => {
                 let mut patterns = scope.namespaces.iter().cloned().map(Pattern::try_from);
-                let selector = scope.namespace_selector.clone().map(Selector::try_from);
+                let selector = scope.namespace_selector.as_ref().map(labels::selector);
                 scope.service_accounts.is_empty()
                     && (patterns.any(|pattern| pattern.is_ok_and(|p| p.matches(name)))
                         || selector.is_some_and(|s| s.is_ok_and(|s| s.matches(labels))))
