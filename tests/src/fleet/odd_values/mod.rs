@@ -155,24 +155,30 @@ impl Scene<'_> {
             odd.is_some_and(|node| node["phase"] == "Unreadable"),
             "{nodes:?}"
         );
-        let odd = json!({"spec": {"rollout": {"maxUnavailable": 3_000_000_000_u32}}});
-        self.objects.patch_when_possible(config, &odd).await?;
-        self.is_named("Ready", "GlobalPullSecret", "spec.rollout.maxUnavailable")
-            .await?;
-        let status = self.plugin(&["status", "-o", "json"])?;
-        ensure!(
-            status.to_string().contains("spec.rollout.maxUnavailable"),
-            "{status}"
-        );
-        self.probe("an unreadable configuration").await?;
-        self.objects
-            .patch(
-                config,
-                &json!({"spec": {"rollout": {"maxUnavailable": 1}}}),
-                false,
-            )
-            .await?;
-        self.probe("a corrected configuration").await
+        for (odd, field, corrected) in [
+            (
+                json!({"rollout": {"maxUnavailable": 3_000_000_000_u32}}),
+                "spec.rollout.maxUnavailable",
+                json!({"rollout": {"maxUnavailable": 1}}),
+            ),
+            // No node can have this label, and none selected would restore all of them.
+            (
+                json!({"nodeSelector": {"a b!!": "x"}}),
+                "spec.nodeSelector",
+                json!({"nodeSelector": {"a b!!": null}}),
+            ),
+        ] {
+            let odd = json!({"spec": odd});
+            self.objects.patch_when_possible(config, &odd).await?;
+            self.is_named("Ready", "GlobalPullSecret", field).await?;
+            let status = self.plugin(&["status", "-o", "json"])?;
+            ensure!(status.to_string().contains(field), "{status}");
+            self.probe("an unreadable configuration").await?;
+            let corrected = json!({"spec": corrected});
+            self.objects.patch(config, &corrected, false).await?;
+            self.probe("a corrected configuration").await?;
+        }
+        Ok(())
     }
 
     /// The condition has the reason `Unreadable`, and names the object and its field.
