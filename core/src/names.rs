@@ -204,6 +204,8 @@ pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 /// `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
 pub const RESTRICTED_EXCLUDE_LABEL: &str = "node-restriction.kubernetes.io/globalps-exclude";
 /// Each excludes a node.
+/// Label of nodes that can run a syncer, and its value.
+pub const LINUX_LABEL: (&str, &str) = ("kubernetes.io/os", "linux");
 pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];
 
 /// Whether a node with these labels is excluded.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::Cluster;
-use globalps_tests::product::{ADDITIONAL, Product, Ran, run};
+use globalps_tests::product::{ADDITIONAL, CONFIG, Product, Ran, run};
 use globalps_tests::terminal::Terminal;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -637,8 +637,13 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         node("x-broken", "False", json!({})),
         node("x-out", "True", json!({"globalps.io/exclude": "true"})),
         node("x-in", "True", json!({"globalps.io/exclude": "false"})),
+        node(
+            "x-other",
+            "True",
+            json!({"kubernetes.io/os": "linux", "pool": "b"}),
+        ),
     ]);
-    for name in ["x-ready", "x-silent", "x-broken", "x-in"] {
+    for name in ["x-ready", "x-silent", "x-broken", "x-in", "x-other"] {
         stage.node(name, "Synced");
     }
     let expected = [
@@ -650,6 +655,28 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
     ];
     for (name, phase) in expected {
         assert_eq!(told(name), phase, "{name}");
+    }
+    let select = |labels: Value| {
+        let spec = json!({"spec": {"nodeSelector": labels}}).to_string();
+        let patch = [
+            "patch",
+            CONFIG,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &spec,
+        ];
+        stage.cluster.kubectl(&patch).unwrap();
+    };
+    for (labels, phase) in [
+        (json!({}), "Synced"),
+        (json!({"pool": "a"}), "Excluded"),
+        (json!({"pool": "b"}), "Synced"),
+        (json!({"pool": null}), "Synced"),
+    ] {
+        select(labels.clone());
+        assert_eq!(told("x-other"), phase, "{labels}");
     }
     let many = (0..40).map(|at| node(&format!("x-silent-{at}"), "Unknown", json!({})));
     create(many.collect());
@@ -672,7 +699,7 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
     let mut delete = vec!["delete", "--wait=false"];
     delete.extend(nodes.lines().filter(|name| name.starts_with("node/x-")));
     stage.cluster.kubectl(&delete).unwrap();
-    let delete = "delete nodepullsecret -n kube-system x-ready x-silent x-broken x-in";
+    let delete = "delete nodepullsecret -n kube-system x-ready x-silent x-broken x-in x-other";
     let delete: Vec<&str> = delete.split(' ').collect();
     stage.cluster.kubectl(&delete).unwrap();
 }

@@ -1,7 +1,7 @@
 //! A Node, reduced to what matters.
 
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
-use globalps_core::names::{MACHINE_CONFIG_OPERATOR, is_node_excluded};
+use globalps_core::names::{LINUX_LABEL, MACHINE_CONFIG_OPERATOR, is_node_excluded};
 use globalps_core::phase;
 use globalps_core::virtual_nodes::VirtualMark;
 use jiff::{SignedDuration, Timestamp};
@@ -58,7 +58,8 @@ impl NodeView {
     }
 
     pub(crate) fn is_linux(&self) -> bool {
-        self.has("kubernetes.io/os", "linux")
+        let (label, value) = LINUX_LABEL;
+        self.has(label, value)
     }
 
     pub(super) fn is_control_plane(&self) -> bool {

@@ -16,7 +16,7 @@ use super::allowed::Allowed;
 use super::syncer::Agent;
 use super::{named, pull_secrets, quantities};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
-use crate::names::{NODE_EXCLUDE_LABELS, SYNCER_BINARY};
+use crate::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};
 use crate::virtual_nodes::VIRTUAL_NODE_LABELS;
 
 /// Where the pod mounts the node's directories.
@@ -58,6 +58,7 @@ pub(super) fn daemon_set(
         }),
         ..Volume::default()
     });
+    let (os, linux) = LINUX_LABEL;
     let pod = PodSpec {
         service_account_name: Some(agent.name().to_owned()),
         image_pull_secrets: pull_secrets(spec.syncer.image_pull_secret.as_deref()),
@@ -66,7 +67,7 @@ pub(super) fn daemon_set(
             operator: Some("Exists".to_owned()),
             ..Toleration::default()
         }]),
-        node_selector: Some([("kubernetes.io/os".to_owned(), "linux".to_owned())].into()),
+        node_selector: Some([(os.to_owned(), linux.to_owned())].into()),
         affinity: Some(Affinity {
             node_affinity: Some(NodeAffinity {
                 required_during_scheduling_ignored_during_execution: Some(nodes(agent, spec)),

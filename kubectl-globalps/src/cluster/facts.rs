@@ -26,6 +26,7 @@ use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
 pub(crate) use node_secrets::list as node_secrets;
+use nodes::Asked;
 
 /// `resourceVersion` of a Secret; its data is never asked for.
 pub(crate) type SecretVersion = String;
@@ -106,6 +107,10 @@ impl Facts {
     /// One look at some nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
         let gps = cluster.api::<Item<GlobalPullSecret>>();
+        let mut asked = Asked {
+            selector: scope.selector.clone(),
+            ..Asked::default()
+        };
         // Boxed: five requests at once are a large future, and every command would carry it.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
@@ -114,12 +119,23 @@ impl Facts {
                     gps.get_opt(names::GLOBAL_SECRET)
                 ),
                 node_secrets::list(cluster),
-                nodes::list(cluster, scope.selector.clone()),
+                nodes::list(cluster, &asked),
                 secret_version(cluster, names::ADDITIONAL_SECRET),
                 secret_version(cluster, names::GLOBAL_SECRET),
             )
         })
         .await;
+        let gps = gps.map(|found| found.map(|item| shown(item.into_result())));
+        let found = gps.as_ref().ok().and_then(Option::as_ref);
+        let node_selector = found.map(|gps| gps.spec.node_selector.clone());
+        let nodes = match node_selector.filter(|labels| !labels.is_empty()) {
+            // Few clusters have one, so the others don't wait for it.
+            Some(node_selector) if nodes.is_ok() => {
+                asked.node_selector = node_selector;
+                nodes::list(cluster, &asked).await
+            }
+            _ => nodes,
+        };
         let visible = match nodes {
             // Without the Nodes nobody can tell which ones match.
             Err(failure) if scope.selector.is_some() => return Err(failure),
@@ -139,9 +155,7 @@ impl Facts {
             Err(failure) => return Err(failure),
         }
         match gps {
-            Ok(Some(item)) => facts
-                .global
-                .insert(item.name_any(), shown(item.into_result())),
+            Ok(Some(gps)) => facts.global.insert(gps.name_any(), gps),
             Ok(None) => {}
             Err(failure) if failure.is(404) => facts.installed = false,
             Err(failure) => return Err(failure),
@@ -161,9 +175,13 @@ impl Facts {
         &self,
         cluster: &'a Cluster<'a>,
     ) -> Option<Signals<'a, NodeFacts>> {
-        let selector = self.scope.selector.clone();
+        let gps = self.gps();
+        let asked = Asked {
+            selector: self.scope.selector.clone(),
+            node_selector: gps.map_or_else(Default::default, |it| it.spec.node_selector.clone()),
+        };
         let nodes = self.nodes.as_ref()?;
-        Some(nodes::watch(cluster, nodes, selector))
+        Some(nodes::watch(cluster, nodes, asked))
     }
 
     /// Whether the node is of interest.

@@ -28,8 +28,15 @@ pub(super) struct SlimMeta {
 }
 
 impl SlimMeta {
-    pub(super) fn is_excluded(&self) -> bool {
-        names::is_node_excluded(|label| self.labels.get(label).map(String::as_str))
+    /// By its labels, or because it is a Linux node without those of `spec.nodeSelector`.
+    pub(super) fn is_excluded(&self, node_selector: &BTreeMap<String, String>) -> bool {
+        let label = |label: &str| self.labels.get(label).map(String::as_str);
+        let is_selected = || {
+            let mut wanted = node_selector.iter();
+            wanted.all(|(key, value)| label(key) == Some(value))
+        };
+        let (os, linux) = names::LINUX_LABEL;
+        names::is_node_excluded(label) || label(os) == Some(linux) && !is_selected()
     }
 
     pub(super) fn virtual_by(&self, taints: &[SlimTaint]) -> Option<VirtualMark> {
@@ -71,11 +78,11 @@ pub(super) struct SlimCondition {
 }
 
 impl Slim {
-    pub(super) fn facts(&self) -> NodeFacts {
+    pub(super) fn facts(&self, node_selector: &BTreeMap<String, String>) -> NodeFacts {
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         NodeFacts::new(
             (
-                self.metadata.is_excluded(),
+                self.metadata.is_excluded(node_selector),
                 self.metadata.virtual_by(&self.spec.taints),
             ),
             ready.map(|c| {

@@ -88,6 +88,35 @@ impl Table {
     }
 }
 
+/// Which Nodes are asked for, and what is asked of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// Of labels, as kubectl takes it; `None`: all.
+    pub(super) selector: Option<String>,
+    /// `spec.nodeSelector`: nodes without these labels are excluded.
+    pub(super) node_selector: BTreeMap<String, String>,
+}
+
+impl Asked {
+    /// Those that match this, too.
+    fn with(&self, requirement: &str) -> String {
+        let selector = self.selector.iter().map(String::as_str);
+        let both: Vec<&str> = selector.chain([requirement]).collect();
+        both.join(",")
+    }
+
+    /// Requirements of excluded nodes; each is enough.
+    fn exclusions(&self) -> impl Iterator<Item = String> {
+        let marked = names::NODE_EXCLUDE_LABELS.map(|label| format!("{label}=true"));
+        let wanted = self.node_selector.iter();
+        let lacking = wanted.map(|(key, value)| {
+            let (os, linux) = names::LINUX_LABEL;
+            format!("{os}={linux},{key}!={value}")
+        });
+        marked.into_iter().chain(lacking).map(|it| self.with(&it))
+    }
+}
+
 /// A line of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
@@ -97,8 +126,9 @@ enum Line {
 }
 
 impl Line {
-    fn of(meta: &SlimMeta, is_ready: Option<bool>) -> Self {
-        let facts = NodeFacts::new((meta.is_excluded(), meta.virtual_by(&[])), None);
+    fn of(asked: &Asked, meta: &SlimMeta, is_ready: Option<bool>) -> Self {
+        let is_excluded = meta.is_excluded(&asked.node_selector);
+        let facts = NodeFacts::new((is_excluded, meta.virtual_by(&[])), None);
         match is_ready {
             Some(true) => Self::Known(facts),
             _ => Self::Open(facts),
@@ -106,30 +136,27 @@ impl Line {
     }
 }
 
-/// Those that the selector matches, or all.
 pub(super) async fn list(
     cluster: &Cluster<'_>,
-    selector: Option<String>,
+    asked: &Asked,
 ) -> Result<Store<NodeFacts>, Failure> {
-    let with = |label: &str, value: &str| match &selector {
-        Some(selector) => format!("{selector},{label}={value}"),
-        None => format!("{label}={value}"),
-    };
-    let [one, other] = names::NODE_EXCLUDE_LABELS.map(|label| with(label, "true"));
+    let exclusions = asked.exclusions();
+    let exclusions = exclusions.map(|it| async move { lines(cluster, Some(&it)).await });
     let marks = VIRTUAL_NODE_LABELS.into_iter();
     let marks = marks.flat_map(|(label, values)| values.iter().map(move |value| (label, *value)));
     let marked = marks.map(|(label, value)| async move {
-        let found = lines(cluster, Some(&with(label, value))).await?;
+        let requirement = asked.with(&format!("{label}={value}"));
+        let found = lines(cluster, Some(&requirement)).await?;
         Ok::<_, Failure>((VirtualMark::Label(label, value), found))
     });
-    let (all, one, other, marked) = futures::try_join!(
-        lines(cluster, selector.as_deref()),
-        lines(cluster, Some(&one)),
-        lines(cluster, Some(&other)),
+    let (all, exclusions, marked) = futures::try_join!(
+        lines(cluster, asked.selector.as_deref()),
+        try_join_all(exclusions),
         try_join_all(marked),
     )?;
-    let (Some((all, version)), Some((one, _)), Some((other, _))) = (all, one, other) else {
-        return in_full(cluster, ListParams::default(), selector).await;
+    let exclusions: Option<Vec<_>> = exclusions.into_iter().collect();
+    let (Some((all, version)), Some(exclusions)) = (all, exclusions) else {
+        return in_full(cluster, ListParams::default(), asked).await;
     };
     let mut virtual_nodes = BTreeMap::new();
     for (mark, found) in marked {
@@ -138,8 +165,8 @@ pub(super) async fn list(
     }
     let open = all.iter().filter(|(_, is_ready)| !is_ready);
     let open = open.map(|(name, _)| name.clone()).collect();
-    let open = details(cluster, open, selector).await?;
-    let exclusions = one.into_iter().chain(other);
+    let open = details(cluster, open, asked).await?;
+    let exclusions = exclusions.into_iter().flat_map(|(nodes, _)| nodes);
     let exclusions: BTreeSet<String> = exclusions.map(|(name, _)| name).collect();
     let mut store = Store::default();
     for (name, _) in all {
@@ -161,17 +188,21 @@ pub(super) async fn list(
 async fn details(
     cluster: &Cluster<'_>,
     names: BTreeSet<String>,
-    selector: Option<String>,
+    asked: &Asked,
 ) -> Result<Store<NodeFacts>, Failure> {
     if names.len() > FEW {
-        return in_full(cluster, ListParams::default(), selector).await;
+        return in_full(cluster, ListParams::default(), asked).await;
     }
+    let named = &Asked {
+        selector: None,
+        ..asked.clone()
+    };
     // By a list too, since who may list nodes may perhaps not get one.
-    let asked = stream::iter(names).map(|name| {
+    let each = stream::iter(names).map(|name| {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        in_full(cluster, params, None)
+        in_full(cluster, params, named)
     });
-    let found: Vec<Store<NodeFacts>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let found: Vec<Store<NodeFacts>> = each.buffer_unordered(AT_ONCE).try_collect().await?;
     let mut store = Store::default();
     for (name, facts) in found.iter().flat_map(Store::iter) {
         store.insert(name, *facts);
@@ -183,21 +214,22 @@ async fn details(
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodeFacts>,
-    selector: Option<String>,
+    asked: Asked,
 ) -> Signals<'a, NodeFacts> {
-    let of_list = selector.clone();
+    let (of_list, of_line) = (asked.clone(), asked.clone());
     let mut status = None;
     let watched = Watched {
         doing: "watch the Nodes",
         request: all_nodes(),
         params: WatchParams {
-            label_selector: selector.clone(),
+            label_selector: asked.selector.clone(),
             ..PARAMS
         },
         format: Format::Table,
         version: listed.version(),
         list: Box::new(move || {
-            let listing = list(cluster, of_list.clone());
+            let asked = of_list.clone();
+            let listing = async move { list(cluster, &asked).await };
             listing
                 .map_ok(|store| store.map(|_, facts| Line::Known(facts)))
                 .boxed_local()
@@ -208,13 +240,13 @@ pub(super) fn watch<'a>(
             let line = |row: Row| {
                 let is_ready = status.and_then(|status| row.is_ready(status));
                 let meta = row.object?.metadata;
-                Some((meta.name.clone(), Some(Line::of(&meta, is_ready))))
+                Some((meta.name.clone(), Some(Line::of(&of_line, &meta, is_ready))))
             };
             Ok(table.rows.into_iter().filter_map(line).collect())
         }),
     };
     let together = watch::watch(cluster, watched).ready_chunks(AT_A_TIME);
-    let settled = together.then(move |signals| settled(cluster, signals, selector.clone()));
+    let settled = together.then(move |signals| settled(cluster, signals, asked.clone()));
     settled.flat_map(stream::iter).boxed_local()
 }
 
@@ -222,13 +254,13 @@ pub(super) fn watch<'a>(
 async fn settled(
     cluster: &Cluster<'_>,
     signals: Vec<Signal<Update<Line>>>,
-    selector: Option<String>,
+    asked: Asked,
 ) -> Vec<Signal<Update<NodeFacts>>> {
     let open: BTreeSet<String> = signals.iter().flat_map(open).collect();
     let found = if open.is_empty() {
         Store::default()
     } else {
-        let found = details(cluster, open, selector).await;
+        let found = details(cluster, open, &asked).await;
         found.unwrap_or_default()
     };
     let now = Timestamp::now();
@@ -305,16 +337,17 @@ async fn lines(
 async fn in_full(
     cluster: &Cluster<'_>,
     params: ListParams,
-    selector: Option<String>,
+    asked: &Asked,
 ) -> Result<Store<NodeFacts>, Failure> {
     let params = ListParams {
-        label_selector: selector,
+        label_selector: asked.selector.clone(),
         ..params
     };
     let mut store = Store::default();
     let list = all_nodes();
     let listed = pages(cluster, DOING, &list, params, |node: Slim| {
-        store.insert(node.metadata.name.clone(), node.facts());
+        let facts = node.facts(&asked.node_selector);
+        store.insert(node.metadata.name.clone(), facts);
     });
     store.version = listed.await?;
     Ok(store)
@@ -377,8 +410,42 @@ mod tests {
                 virtual_by: None,
                 not_ready,
             };
-            assert_eq!(slim.facts(), expected, "{labels} {conditions}");
+            let facts = slim.facts(&BTreeMap::new());
+            assert_eq!(facts, expected, "{labels} {conditions}");
         }
+    }
+
+    #[test]
+    fn a_linux_node_without_the_labels_of_the_selector_is_excluded() {
+        let asked = Asked {
+            selector: Some("zone=z".to_owned()),
+            node_selector: [("pool", "a"), ("size", "")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        };
+        for (labels, expected) in [
+            (
+                json!({"kubernetes.io/os": "linux", "pool": "a", "size": ""}),
+                false,
+            ),
+            (json!({"kubernetes.io/os": "linux", "pool": "a"}), true),
+            (
+                json!({"kubernetes.io/os": "linux", "pool": "b", "size": ""}),
+                true,
+            ),
+            (json!({"kubernetes.io/os": "windows"}), false),
+        ] {
+            let meta = json!({"name": "n", "labels": labels});
+            let meta: SlimMeta = serde_json::from_value(meta).expect("metadata");
+            let found = meta.is_excluded(&asked.node_selector);
+            assert_eq!(found, expected, "{labels}");
+        }
+        let requirements: Vec<String> = asked.exclusions().skip(2).collect();
+        let expected = [
+            "zone=z,kubernetes.io/os=linux,pool!=a",
+            "zone=z,kubernetes.io/os=linux,size!=",
+        ];
+        assert_eq!(requirements, expected);
     }
 
     #[test]
