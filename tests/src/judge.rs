@@ -156,16 +156,18 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
 
 /// Sorts tries of keys that the kubelet treats as equal, because they come in the random order of a map.
 fn ordered(mut tries: Vec<(String, Pair)>) -> Vec<(String, Pair)> {
-    let indexed = |key: &str| {
-        let bare = key
-            .strip_prefix("https://")
-            .or_else(|| key.strip_prefix("http://"));
-        canonical_key(bare.unwrap_or(key))
-    };
     tries
         .chunk_by_mut(|(one, _), (other, _)| indexed(one) == indexed(other))
         .for_each(<[_]>::sort);
     tries
+}
+
+/// The same text for keys that the kubelet treats as equal. Unlike to `canonical_key`, `https://quay.io/v1` is not `quay.io`.
+pub fn indexed(key: &str) -> String {
+    let bare = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"));
+    canonical_key(bare.unwrap_or(key))
 }
 
 fn pair(credential: &Credential) -> Pair {

@@ -6,10 +6,11 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use globalps_core::dockerconfig::{attempts, canonical_key};
+use globalps_core::dockerconfig::attempts;
 use globalps_core::provider::{Offer, PROVIDERS, ProviderConfig, offers, ports};
 
 use crate::fuzz::{PullCase, pull_case};
+use crate::judge::indexed;
 use crate::oracle::{Kubelet, Offered, Pair};
 use crate::product::provider_path;
 
@@ -177,7 +178,7 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
 fn ordered(ours: &[Offer], mut theirs: Tries) -> (Tries, Tries) {
     let is_same = |one: &Offer, other: &Offer| {
         one.source.is_some() == other.source.is_some()
-            && canonical_key(&one.attempt.key) == canonical_key(&other.attempt.key)
+            && indexed(&one.attempt.key) == indexed(&other.attempt.key)
     };
     let mut sorted = Vec::new();
     for group in ours.chunk_by(is_same) {

@@ -1,6 +1,7 @@
 //! Which of several entries for one registry is effective, and the keys under which readers find it.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use super::canonical::{index_key, is_hub_index, is_hub_server};
 use super::entry::Entry;
@@ -32,9 +33,10 @@ impl Entry {
         }
     }
 
-    /// Of several keys for one registry in one file, the lowest is effective: the one that both readers prefer, as far as they
-    /// prefer one.
-    pub(super) fn rank(&self) -> (u8, u8) {
+    /// Of several entries for one registry in one file, the lowest is effective: one that can authenticate with more readers, under
+    /// the key that both readers prefer, as far as they prefer one. It does not depend on the order in the file, because content is
+    /// sorted on its way to the readers.
+    pub(super) fn rank(&self) -> (Reverse<Ability>, u8, u8, &str) {
         let index = self.index().unwrap_or_default();
         let host = match index {
             index if is_hub_index(index) => 1,
@@ -47,16 +49,14 @@ impl Entry {
             key if key.contains("://") => 1,
             _ => 2,
         };
-        (host, spelling)
+        (Reverse(self.ability()), host, spelling, self.key())
     }
 
     /// The key for the entry in merged files: the canonical key, which both readers find, unless it is the key of another
     /// registry.
     pub(super) fn written_key(&self) -> Cow<'_, str> {
         let canonical = self.canonical_key();
-        let is_same = !canonical.contains(char::REPLACEMENT_CHARACTER)
-            && index_key(&canonical).is_some_and(|index| index == canonical.as_bytes());
-        if is_same {
+        if is_own_index(&canonical) {
             canonical
         } else {
             Cow::Borrowed(self.key())
@@ -68,6 +68,7 @@ impl Entry {
     pub(super) fn further_keys(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let index = self.index().unwrap_or_default();
         let server = is_hub_server(index).then(|| String::from_utf8_lossy(index));
+        let server = server.filter(|key| is_own_index(key));
         // To CRI-O, this is part of the repository.
         let path = self.key().split_once('/').map_or("", |(_, path)| path);
         let below = path
@@ -77,6 +78,12 @@ impl Entry {
         let as_written = is_path.then_some(Cow::Borrowed(self.key()));
         server.into_iter().chain(as_written)
     }
+}
+
+/// Whether the text of an index key is a key for the same registry: not if it has a path such as `/v1/org`, or an escape.
+fn is_own_index(text: &str) -> bool {
+    !text.contains(char::REPLACEMENT_CHARACTER)
+        && index_key(text).is_some_and(|index| index == text.as_bytes())
 }
 
 #[cfg(test)]
@@ -130,6 +137,7 @@ mod tests {
             (&["https://quay.io", "quay.io"], "quay.io"),
             (&["quay.io/", "https://quay.io/v2/"], "https://quay.io/v2/"),
             (&["quay.io/", "quay.io/v1/"], "quay.io/"),
+            (&["quay.io/v1/", "quay.io/"], "quay.io/"),
             (&["https://quay.io/v1", "quay.io/"], "https://quay.io/v1"),
         ] {
             let entries: Vec<String> = keys

@@ -241,13 +241,8 @@ impl Entry {
         text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
-    /// The entry under a key, and with a padded `auth`, that every reader understands, and with its other fields but for those
+    /// The entry under this key, with a padded `auth` that every reader understands, and with its other fields but for those
     /// because of which CRI-O could read nothing of the file.
-    pub(super) fn normalised(&self) -> Self {
-        self.normalised_as(self.written_key().into_owned())
-    }
-
-    /// The same under another key.
     pub(super) fn normalised_as(&self, key: String) -> Self {
         let mut entry = self.clone();
         entry.index = Index::of(&key);

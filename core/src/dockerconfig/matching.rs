@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::canonical::{canonical_of, index_key};
+use super::canonical::{canonical_key, canonical_of, index_key};
 use super::entry::{Credential, Entry};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
@@ -98,9 +98,10 @@ pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
         {
             return false;
         }
-        index_key(key).is_some_and(|key| {
-            let is_other_name = || matches(canonical_of(&key).as_bytes(), canonical);
-            matches(&key, target) || (is_hub && key == HUB) || is_other_name()
+        index_key(key).is_some_and(|index| {
+            matches(&index, target)
+                || (is_hub && index == HUB)
+                || matches(canonical_key(key).as_bytes(), canonical)
         })
     })
 }

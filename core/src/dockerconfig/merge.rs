@@ -121,9 +121,11 @@ impl Combined<'_> {
 
 impl Registry<'_> {
     fn written(&self) -> impl Iterator<Item = Entry> {
-        let also = self.also.iter();
-        let also = also.map(|key| self.entry.normalised_as(key.clone().into_owned()));
-        [self.entry.normalised()].into_iter().chain(also)
+        // A key that is not its own canonical key may be among the further ones too.
+        let mut keys = self.also.clone();
+        keys.insert(self.entry.written_key());
+        keys.into_iter()
+            .map(|key| self.entry.normalised_as(key.into_owned()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Parses bytes to entries, and renders entries.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zeroize::Zeroizing;
@@ -227,14 +226,12 @@ impl DockerConfig {
                 .all(|entry| entry.credential().is_ok())
     }
 
-    /// The effective entry of each registry, by canonical key. Entries that can't authenticate are skipped, and one that can
-    /// authenticate with more readers is preferred.
+    /// The effective entry of each registry, by canonical key. Entries that can't authenticate are skipped.
     pub fn by_canonical_key(&self) -> BTreeMap<Cow<'_, str>, &Entry> {
-        let preference = |entry: &Entry| (entry.ability(), Reverse(entry.rank()));
         let mut effective: BTreeMap<_, &Entry> = BTreeMap::new();
         for entry in self.usable() {
             let known = effective.entry(entry.canonical_key()).or_insert(entry);
-            if preference(entry) > preference(known) {
+            if entry.rank() < known.rank() {
                 *known = entry;
             }
         }

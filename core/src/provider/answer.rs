@@ -177,6 +177,24 @@ mod tests {
         }
     }
 
+    /// The token of [`pod_in_a`].
+    const TOKEN: &str = "e30.eyJrdWJlcm5ldGVzLmlvIjp7Im5hbWVzcGFjZSI6ImEiLCJzZXJ2aWNlYWNjb3VudCI6eyJuYW1lIjoiZGVmYXVsdCJ9fX0.c2ln";
+
+    fn pod_in_a() -> PodIdentity {
+        PodIdentity {
+            namespace: "a".to_owned(),
+            service_account: "default".to_owned(),
+        }
+    }
+
+    /// Key and user of each.
+    fn users(tries: &[Try]) -> Vec<(&str, &str)> {
+        let tries = tries.iter();
+        tries
+            .filter_map(|attempt| Some((&*attempt.key, attempt.credential.as_text()?.0)))
+            .collect()
+    }
+
     #[test]
     fn a_response_has_utf8_credentials_and_the_rest_is_reported() {
         let tries = [
@@ -220,17 +238,74 @@ mod tests {
             scoped: vec![for_namespace_a("one", one), for_namespace_a("two", two)],
             ..Content::default()
         };
-        let pod = PodIdentity {
-            namespace: "a".to_owned(),
-            service_account: "default".to_owned(),
-        };
-        let offers = offers(&content, "quay.io/org/app", Some(&pod)).unwrap();
+        let offers = offers(&content, "quay.io/org/app", Some(&pod_in_a())).unwrap();
         let given: Vec<_> = offers
             .iter()
             .map(|offer| (offer.source.as_deref(), &*offer.attempt.key))
             .collect();
         let expected = [(Some("two"), "quay.io/org"), (Some("one"), "quay.io")];
         assert_eq!(given, expected);
+    }
+
+    #[test]
+    fn a_pod_gets_what_the_sources_come_to_however_their_keys_are_written() {
+        for (sources, image, expected) in [
+            // The answer reads only the entries that may serve the image.
+            (
+                &[r#""https://quay.io/v1":{"auth":"MTpw"}"#][..],
+                "quay.io/org/app",
+                &[("quay.io", "1")][..],
+            ),
+            (
+                &[
+                    r#""https://quay.io/v1":{"auth":"MTpw"}"#,
+                    r#""quay.io":{"auth":"Mjpw"}"#,
+                ],
+                "quay.io/org/app",
+                &[("quay.io", "1")],
+            ),
+            // The provider's file is sorted.
+            (
+                &[r#""quay.io/v1/":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}"#],
+                "quay.io/org/app",
+                &[("quay.io", "2")],
+            ),
+            (
+                &[r#""quay.io/org#a":{"auth":"MTpw"},"quay.io/or%67":{"auth":"Mjpw"}"#],
+                "quay.io/org/app",
+                &[("quay.io/org", "2")],
+            ),
+            // Only the first `/v1` is the API's.
+            (
+                &[r#""quay.io/v1/v1/org":{"auth":"MTpw"}"#],
+                "quay.io/v1/org/app",
+                &[("quay.io/v1/v1/org", "1")],
+            ),
+            (
+                &[r#""registry-1.docker.io/v1/v1/org":{"auth":"MTpw"}"#],
+                "registry-1.docker.io/v1/org/app",
+                &[("registry-1.docker.io/v1/v1/org", "1")],
+            ),
+            (
+                &[r#""registry-1.docker.io/v1/v1/org":{"auth":"MTpw"}"#],
+                "registry-1.docker.io/org/app",
+                &[],
+            ),
+        ] {
+            let scoped = sources
+                .iter()
+                .map(|auths| for_namespace_a("source", &format!(r#"{{"auths":{{{auths}}}}}"#)));
+            let content = Content {
+                scoped: scoped.collect(),
+                ..Content::default()
+            };
+            let data = render_data(1, &content);
+            let given = answer(&data, image, Audience::Pod(Some(TOKEN))).unwrap();
+            assert_eq!(users(&given), expected, "{sources:?} for {image}");
+            let offers = offers(&content, image, Some(&pod_in_a())).unwrap();
+            let offered: Vec<Try> = offers.into_iter().map(|offer| offer.attempt).collect();
+            assert_eq!(users(&offered), expected, "{sources:?} for {image}");
+        }
     }
 
     #[test]
