@@ -773,6 +773,16 @@ fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does()
         (condition::CREDENTIALS_REJECTED, "False", None),
         (condition::CREDENTIALS_REJECTED, "Unknown", None),
     ] {
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let status = Status::of(&facts, now());
+    let phases: Vec<&Phase> = status.nodes.iter().map(|row| &row.phase).collect();
+    assert_eq!(
+        (status.revision, phases),
+        (3, vec![&Phase::Synced, &Phase::Pending]),
+        "the newest revision that nodes are assigned"
+    );
         let found = condition(type_, value, "in words");
         let mut facts = ready();
         report(&mut facts, |status| status.conditions.push(found.clone()));
@@ -784,6 +794,44 @@ fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does()
         assert_eq!(named, Vec::from_iter(expected), "{type_} {value}");
     }
 }
+#[test]
+fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
+    let lines = |held: &str| {
+        let progressing = condition(condition::PROGRESSING, "False", held);
+        let mut facts = facts(vec![progressing]);
+        report(&mut facts, |status| {
+            status.image_pull_secrets = Some(ImagePullSecretsStatus {
+                secret_name: "s".to_owned(),
+                total: 2,
+                synced: 2,
+                ..ImagePullSecretsStatus::default()
+            });
+            status.operators = Some(OperatorsStatus {
+                total: 1,
+                synced: 1,
+                ..OperatorsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        [
+            status.namespaces.expect("namespaces").line(),
+            status.operators.expect("operators").line(),
+        ]
+    };
+    assert_eq!(
+        lines(&format!("{SOURCES_REMOVED}`a`")),
+        ["Namespaces   2 of 2 synced", "Operators    1 of 1 synced"],
+        "the configuration in force is the one before"
+    );
+    assert_eq!(
+        lines(""),
+        [
+            "Namespaces   their pull secrets are being removed",
+            "Operators    their pull secrets are being removed"
+        ]
+    );
+}
+
 
 #[test]
 fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
