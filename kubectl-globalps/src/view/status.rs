@@ -206,9 +206,14 @@ fn current(facts: &Facts) -> Current<'_> {
         "" if is_removal_held(gps) => Current::Reported(status),
         "" if !has_sources => Current::Nothing,
         _ if !is_fresh || version != observed => Current::Stale,
-        "" if sources_that_give(status).next().is_none() => Current::Nothing,
+        "" if !is_held(status) && sources_that_give(status).next().is_none() => Current::Nothing,
         _ => Current::Reported(status),
     }
+}
+
+/// The controller changes nothing: no pull secret is valid, for example.
+fn is_held(status: &GlobalPullSecretStatus) -> bool {
+    find(status, condition::PROGRESSING).is_some_and(|found| found.reason == "Held")
 }
 
 /// The controller holds the removal of the last sources from the spec, and nobody has said that it is meant.

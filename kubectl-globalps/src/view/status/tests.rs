@@ -731,6 +731,26 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         status.sources.retain(|source| !source.valid);
     });
     holds(&facts, "none gives anything", (false, "stuck", "going"));
+    let mut unreadable = facts.clone();
+    report(&mut unreadable, |status| {
+        status.conditions = [
+            (condition::PROGRESSING, "False"),
+            (condition::DEGRADED, "True"),
+        ]
+        .map(|(type_, value)| Condition {
+            reason: "Held".to_owned(),
+            ..condition(type_, value, "no pull secret is valid")
+        })
+        .into();
+    });
+    holds(&unreadable, "nothing changes", (false, "stuck", "stuck"));
+    unreadable.node_secrets = Store::default();
+    let message = advice(&unreadable, &Status::of(&unreadable, now())).map(|(message, _)| message);
+    assert_eq!(
+        message.as_deref(),
+        Some("nothing changes: no pull secret is valid"),
+        "the nodes are not restored"
+    );
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
     holds(&facts, "nothing is left", (false, "stuck", "done"));
@@ -753,6 +773,16 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
                 .contains("install --restore-configuration")
         );
     }
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let status = Status::of(&facts, now());
+    let phases: Vec<&Phase> = status.nodes.iter().map(|row| &row.phase).collect();
+    assert_eq!(
+        (status.revision, phases),
+        (3, vec![&Phase::Synced, &Phase::Pending]),
+        "the newest revision that nodes are assigned"
+    );
     let goal = Goal::Restored {
         skip_unreachable: true,
     };
@@ -764,36 +794,6 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
     assert_eq!(found, Verdict::Done, "nothing is in force");
 }
 
-#[test]
-fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does() {
-    for (type_, value, expected) in [
-        (condition::CREDENTIALS_EXPIRING, "True", Some(EXPIRES)),
-        (condition::CREDENTIALS_EXPIRING, "False", None),
-        (condition::CREDENTIALS_REJECTED, "True", Some(REJECTED)),
-        (condition::CREDENTIALS_REJECTED, "False", None),
-        (condition::CREDENTIALS_REJECTED, "Unknown", None),
-    ] {
-    facts
-        .node_secrets
-        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
-    let status = Status::of(&facts, now());
-    let phases: Vec<&Phase> = status.nodes.iter().map(|row| &row.phase).collect();
-    assert_eq!(
-        (status.revision, phases),
-        (3, vec![&Phase::Synced, &Phase::Pending]),
-        "the newest revision that nodes are assigned"
-    );
-        let found = condition(type_, value, "in words");
-        let mut facts = ready();
-        report(&mut facts, |status| status.conditions.push(found.clone()));
-        let status = Status::of(&facts, now());
-        assert!(status.ready, "it doesn't stop a rollout");
-        assert_eq!(advice(&facts, &status), None);
-        let named: Vec<_> = of_credentials(&status).collect();
-        let expected = expected.map(|hint| ("in words".to_owned(), hint));
-        assert_eq!(named, Vec::from_iter(expected), "{type_} {value}");
-    }
-}
 #[test]
 fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
     let lines = |held: &str| {
@@ -832,6 +832,26 @@ fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
     );
 }
 
+#[test]
+fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does() {
+    for (type_, value, expected) in [
+        (condition::CREDENTIALS_EXPIRING, "True", Some(EXPIRES)),
+        (condition::CREDENTIALS_EXPIRING, "False", None),
+        (condition::CREDENTIALS_REJECTED, "True", Some(REJECTED)),
+        (condition::CREDENTIALS_REJECTED, "False", None),
+        (condition::CREDENTIALS_REJECTED, "Unknown", None),
+    ] {
+        let found = condition(type_, value, "in words");
+        let mut facts = ready();
+        report(&mut facts, |status| status.conditions.push(found.clone()));
+        let status = Status::of(&facts, now());
+        assert!(status.ready, "it doesn't stop a rollout");
+        assert_eq!(advice(&facts, &status), None);
+        let named: Vec<_> = of_credentials(&status).collect();
+        let expected = expected.map(|hint| ("in words".to_owned(), hint));
+        assert_eq!(named, Vec::from_iter(expected), "{type_} {value}");
+    }
+}
 
 #[test]
 fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
@@ -882,7 +902,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![reason(condition::DEGRADED, "True", "Held")],
-            "the rollout stopped: in words",
+            "nothing changes: in words",
             true,
         ),
         (
