@@ -162,6 +162,15 @@ fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
         assert_eq!(status.nodes[0].phase, expected, "{case}");
         let shown = status.nodes[0].reason.as_str();
         assert_eq!(shown == "Why", expected == Phase::Synced, "{case}: {shown}");
+        let message = match (&expected, node.not_ready) {
+            (Phase::Synced, _) => "in words",
+            (Phase::Unreachable, Some(_)) => "the node is not Ready",
+            (Phase::Unreachable, None) => {
+                "its syncer has not responded to its assignment for 2 minutes"
+            }
+            _ => "",
+        };
+        assert_eq!(status.nodes[0].message, message, "{case}");
     }
 }
 
@@ -978,7 +987,7 @@ fn restoring(progressing: &str, degraded: &str) -> Facts {
 
 #[test]
 fn a_wait_for_the_restore_ends_with_the_nodes_that_are_left() {
-    let all = "not restored: `node-1` (RolledBack, Why: in words); `node-2` (Failed, Why: in words); `node-4` (unreachable)";
+    let all = "not restored: `node-1` (RolledBack, Why: in words); `node-2` (Failed, Why: in words); `node-4` (unreachable: the node is not Ready)";
     for (progressing, degraded, expected) in [
         ("Restoring", "NodesBlocked", None),
         ("Restoring", "NodesFailed", None),
