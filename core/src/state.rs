@@ -23,9 +23,9 @@ pub const SOURCES_REMOVED: &str = "`spec.sources` no longer names ";
 /// Message of a condition while the removal of these sources from the configuration is held.
 pub fn sources_removed(names: &str) -> String {
     format!(
-        "{SOURCES_REMOVED}{names}, and no other source exists; nodes keep the credentials in force. \
+        "{SOURCES_REMOVED}{names}, and no other source exists; the current credentials stay in force. \
          `kubectl globalps install --restore-configuration` undoes this change; \
-         `kubectl globalps remove --all` restores every node"
+         `kubectl globalps remove --all` removes them"
     )
 }
 

@@ -536,7 +536,7 @@ fn what_is_immutable_is_not_tried(cluster: &Cluster, product: &Product) {
     refused(
         &add_user(product, "late.example.com", &["--force-conflicts"]),
         "Secret `additional-pull-secret` is immutable",
-        "its owner must delete it and create it again without `immutable: true`, within 2 seconds: after that the nodes lose its credentials until it exists again",
+        "its owner must replace it without `immutable: true`, in one step: `kubectl replace --force -f FILE`; if it is absent for longer, its credentials are removed until it exists again",
     );
     done(
         &add_user(product, "mine.example.com", &[]),

@@ -570,6 +570,14 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
         product.wait_synced().unwrap();
     }
     assert_eq!(revision(product), before + 2);
+    // Its syncer corrects the status, with nothing new to report.
+    patch(json!({"revision": 1, "revisionId": "00000000000000ff"}));
+    until("the corrected status", DEADLINE, POLL, || {
+        let status = product.node_status(hostile.name())?;
+        Ok((status["revision"] == before + 2).then_some(()))
+    })
+    .unwrap();
+    product.wait_synced().unwrap();
 }
 
 #[test]

@@ -42,12 +42,12 @@ fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bo
 pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
     match hold {
         Hold::ConfigMissing => {
-            "the GlobalPullSecret was deleted; nodes keep their current credentials until it is recreated"
+            "the GlobalPullSecret was deleted; the current credentials stay in force until it is recreated"
         }
         Hold::ConfigUnreadable => {
             let reason = snapshot.config_unreadable.as_deref().unwrap_or_default();
             return format!(
-                "the GlobalPullSecret can't be read: {reason}; nodes keep their current credentials until you correct it"
+                "the GlobalPullSecret can't be read: {reason}; the current credentials stay in force until you correct it"
             );
         }
         Hold::SourcesRemoved => {
@@ -58,7 +58,7 @@ pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
             return sources_removed(&list(&names, NAMED));
         }
         Hold::NoValidContent => {
-            "no pull secret is valid; nodes keep their current credentials. To restore the nodes, delete the pull secrets"
+            "no pull secret is valid; the current credentials stay in force. To remove them, delete the pull secrets"
         }
     }
     .to_owned()
@@ -382,6 +382,46 @@ mod tests {
     use crate::report::counts::count;
 
     const CONTENT: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;
+
+    #[test]
+    fn without_delivery_to_nodes_what_is_held_is_not_said_of_nodes() {
+        let bad = Data(Some("{".into()));
+        let before = || {
+            let mut before = global(5, CONTENT);
+            before.last_additional = Some(bad.clone());
+            before.config_file = None;
+            before
+        };
+        let unreadable = || Source::Unreadable("away".to_owned());
+        let mut of_source = snapshot(Source::Absent, Some(before()), "");
+        of_source.sources = vec![("team".to_owned(), unreadable())];
+        let mut of_config = snapshot(Source::Absent, Some(before()), "");
+        of_config.config_unreadable = Some("spec.verify: bad".to_owned());
+        let mut unnamed = snapshot(Source::Absent, Some(before()), "");
+        unnamed.unnamed_sources = vec![("team".to_owned(), unreadable())];
+        for (mut snapshot, expected) in [
+            (of_source, Hold::NoValidContent),
+            (of_config, Hold::ConfigUnreadable),
+            (unnamed, Hold::SourcesRemoved),
+        ] {
+            snapshot.spec.kubelet.delivery = DeliveryType::None;
+            let plan = plan(&snapshot);
+            assert_eq!(plan.aim, Aim::Hold(expected));
+            let counts = count(&plan.members, Goal::Restore);
+            for found in [
+                super::ready(&snapshot, &plan, &counts, None),
+                super::progressing(&snapshot, &plan, &counts, &plan.members),
+                super::degraded(&snapshot, &plan, &counts, &plan.members),
+            ] {
+                assert!(
+                    found.message.contains("stay in force") && !found.message.contains("node"),
+                    "{}: {}",
+                    found.type_,
+                    found.message
+                );
+            }
+        }
+    }
 
     #[test]
     fn nodes_that_cannot_be_restored_are_named_and_others_go_on() {

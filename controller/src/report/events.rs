@@ -109,7 +109,7 @@ impl EventRecorder {
             "apply it again to continue"
         };
         let note = format!(
-            "the GlobalPullSecret was deleted, so nodes keep their current credentials; {next}"
+            "the GlobalPullSecret was deleted, so the current credentials stay in force; {next}"
         );
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "ConfigMissing", note)]);

@@ -196,6 +196,16 @@ impl Facts {
             && (self.scope.selector.is_none() || matches())
     }
 
+    /// Number of nodes with a `NodePullSecret` that should have a syncer and are not Ready.
+    pub(crate) fn nodes_not_ready(&self) -> u32 {
+        let nodes = self.nodes.iter().flat_map(Store::iter);
+        let lost = nodes.filter(|(name, node)| {
+            let has_syncer = !node.excluded && node.virtual_by.is_none();
+            node.not_ready.is_some() && has_syncer && self.node_secrets.get(name).is_some()
+        });
+        u32::try_from(lost.count()).unwrap_or(u32::MAX)
+    }
+
     pub(crate) fn gps(&self) -> Option<&GlobalPullSecret> {
         self.global.get(names::GLOBAL_SECRET)
     }

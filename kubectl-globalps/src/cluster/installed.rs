@@ -14,6 +14,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
 use crate::error::Failure;
+use crate::terminal::layout::nodes;
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,19 @@ pub(crate) struct Installed {
     pub syncer: Sight<Workload>,
     /// What keeps the syncers' pods from running.
     pub pod_errors: Vec<PodError>,
+    /// Nodes that should have a syncer and are not Ready, as far as the caller knows.
+    pub nodes_not_ready: u32,
+}
+
+impl Installed {
+    /// `1 node is not Ready`, and whether this is all that these syncers lack.
+    pub(crate) fn of_nodes(&self, syncers: &Workload) -> Option<(String, bool)> {
+        let number = self.nodes_not_ready;
+        let are = if number == 1 { "is" } else { "are" };
+        let is_all = syncers.wanted.saturating_sub(syncers.ready)
+            <= i32::try_from(number).unwrap_or(i32::MAX);
+        (number > 0).then(|| (format!("{} {are} not Ready", nodes(number)), is_all))
+    }
 }
 
 /// Everything of [`Installed`], with the custom resources there.
@@ -169,6 +183,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
             }
         }),
         pod_errors: found,
+        nodes_not_ready: 0,
     })
 }
 

@@ -110,6 +110,7 @@ pub(super) async fn look(
     let now = Timestamp::now();
     let installed = Installed {
         crds: facts.as_ref().is_none_or(|facts| facts.installed),
+        nodes_not_ready: facts.as_ref().map_or(0, Facts::nodes_not_ready),
         ..installed?
     };
     checks.extend(installation(&installed, now));

@@ -8,7 +8,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
-use crate::cluster::installed::installed;
+use crate::cluster::installed::{Installed, installed};
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
@@ -140,7 +140,11 @@ pub(super) async fn with_health(
 ) -> Result<Status, Failure> {
     let mut status = Status::of(facts, now);
     if facts.installed {
-        let mut health = Health::of(&installed(cluster).await?, now);
+        let seen = Installed {
+            nodes_not_ready: facts.nodes_not_ready(),
+            ..installed(cluster).await?
+        };
+        let mut health = Health::of(&seen, now);
         let mut conditions = status.conditions.iter();
         let refused = conditions.find(|found| found.reason == "NotWritten");
         if let Some(refused) = refused {

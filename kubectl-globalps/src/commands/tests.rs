@@ -608,6 +608,36 @@ Syncers      3/3 ready"
 Controller   unknown: this user may not get its Deployment
 Syncers      unknown: this user may not get their DaemonSet"
     );
+    // A syncer of a node that is not ready is not starting.
+    let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
+    let node = |status| json!({"metadata": {}, "status": {"conditions": ready(status)}});
+    let api = sample()
+        .with_object(&path("nodes", "node-1"), node("True"))
+        .with_object(&path("nodes", "node-3"), node("Unknown"))
+        .with_object(&path("nodes", "other"), node("Unknown"))
+        .with_object(
+            &format!(
+                "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+                names::NAMESPACE,
+                names::SYNCER
+            ),
+            json!({
+                "metadata": {"labels": {"app.kubernetes.io/managed-by": "globalps"}},
+                "status": {
+                    "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberMisscheduled": 0, "numberReady": 2,
+                },
+            }),
+        );
+    assert!(
+        head(&api).ends_with("Syncers      2/3 ready: 1 node is not Ready"),
+        "{}",
+        head(&api)
+    );
+    let (_, [out, _]) = api.printed("check");
+    assert!(
+        out.contains("2 of 3 syncers are ready: 1 node is not Ready"),
+        "{out}"
+    );
     // What does not run is shown also where there is nothing to show otherwise.
     let api = FakeApi::new(&[(
         &path("deployments", names::CONTROLLER),

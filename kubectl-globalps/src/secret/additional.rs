@@ -91,7 +91,7 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
     }
     Err(Failure::new(
         format!("Secret `{}` is immutable", name_of(secret)),
-        "its owner must delete it and create it again without `immutable: true`, within 2 seconds: after that the nodes lose its credentials until it exists again",
+        "its owner must replace it without `immutable: true`, in one step: `kubectl replace --force -f FILE`; if it is absent for longer, its credentials are removed until it exists again",
     ))
 }
 
@@ -483,6 +483,12 @@ mod tests {
         assert_eq!(
             failure.message,
             "Secret `additional-pull-secret` is immutable"
+        );
+        // Nobody deletes and creates within two seconds by hand.
+        assert!(
+            failure.hint.contains("`kubectl replace --force -f FILE`"),
+            "{}",
+            failure.hint
         );
     }
 

@@ -166,19 +166,26 @@ fn syncer(seen: &Installed) -> Vec<Check> {
             )
             .warn("it belongs to HyperShift; both would write the same file, so use only one"),
         ),
-        Sight::Here(found) if found.ready < found.wanted => checks.push(
-            pods(format!(
-                "{} of {} syncers are ready",
-                found.ready, found.wanted
-            ))
-            .warn(if seen.pod_errors.is_empty() {
-                "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
-            } else {
-                "the next line names the reason"
-            }),
-        ),
+        Sight::Here(found) if found.ready < found.wanted => {
+            let mut message = format!("{} of {} syncers are ready", found.ready, found.wanted);
+            let of_nodes = seen.of_nodes(found);
+            if let Some((nodes, _)) = &of_nodes {
+                message.extend([": ", nodes]);
+            }
+            checks.push(pods(message).warn(match of_nodes {
+                _ if !seen.pod_errors.is_empty() => "the next line names the reason",
+                Some((_, true)) => {
+                    "a syncer is ready again when its node is; `kubectl describe nodes` shows why one is not"
+                }
+                _ => {
+                    "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
+                }
+            }));
+        }
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
-        Sight::Absent => checks.push(pods("no syncers, because there is nothing to sync".to_owned())),
+        Sight::Absent => checks.push(pods(
+            "no syncers, because there is nothing to sync".to_owned(),
+        )),
         Sight::Hidden => checks.push(
             pods("the syncers can't be seen".to_owned())
                 .warn("ask a user who may list DaemonSets in the Secrets' namespace"),

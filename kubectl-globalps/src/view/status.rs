@@ -10,7 +10,8 @@ mod sources;
 mod verdict;
 
 use globalps_core::api::{
-    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, Phase, condition,
+    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecretSpec, Phase,
+    condition,
 };
 use globalps_core::rollout::Revision;
 use globalps_core::state::{RESTORE_CONFIGURATION, SOURCES_REMOVED, is_restore_meant};
@@ -91,7 +92,10 @@ pub(crate) struct ConditionRow {
 impl Status {
     pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
         let reported = facts.gps().and_then(|gps| gps.status.as_ref());
-        let newest = reported.map_or(Revision::NONE, GlobalPullSecretStatus::rolled_out);
+        let newest = match reported {
+            Some(status) => status.rolled_out(),
+            None => assigned(facts),
+        };
         let revision = newest.number;
         let mut nodes = rows(facts, newest, now);
         nodes.retain(|row| facts.is_shown(&row.name));
@@ -110,8 +114,10 @@ impl Status {
         let ready =
             settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
         let counts = count(&nodes);
+        // Then the spec is not in force, and nothing is removed.
+        let is_held = facts.gps().is_some_and(is_removal_held);
         let namespaces = spec.zip(reported).and_then(|(spec, status)| {
-            let is_enabled = spec.image_pull_secrets.enabled;
+            let is_enabled = spec.image_pull_secrets.enabled || is_held;
             NamespacesRow::of(is_enabled, status.image_pull_secrets.as_ref()?)
         });
         let operators = spec.zip(reported).and_then(|(spec, status)| {
@@ -120,7 +126,7 @@ impl Status {
             let found = found.filter(|_| !is(status, condition::OPERATORS_SYNCED, "Unknown"))?;
             Some(OperatorsRow {
                 status: found,
-                is_enabled: spec.operators.enabled,
+                is_enabled: spec.operators.enabled || is_held,
             })
         });
         Self {
@@ -148,6 +154,17 @@ impl Status {
             .iter()
             .filter(|row| !is_settled(&row.phase) && !row.refuses())
     }
+}
+
+/// The newest revision that a node is assigned, for where no status names it.
+fn assigned(facts: &Facts) -> Revision {
+    let objects = facts.node_secrets.iter();
+    let specs = objects.map(|(_, object)| &object.spec);
+    let assigned = specs.filter(|spec| !spec.restore);
+    assigned
+        .map(NodePullSecretSpec::assigned)
+        .max()
+        .unwrap_or_default()
 }
 
 /// Message and hint if the `GlobalPullSecret` is missing.
@@ -189,9 +206,14 @@ fn current(facts: &Facts) -> Current<'_> {
         "" if is_removal_held(gps) => Current::Reported(status),
         "" if !has_sources => Current::Nothing,
         _ if !is_fresh || version != observed => Current::Stale,
-        "" if sources_that_give(status).next().is_none() => Current::Nothing,
+        "" if !is_held(status) && sources_that_give(status).next().is_none() => Current::Nothing,
         _ => Current::Reported(status),
     }
+}
+
+/// The controller changes nothing: no pull secret is valid, for example.
+fn is_held(status: &GlobalPullSecretStatus) -> bool {
+    find(status, condition::PROGRESSING).is_some_and(|found| found.reason == "Held")
 }
 
 /// The controller holds the removal of the last sources from the spec, and nobody has said that it is meant.

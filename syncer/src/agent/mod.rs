@@ -209,6 +209,7 @@ impl Agent {
     }
 
     async fn wait(&mut self, pause: Duration) {
+        let statuses = self.objects.clone();
         tokio::select! {
             // An error means that the watch has ended; this syncer ends as well once it has the node.
             changed = self.objects.changed() => match changed {
@@ -217,6 +218,7 @@ impl Agent {
             },
             () = self.drift.changed() => {}
             () = sleep(pause) => {}
+            never = self.reporter.uphold(&statuses) => match never {},
         }
     }
 

@@ -3,13 +3,21 @@
 pub(crate) mod wording;
 pub(crate) mod writer;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
+use crate::cluster::Known;
+use crate::cluster::backoff::Backoff;
 use writer::Report;
+
+/// First and longest interval between two checks that the object has the last report.
+const CHECKS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
 
 pub(crate) struct StatusReporter {
     reports: watch::Sender<Option<Report>>,
@@ -18,6 +26,9 @@ pub(crate) struct StatusReporter {
     last_uid: Option<String>,
     /// The file that the readiness probe checks.
     ready_file: PathBuf,
+    /// When the object is checked for the last report, and the intervals between checks that don't find it.
+    check_at: Instant,
+    checks: Backoff,
 }
 
 impl StatusReporter {
@@ -27,6 +38,8 @@ impl StatusReporter {
             last: None,
             last_uid: None,
             ready_file,
+            check_at: Instant::now(),
+            checks: Backoff::new(CHECKS.0, CHECKS.1),
         }
     }
 
@@ -51,7 +64,46 @@ impl StatusReporter {
             self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
             self.reports.send_replace(Some(Report { uid, status }));
+            self.checks.reset();
+            self.check_at = Instant::now() + self.checks.next();
         }
+    }
+
+    /// Reports again whenever the object has another status than the last report, which another client must have written. Each
+    /// repetition doubles the interval, so that two writers don't compete at full speed. Runs while the node has nothing to do.
+    pub(crate) async fn uphold(&mut self, objects: &watch::Receiver<Known>) -> Infallible {
+        loop {
+            sleep_until(self.check_at).await;
+            if objects
+                .borrow()
+                .object()
+                .is_some_and(|object| self.is_overwritten(object))
+            {
+                tracing::warn!(
+                    "the object does not have the status that this syncer reported; reporting it again"
+                );
+                self.reports.send_modify(|_| {});
+            } else {
+                self.checks.reset();
+            }
+            self.check_at = Instant::now() + self.checks.next();
+        }
+    }
+
+    /// Whether a write of the last report would change the object. Compares what the API server stores: times have no fractions of
+    /// a second there, and a field that the report leaves out is not written.
+    fn is_overwritten(&self, object: &NodePullSecret) -> bool {
+        let Some(last) = self
+            .last
+            .as_ref()
+            .filter(|_| self.last_uid == object.metadata.uid)
+        else {
+            return false;
+        };
+        let last = serde_json::to_value(last).unwrap_or_default();
+        let stored = serde_json::to_value(&object.status).unwrap_or_default();
+        last.as_object()
+            .is_some_and(|last| last.iter().any(|(field, value)| stored[field] != *value))
     }
 
     pub(crate) fn mark_ready(&self, ready: bool) {
@@ -139,6 +191,66 @@ mod tests {
             reporter.report(&object, status);
             let sent = receiver.borrow().clone().unwrap().status.message;
             assert_eq!(sent, message[..length]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_another_client_overwrote_is_reported_again_ever_more_slowly() {
+        let directory = tempfile::tempdir().unwrap();
+        let (sender, mut receiver) = watch::channel(None);
+        let mut reporter = StatusReporter::new(sender, directory.path().join("ready"));
+        let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
+        object.metadata.uid = Some("u".to_owned());
+        reporter.report(&object, status(Phase::Synced));
+        let sent = receiver.borrow_and_update().clone().unwrap().status;
+        // As the API server returns it.
+        let stored = serde_json::from_value(serde_json::to_value(sent).unwrap()).unwrap();
+        let overwritten = NodePullSecretStatus {
+            revision: 7,
+            ..NodePullSecretStatus::clone(&stored)
+        };
+        let known = |uid: &str, status: &NodePullSecretStatus| {
+            let mut object = object.clone();
+            object.metadata.uid = Some(uid.to_owned());
+            object.status = Some(status.clone());
+            Known::Object(Box::new(object))
+        };
+        for (sentence, known, least, most) in [
+            ("the report stays", known("u", &stored), 0, 0),
+            ("the object is gone", Known::Absent, 0, 0),
+            (
+                "another object's status comes later",
+                known("other", &overwritten),
+                0,
+                0,
+            ),
+            // After 10, 20, 40 ... seconds, or after half of that.
+            ("a fight slows down", known("u", &overwritten), 5, 8),
+            ("its end ends the repetitions", known("u", &stored), 0, 0),
+        ] {
+            let (_objects, objects) = watch::channel(known);
+            let until = Instant::now() + Duration::from_mins(15);
+            let mut repeated = 0;
+            while Instant::now() < until {
+                tokio::select! {
+                    _ = reporter.uphold(&objects) => {}
+                    () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                }
+                repeated += u32::from(receiver.has_changed().unwrap());
+                assert_eq!(
+                    receiver
+                        .borrow_and_update()
+                        .clone()
+                        .unwrap()
+                        .status
+                        .revision,
+                    0
+                );
+            }
+            assert!(
+                (least..=most).contains(&repeated),
+                "{sentence}: {repeated} repetitions"
+            );
         }
     }
 

@@ -164,9 +164,14 @@ struct Asked {
     ask: Option<Ask>,
 }
 
-impl Asked {
-    fn object(&self) -> Option<Value> {
-        self.ask.as_ref().map(|ask| ask.object(self.version))
+impl Shared {
+    /// The object as it is stored.
+    fn object(&self, asked: &Asked) -> Option<Value> {
+        let mut object = asked.ask.as_ref()?.object(asked.version);
+        if let Some(status) = self.status.lock().unwrap().clone() {
+            object["status"] = status;
+        }
+        Some(object)
     }
 }
 
@@ -263,12 +268,7 @@ async fn answer(
     }
     let asked = shared.asked.borrow().clone();
     let (code, value) = if method == Method::GET && path == objects {
-        let object = asked.object().map(|mut object| {
-            if let Some(status) = shared.status.lock().unwrap().clone() {
-                object["status"] = status;
-            }
-            object
-        });
+        let object = shared.object(&asked);
         let list = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "NodePullSecretList",
             "metadata": {"resourceVersion": asked.version.to_string()},
@@ -282,13 +282,17 @@ async fn answer(
         secret.unwrap_or(Secret::Error(404)).value(name)
     } else if method == Method::PATCH
         && path == format!("{objects}/{NODE}/status")
-        && let Some(mut object) = asked.object()
+        && asked.ask.is_some()
     {
         let body = request.into_body().collect().await?.to_bytes();
         let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
-        object["status"] = patch["status"].clone();
-        *shared.status.lock().unwrap() = Some(patch["status"].clone());
-        (200, object)
+        let status = Some(patch["status"].clone());
+        let before = std::mem::replace(&mut *shared.status.lock().unwrap(), status.clone());
+        if before != status {
+            shared.asked.send_modify(|asked| asked.version += 1);
+        }
+        let asked = shared.asked.borrow().clone();
+        (200, shared.object(&asked).unwrap_or_default())
     } else {
         (404, failure(404, &format!("{method} {path}")))
     };
@@ -326,7 +330,7 @@ fn events(
                 return None;
             }
             let asked = changes.borrow_and_update().clone();
-            let event = match asked.object() {
+            let event = match shared.object(&asked) {
                 Some(object) => json!({"type": "MODIFIED", "object": object}),
                 None => {
                     json!({"type": "DELETED", "object": Ask::default().object(asked.version)})

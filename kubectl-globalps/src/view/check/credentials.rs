@@ -124,13 +124,13 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         }
         condition::PROGRESSING => match found.reason.as_str() {
             "Held" if found.message.starts_with(SOURCES_REMOVED) => {
-                let message = format!("no node changes: {}", found.message);
+                let message = format!("nothing changes: {}", found.message);
                 Some(line("held", &message).fail(
                     "`kubectl globalps install --restore-configuration` if it is a mistake, `kubectl globalps remove --all` if it is meant",
                 ))
             }
-            "Held" => Some(line("held", &format!("no node changes: {}", found.message)).fail(
-                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
+            "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
+                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the credentials",
             )),
             "WaitingForCanary" => {
                 let message = format!("the rollout waits for a canary: {}", found.message);

@@ -224,8 +224,8 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             false,
         ),
         "node-unreachable" => (
-            "the node is not ready, or its syncer doesn't run",
-            "it gets the credentials when both are ready again",
+            "the node is not Ready, or its syncer doesn't run or doesn't respond",
+            "`kubectl globalps status -o wide` shows which; it gets the credentials when both are well again",
             false,
         ),
         _ => (

@@ -45,6 +45,7 @@ fn running() -> Installed {
         syncer: Sight::Here(workload(3)),
         pod_errors: Vec::new(),
         stopped: None,
+        nodes_not_ready: 0,
     }
 }
 
@@ -83,6 +84,7 @@ fn an_installation_is_judged_by_what_runs() {
                     syncer: Sight::Absent,
                     pod_errors: Vec::new(),
                     stopped: None,
+                    nodes_not_ready: 0,
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],
@@ -174,6 +176,36 @@ fn an_old_server_fails() {
         (None, vec![]),
     ] {
         assert_eq!(bad(&server("v1.x", minor)), expected, "{minor:?}");
+    }
+}
+
+#[test]
+fn a_syncer_of_a_node_that_is_not_ready_is_not_looked_at() {
+    for (ready, not_ready, message, hint) in [
+        (2, 0, "2 of 3 syncers are ready", "describe pods"),
+        (
+            2,
+            1,
+            "2 of 3 syncers are ready: 1 node is not Ready",
+            "describe nodes",
+        ),
+        (
+            1,
+            1,
+            "1 of 3 syncers are ready: 1 node is not Ready",
+            "describe pods",
+        ),
+    ] {
+        let seen = Installed {
+            syncer: Sight::Here(workload(ready)),
+            nodes_not_ready: not_ready,
+            ..running()
+        };
+        let checks = installation(&seen, now());
+        let found = checks.iter().find(|check| check.name == "syncer-pods");
+        let found = found.expect("a line about the syncers");
+        assert_eq!(found.message, message);
+        assert!(found.hint.contains(hint), "{message}: {}", found.hint);
     }
 }
 

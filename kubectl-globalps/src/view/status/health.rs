@@ -147,7 +147,15 @@ fn syncers(seen: &Installed) -> SyncersHealth {
         }
         // A rollout of the DaemonSet needs no look.
         Sight::Absent | Sight::Here(_) => {
-            let message = first.unwrap_or_else(|| "the others are starting".to_owned());
+            let of_nodes = match &seen.syncer {
+                Sight::Here(found) => seen.of_nodes(found),
+                _ => None,
+            };
+            let message = first.unwrap_or_else(|| match of_nodes {
+                Some((nodes, true)) => nodes,
+                Some((nodes, false)) => format!("{nodes}, the others are starting"),
+                None => "the others are starting".to_owned(),
+            });
             (State::Unhealthy, message)
         }
     };
@@ -232,6 +240,7 @@ mod tests {
             lease: lease("pod-a", "2026-01-01T00:09:55Z"),
             syncer: workload(3, 3),
             pod_errors: Vec::new(),
+            nodes_not_ready: 0,
         }
     }
 
@@ -328,5 +337,27 @@ mod tests {
                 "syncers": {"state": "Healthy", "ready": 3, "desired": 3, "message": ""},
             })
         );
+    }
+
+    #[test]
+    fn a_syncer_of_a_node_that_is_not_ready_is_not_starting() {
+        for (ready, nodes_not_ready, expected) in [
+            (2, 1, "2/3 ready: 1 node is not Ready"),
+            (
+                0,
+                2,
+                "0/3 ready: 2 nodes are not Ready, the others are starting",
+            ),
+            // Its pod is not known to be lost yet.
+            (3, 1, "3/3 ready"),
+        ] {
+            let seen = Installed {
+                syncer: workload(3, ready),
+                nodes_not_ready,
+                ..running()
+            };
+            let line = syncers(&seen).line();
+            assert_eq!(line, format!("Syncers      {expected}"));
+        }
     }
 }

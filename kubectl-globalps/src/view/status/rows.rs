@@ -216,6 +216,17 @@ fn why(
         (Phase::Unsupported | Phase::Unreachable, _, Some(listed)) => {
             (listed.reason.clone(), listed.message.clone())
         }
+        (Phase::Unreachable, _, None) => {
+            let message = match node.and_then(|node| node.not_ready) {
+                Some(_) => "the node is not Ready".to_owned(),
+                // Its process may be frozen while its pod is Ready.
+                None => format!(
+                    "its syncer has not responded to its assignment for {} minutes",
+                    UNRESPONSIVE_AFTER.as_mins()
+                ),
+            };
+            (String::new(), message)
+        }
         _ => (String::new(), String::new()),
     }
 }

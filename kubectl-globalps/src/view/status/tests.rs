@@ -162,6 +162,15 @@ fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
         assert_eq!(status.nodes[0].phase, expected, "{case}");
         let shown = status.nodes[0].reason.as_str();
         assert_eq!(shown == "Why", expected == Phase::Synced, "{case}: {shown}");
+        let message = match (&expected, node.not_ready) {
+            (Phase::Synced, _) => "in words",
+            (Phase::Unreachable, Some(_)) => "the node is not Ready",
+            (Phase::Unreachable, None) => {
+                "its syncer has not responded to its assignment for 2 minutes"
+            }
+            _ => "",
+        };
+        assert_eq!(status.nodes[0].message, message, "{case}");
     }
 }
 
@@ -731,6 +740,26 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         status.sources.retain(|source| !source.valid);
     });
     holds(&facts, "none gives anything", (false, "stuck", "going"));
+    let mut unreadable = facts.clone();
+    report(&mut unreadable, |status| {
+        status.conditions = [
+            (condition::PROGRESSING, "False"),
+            (condition::DEGRADED, "True"),
+        ]
+        .map(|(type_, value)| Condition {
+            reason: "Held".to_owned(),
+            ..condition(type_, value, "no pull secret is valid")
+        })
+        .into();
+    });
+    holds(&unreadable, "nothing changes", (false, "stuck", "stuck"));
+    unreadable.node_secrets = Store::default();
+    let message = advice(&unreadable, &Status::of(&unreadable, now())).map(|(message, _)| message);
+    assert_eq!(
+        message.as_deref(),
+        Some("nothing changes: no pull secret is valid"),
+        "the nodes are not restored"
+    );
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
     holds(&facts, "nothing is left", (false, "stuck", "done"));
@@ -753,6 +782,16 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
                 .contains("install --restore-configuration")
         );
     }
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let status = Status::of(&facts, now());
+    let phases: Vec<&Phase> = status.nodes.iter().map(|row| &row.phase).collect();
+    assert_eq!(
+        (status.revision, phases),
+        (3, vec![&Phase::Synced, &Phase::Pending]),
+        "the newest revision that nodes are assigned"
+    );
     let goal = Goal::Restored {
         skip_unreachable: true,
     };
@@ -762,6 +801,44 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
     facts.global_secret = Some(Store::default());
     let found = verdict(&facts, goal, &Status::of(&facts, now()));
     assert_eq!(found, Verdict::Done, "nothing is in force");
+}
+
+#[test]
+fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
+    let lines = |held: &str| {
+        let progressing = condition(condition::PROGRESSING, "False", held);
+        let mut facts = facts(vec![progressing]);
+        report(&mut facts, |status| {
+            status.image_pull_secrets = Some(ImagePullSecretsStatus {
+                secret_name: "s".to_owned(),
+                total: 2,
+                synced: 2,
+                ..ImagePullSecretsStatus::default()
+            });
+            status.operators = Some(OperatorsStatus {
+                total: 1,
+                synced: 1,
+                ..OperatorsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        [
+            status.namespaces.expect("namespaces").line(),
+            status.operators.expect("operators").line(),
+        ]
+    };
+    assert_eq!(
+        lines(&format!("{SOURCES_REMOVED}`a`")),
+        ["Namespaces   2 of 2 synced", "Operators    1 of 1 synced"],
+        "the configuration in force is the one before"
+    );
+    assert_eq!(
+        lines(""),
+        [
+            "Namespaces   their pull secrets are being removed",
+            "Operators    their pull secrets are being removed"
+        ]
+    );
 }
 
 #[test]
@@ -834,7 +911,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![reason(condition::DEGRADED, "True", "Held")],
-            "the rollout stopped: in words",
+            "nothing changes: in words",
             true,
         ),
         (
@@ -910,7 +987,7 @@ fn restoring(progressing: &str, degraded: &str) -> Facts {
 
 #[test]
 fn a_wait_for_the_restore_ends_with_the_nodes_that_are_left() {
-    let all = "not restored: `node-1` (RolledBack, Why: in words); `node-2` (Failed, Why: in words); `node-4` (unreachable)";
+    let all = "not restored: `node-1` (RolledBack, Why: in words); `node-2` (Failed, Why: in words); `node-4` (unreachable: the node is not Ready)";
     for (progressing, degraded, expected) in [
         ("Restoring", "NodesBlocked", None),
         ("Restoring", "NodesFailed", None),

@@ -102,6 +102,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 };
                 let what = match bad.reason.as_str() {
                     BLOCKED => "only blocked nodes are left",
+                    "Held" => "nothing changes",
                     "ReconcileFailed" => "the API server refuses writes of the controller",
                     _ => "the rollout stopped",
                 };
