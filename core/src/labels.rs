@@ -80,7 +80,7 @@ pub fn node_selector<'de, D: Deserializer<'de>>(
     deserializer.deserialize_map(NodeSelector)
 }
 
-/// Checks the labels before the parser goes on, so that an error has their position.
+/// Checks the labels before the parser continues, so that an error has their position.
 struct NodeSelector;
 
 impl<'de> Visitor<'de> for NodeSelector {
