@@ -331,6 +331,7 @@ impl Cluster {
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                     self.step(&name);
                 }
+                self.observe_reports();
                 let objects = &self.snapshot.node_pull_secrets;
                 for (name, node) in &mut self.nodes {
                     let object = objects.get(name);
