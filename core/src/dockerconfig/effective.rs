@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use super::canonical::{index_key, is_hub_index, is_hub_server};
+use super::canonical::{index_key, is_hub_index, is_hub_server, meant};
 use super::entry::Entry;
 
 /// Which readers can authenticate with an entry.
@@ -66,7 +66,7 @@ impl Entry {
     /// Further keys for merged files: those under which a reader finds the entry for images for which it does not find the
     /// canonical key.
     pub(super) fn further_keys(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        let index = self.index().unwrap_or_default();
+        let index = meant(self.key(), self.index().unwrap_or_default());
         let server = is_hub_server(index).then(|| String::from_utf8_lossy(index));
         let server = server.filter(|key| is_own_index(key));
         // To CRI-O, this is part of the repository.

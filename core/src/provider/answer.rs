@@ -291,6 +291,11 @@ mod tests {
                 "registry-1.docker.io/org/app",
                 &[],
             ),
+            (
+                &[r#""https://registry-1.docker.io/v1":{"auth":"MTpw"}"#],
+                "registry-1.docker.io/v1/app",
+                &[("registry-1.docker.io", "1")],
+            ),
         ] {
             let scoped = sources
                 .iter()
