@@ -204,6 +204,13 @@ pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 /// `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
 pub const RESTRICTED_EXCLUDE_LABEL: &str = "node-restriction.kubernetes.io/globalps-exclude";
 /// Each excludes a node.
+/// Whether a Secret with this name in the namespace of globalps is its own: content that it wrote must not be its input.
+pub fn is_own_secret(name: &str) -> bool {
+    OWN_SECRETS.contains(&name) || name.starts_with(HISTORY_SECRET_PREFIX)
+}
+
+const OWN_SECRETS: [&str; 3] = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
+
 /// Label of nodes that can run a syncer, and its value.
 pub const LINUX_LABEL: (&str, &str) = ("kubernetes.io/os", "linux");
 pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];

@@ -368,8 +368,8 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::api::GlobalPullSecretSpec;
-    use globalps_core::names::ADDITIONAL_SECRET;
+    use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
+    use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
     use jiff::{SignedDuration, Timestamp};
     use kube::runtime::watcher::Event;
     use serde_json::json;
@@ -427,6 +427,30 @@ mod tests {
         );
         let event = CacheEvent::Config(Update::Event(Event::Apply(config(9, 2))));
         assert!(!cache.handle(event, now), "and its event is none");
+    }
+
+    #[test]
+    fn what_globalps_wrote_is_no_original() {
+        let now = Instant::now();
+        let mut cache = synced(None, None, now);
+        let mut config = GlobalPullSecret::new(GLOBAL_SECRET, GlobalPullSecretSpec::default());
+        config.metadata.namespace = Some("kube-system".to_owned());
+        cache.put_config(config);
+        for (namespace, name, is_own) in [
+            ("kube-system", GLOBAL_SECRET, true),
+            ("kube-system", "additional-pull-secret-history-3", true),
+            ("kube-system", "pull-secret", false),
+            ("openshift-config", GLOBAL_SECRET, false),
+        ] {
+            cache.set_original(Some(OriginalRef::Secret(SecretRef {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                key: DATA_KEY.to_owned(),
+            })));
+            let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
+            let found = matches!(snapshot.original, Source::Unreadable(_));
+            assert_eq!(found, is_own, "{namespace}/{name}");
+        }
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET};
+use globalps_core::api::SecretRef;
+use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::Cache;
 use super::debounce::Debounced;
+use super::{Cache, OriginalRef};
 use crate::content::secret::revision;
 use crate::content::source::{Data, Source};
 use crate::nodes::absence::{Absence, absence};
@@ -57,6 +58,9 @@ impl Cache {
                 .and_then(|secret| secret.annotations().get(RETRY_ANNOTATION).cloned()),
             original: match &self.original_ref {
                 None => Source::Absent,
+                Some(OriginalRef::Secret(secret)) if self.is_own(secret) => {
+                    Source::Unreadable("globalps writes it, so it can't be the original".to_owned())
+                }
                 // `caches_synced` holds, so it is known.
                 Some(_) => self.original.clone().unwrap_or(Source::Absent),
             },
@@ -87,6 +91,12 @@ impl Cache {
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }
+    }
+
+    /// What globalps wrote would keep every credential that it ever had.
+    fn is_own(&self, secret: &SecretRef) -> bool {
+        let namespace = self.config().and_then(kube::ResourceExt::namespace);
+        namespace.as_ref() == Some(&secret.namespace) && is_own_secret(&secret.name)
     }
 
     /// The sources that the configuration names, and the others that are watched.

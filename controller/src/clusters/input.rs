@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
-use globalps_core::dockerconfig::{Finding, validate_data};
+use globalps_core::dockerconfig::{Finding, validate_replacement};
 use globalps_core::labels;
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
@@ -77,11 +77,13 @@ pub(crate) struct Input<'a> {
 impl Input<'_> {
     /// The source's verdict, and its content if that is valid.
     pub(super) fn validated(&self) -> (Verdict, Option<&Data>) {
+        let last = self.revisions.last();
+        let before = last.and_then(|last| last.content.0.as_deref());
         match self.source {
             Source::Absent => (Verdict::Absent, None),
             Source::Forbidden => (Verdict::Forbidden, None),
             Source::Unreadable(reason) => (Verdict::Unreadable(reason.clone()), None),
-            Source::Found(data) => match validate_data(data.0.as_deref()) {
+            Source::Found(data) => match validate_replacement(data.0.as_deref(), before) {
                 (Some(_), findings) => {
                     let findings = findings.into_iter().filter(Finding::limits_use);
                     (Verdict::Valid(findings.collect()), Some(data))

@@ -334,7 +334,8 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
         }
         Source::Found(data) => data,
     };
-    let (config, findings) = dockerconfig::validate_data(data.0.as_deref());
+    let before = last.and_then(|last| last.0.as_deref());
+    let (config, findings) = dockerconfig::validate_replacement(data.0.as_deref(), before);
     if let Some(config) = config {
         let findings = findings.into_iter().filter(Finding::limits_use);
         let verdict = Verdict::Valid(findings.collect());
@@ -346,9 +347,8 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
             .entries()
             .iter()
             .filter(|entry| entry.credential().is_ok());
-        let good: Vec<_> = readable.cloned().collect();
-        if !good.is_empty() {
-            let kept = DockerConfig::new(good);
+        let kept = DockerConfig::new(readable.cloned().collect());
+        if !kept.is_without_credentials() {
             let bytes = Data(Some(kept.render()));
             return judged(Verdict::Partly(errors), Some((kept, bytes)));
         }
@@ -465,6 +465,20 @@ mod tests {
                 "an invalid additional Secret keeps the last valid one",
                 found(BAD),
                 found(B),
+                Some(&before),
+                "a b",
+            ),
+            (
+                "so do entries that can't authenticate",
+                found(r#"{"auths":{"a":{},"b":{"auth":""}}}"#),
+                Source::Absent,
+                Some(&before),
+                "a",
+            ),
+            (
+                "and those of an original",
+                found(A),
+                found(r#"{"auths":{"b":{}}}"#),
                 Some(&before),
                 "a b",
             ),

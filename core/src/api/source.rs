@@ -11,8 +11,8 @@ use crate::dockerconfig::Precedence;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!(self.name in ['additional-pull-secret', 'global-pull-secret'])",
-    "message": "a source can't be additional-pull-secret or global-pull-secret",
+    "rule": "!(self.name in ['additional-pull-secret', 'global-pull-secret', 'global-pull-secret-rolled-out', 'global-pull-secret-state'] || self.name.startsWith('additional-pull-secret-history-'))",
+    "message": "a source can't be additional-pull-secret, or a Secret that globalps writes",
 }]))]
 pub struct SourceRef {
     /// At most 236 characters, so that it fits into a key of a Secret.

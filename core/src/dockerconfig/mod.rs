@@ -24,4 +24,6 @@ pub use merge::{
     Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
 };
 pub use parse::{DockerConfig, ParseError, parse, parse_with};
-pub use validate::{Code, Finding, Severity, validate, validate_bytes, validate_data};
+pub use validate::{
+    Code, Finding, Severity, validate, validate_bytes, validate_data, validate_replacement,
+};

@@ -244,6 +244,11 @@ impl DockerConfig {
         entries.filter(|entry| entry.ability() > Ability::Nothing)
     }
 
+    /// Whether nothing can authenticate with any of its entries.
+    pub fn is_without_credentials(&self) -> bool {
+        self.usable().next().is_none()
+    }
+
     /// Whether both have the same effect on a node, regardless of order, format and spelling.
     pub fn means_the_same(&self, other: &Self) -> bool {
         let (one, two) = (self.spellings(), other.spellings());

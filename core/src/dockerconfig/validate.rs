@@ -157,6 +157,29 @@ pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>
     validate_bytes(bytes)
 }
 
+/// The same for data that replaces `before`. Entries of which none can authenticate are an error if the ones before could: most
+/// likely a generator had nothing to write. Where nothing is in force they harm nothing.
+pub fn validate_replacement(
+    data: Option<&[u8]>,
+    before: Option<&[u8]>,
+) -> (Option<DockerConfig>, Vec<Finding>) {
+    let (config, mut findings) = validate_data(data);
+    let has_none = config
+        .as_ref()
+        .is_some_and(DockerConfig::is_without_credentials);
+    let had_some = || {
+        let before = before.and_then(|before| validate_bytes(before).0);
+        before.is_some_and(|before| !before.is_without_credentials())
+    };
+    if !has_none || !had_some() {
+        return (config, findings);
+    }
+    let message = "none of its entries can authenticate, so the last valid content stays in force";
+    let hint = "delete the Secret to remove its credentials";
+    findings.insert(0, Finding::error(Code::NoEntries, "", message, hint));
+    (None, findings)
+}
+
 /// Parses and validates. Returns the file if a node can use it, and all findings. Without a file at least one finding is an
 /// error.
 pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
@@ -350,6 +373,26 @@ mod tests {
             .into_iter()
             .map(|f| (f.severity, f.code, f.to_string()))
             .collect()
+    }
+
+    #[test]
+    fn entries_without_credentials_replace_none_that_have_some() {
+        let works = r#"{"auths":{"r":{"auth":"dTpw"},"s":{}}}"#;
+        let empty = r#"{"auths":{"r":{"auth":""},"s":{"username":"u"}},"credsStore":"desktop"}"#;
+        for (before, after, expected) in [
+            (Some(works), empty, false),
+            (Some(works), works, true),
+            (Some(empty), empty, true),
+            (Some(empty), works, true),
+            (Some("{"), empty, true),
+            (None, empty, true),
+        ] {
+            let before = before.map(str::as_bytes);
+            let (config, findings) = validate_replacement(Some(after.as_bytes()), before);
+            assert_eq!(config.is_some(), expected, "{before:?}: {after}");
+            let is_error = findings.iter().any(Finding::is_error);
+            assert_ne!(is_error, expected, "{findings:?}");
+        }
     }
 
     #[test]

@@ -85,8 +85,8 @@ impl FromStr for SourceName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         /// The name must fit into a key of a Secret.
         const MAX: usize = 236;
-        if [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET].contains(&text) {
-            Err("can't be `additional-pull-secret` or `global-pull-secret`")
+        if text == names::ADDITIONAL_SECRET || names::is_own_secret(text) {
+            Err("can't be `additional-pull-secret`, or a Secret that globalps writes")
         } else if is_object_name(text, MAX) {
             Ok(Self(text.to_owned()))
         } else {
@@ -383,6 +383,10 @@ mod tests {
             ("team.a", true),
             ("additional-pull-secret", false),
             ("global-pull-secret", false),
+            ("global-pull-secret-rolled-out", false),
+            ("global-pull-secret-state", false),
+            ("additional-pull-secret-history-0", false),
+            ("global-pull-secret-team", true),
             ("", false),
             ("Team", false),
             ("team-", false),

@@ -208,7 +208,9 @@ pub(crate) fn without_registries(
         return Ok((Rest::Same, missing));
     }
     let entries = without(&config, &registries.iter().cloned().collect());
-    if entries.is_empty() {
+    // The controller keeps what is in force rather than take entries without any credentials.
+    let is_readable = entries.iter().all(|entry| entry.credential().is_ok());
+    if is_readable && DockerConfig::new(entries.clone()).is_without_credentials() {
         return Ok((Rest::Nothing, missing));
     }
     refuse_immutable(&secret)?;
@@ -259,13 +261,17 @@ pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
     };
     parse(bytes).map_err(|error| {
         let name = name_of(secret);
-        let source = match name {
-            names::ADDITIONAL_SECRET => String::new(),
-            name => format!(" --source {name}"),
+        let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
+        // Its last valid content is still in force, and a deletion would end that.
+        let go_back = match name {
+            names::ADDITIONAL_SECRET => {
+                "go back to the last valid one with `kubectl globalps undo`, or "
+            }
+            _ => "",
         };
         Failure::new(
             format!("Secret `{name}` can't be extended or cut: {error}"),
-            format!("start over with `kubectl globalps remove --all{source}`, or fix it with `kubectl edit`"),
+            format!("{go_back}fix it with `kubectl edit secret {name} -n {namespace}`"),
         )
     })
 }
@@ -423,6 +429,13 @@ mod tests {
         assert_eq!(missing, ["x"]);
         assert!(matches!(cut(&["r", "a"]), (Rest::Nothing, missing) if missing.is_empty()));
         assert!(matches!(cut(&["x"]), (Rest::Same, missing) if missing == ["x"]));
+        let empty = r#"{"auths":{"a":{},"r":{"auth":"dTpw"}}}"#;
+        let registries = ["r".to_owned()];
+        let (rest, _) = without_registries(secret(empty), &registries).expect("valid");
+        assert!(
+            matches!(rest, Rest::Nothing),
+            "what is left has no credentials"
+        );
     }
 
     #[test]
@@ -504,7 +517,7 @@ mod tests {
             "{failure:?}"
         );
         assert!(
-            failure.hint.contains("--all --source team-a`"),
+            failure.hint.contains("kubectl edit secret team-a") && !failure.hint.contains("remove"),
             "{failure:?}"
         );
         let findings = validate_bytes(br#"{"auths":{"r":{"auth":"hunter2!"}}}"#).1;

@@ -88,9 +88,11 @@ impl InForce {
         }
     }
 
-    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays.
+    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays. So does it if the new content
+    /// has no credentials and that in force has some.
     pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
-        match content {
+        let has_some = !self.additional.is_without_credentials();
+        match content.filter(|content| !(has_some && content.is_without_credentials())) {
             Some(additional) => Self { additional, ..self },
             None => self,
         }

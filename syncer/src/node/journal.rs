@@ -158,10 +158,14 @@ impl Journal {
                 continue;
             }
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let removed = if is_directory && entry.file_name() == PROVIDER_BIN_DIR {
+            let removed = if !is_directory {
+                fs::remove_file(entry.path())
+            } else if entry.file_name() == PROVIDER_BIN_DIR {
                 fs::remove_dir_all(entry.path())
             } else {
-                fs::remove_file(entry.path())
+                tracing::warn!(path = %entry.path().display(), "keeping a directory that globalps did not create");
+                is_empty = false;
+                continue;
             };
             match removed {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -328,6 +332,25 @@ mod tests {
             assert_eq!(fs::read(&aside).is_ok_and(|bytes| bytes == b"{"), kept);
             assert!(journal.load().unwrap().is_none());
             journal.remove().unwrap();
+        }
+    }
+
+    /// Such as a copy that somebody made while looking at the node.
+    #[test]
+    fn a_directory_of_others_stays_and_the_node_is_restored() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
+        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        let own = journal.directory.join(PROVIDER_BIN_DIR);
+        let others = journal.directory.join("bin.bak");
+        for path in [&own, &others] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+        }
+        for _ in 0..2 {
+            journal.remove().unwrap();
+            assert!(journal.load().unwrap().is_none());
+            assert!(!own.exists() && others.join("file").exists());
         }
     }
 }

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry, NodeMerge};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// The managed entries in the file: their keys as they are written, and the node's own entries that they override.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
-    /// As a credentials file.
-    overridden: serde_json::Value,
+    /// As a credentials file. Its text is kept: what docker's readers accept, such as half of a surrogate pair, not every JSON
+    /// value can have.
+    overridden: Box<RawValue>,
     /// The entries with their values, as a credentials file; null: combined from several revisions.
-    entries: serde_json::Value,
+    entries: Box<RawValue>,
 }
 
 impl std::fmt::Debug for ManagedEntries {
@@ -24,7 +26,7 @@ impl std::fmt::Debug for ManagedEntries {
 impl ManagedEntries {
     pub(crate) fn of(merged: &NodeMerge) -> Self {
         Self {
-            entries: as_value(merged.managed.entries()),
+            entries: as_text(merged.managed.entries()),
             ..Self::default().merged(merged)
         }
     }
@@ -34,7 +36,7 @@ impl ManagedEntries {
         let keys = merged.managed.entries().iter();
         Self {
             keys: keys.map(|entry| entry.key().to_owned()).collect(),
-            overridden: as_value(&merged.overridden),
+            overridden: as_text(&merged.overridden),
             entries: self.entries.clone(),
         }
     }
@@ -53,8 +55,8 @@ impl ManagedEntries {
         overridden.extend(later_overridden);
         Self {
             keys: &self.keys | &later.keys,
-            overridden: as_value(&overridden),
-            entries: serde_json::Value::Null,
+            overridden: as_text(&overridden),
+            entries: Box::default(),
         }
     }
 
@@ -74,8 +76,8 @@ impl ManagedEntries {
     /// The entries with their values; `None`: combined from several revisions.
     pub(crate) fn content(&self) -> Option<DockerConfig> {
         // As in Go, `null` parses to no entries.
-        let entries = Some(&self.entries).filter(|entries| !entries.is_null())?;
-        dockerconfig::parse(entries.to_string().as_bytes()).ok()
+        let entries = Some(self.entries.get()).filter(|entries| *entries != "null")?;
+        dockerconfig::parse(entries.as_bytes()).ok()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -83,15 +85,17 @@ impl ManagedEntries {
     }
 
     pub(crate) fn overridden(&self) -> Vec<Entry> {
-        let config = dockerconfig::parse(self.overridden.to_string().as_bytes());
+        let config = dockerconfig::parse(self.overridden.get().as_bytes());
         config
             .map(|config| config.entries().to_vec())
             .unwrap_or_default()
     }
 }
 
-fn as_value(entries: &[Entry]) -> serde_json::Value {
-    serde_json::from_slice(&DockerConfig::new(entries.to_vec()).render()).unwrap_or_default()
+fn as_text(entries: &[Entry]) -> Box<RawValue> {
+    let text = DockerConfig::new(entries.to_vec()).render();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    RawValue::from_string(text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -109,6 +113,32 @@ mod tests {
         let desired = config(r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
         let merged = merge_on_node(&config(own), &desired, &BTreeSet::new(), &[]);
         ManagedEntries::of(&merged)
+    }
+
+    /// Values that the kubelet accepts, and few other programs.
+    #[test]
+    fn an_odd_value_is_kept_as_it_is_written() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for odd in [
+            r#""andr\udce9""#,
+            "1e400",
+            "-0.0",
+            r#""\u0000""#,
+            "\"\u{7f}\"",
+            &deep,
+        ] {
+            let own =
+                format!(r#"{{"auths":{{"r":{{"auth":"bzpv","x":{odd}}},"s":{{"auth":"bzpv"}}}}}}"#);
+            let managed = overriding(&own);
+            let journal = serde_json::to_vec(&managed).unwrap();
+            let read: ManagedEntries = serde_json::from_slice(&journal).unwrap();
+            let overridden = DockerConfig::new(read.overridden()).render();
+            let text = String::from_utf8(overridden).unwrap();
+            assert!(text.contains(&format!(r#""x":{odd}"#)), "{odd}: {text}");
+            assert!(read.content().is_some(), "{odd}");
+            let both = read.and(&ManagedEntries::default());
+            assert_eq!(both.overridden().len(), 1, "{odd}");
+        }
     }
 
     #[test]
