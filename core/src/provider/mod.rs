@@ -25,6 +25,6 @@ pub use content::{
 };
 pub use flags::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, remove_flags};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
-pub use shared_file::{SharedFileError, add_entries, remove_entries};
+pub use shared_file::{SharedFileError, add_entries, has_providers, remove_entries};
 pub use token::pod_identity;
 pub use trial::{Trial, trials};

@@ -3,7 +3,10 @@
 
 use serde_json::Value;
 
-use super::config::PROVIDERS;
+use super::config::{PROVIDERS, TOKEN_ATTRIBUTES};
+
+/// The version of the configuration that has [`TOKEN_ATTRIBUTES`].
+const TOKENS_SINCE: &str = "kubelet.config.k8s.io/v1";
 
 /// Why the file is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +60,14 @@ pub fn add_entries(file: &[u8], entries: &[Value]) -> Result<Vec<u8>, SharedFile
         }
     };
     let mut expected = parsed(text)?;
+    let version = expected["apiVersion"].as_str();
+    let has_tokens = |entry: &Value| entry.get(TOKEN_ATTRIBUTES).is_some();
+    if version.is_some_and(|version| version != TOKENS_SINCE) && entries.iter().any(has_tokens) {
+        // No kubelet starts with a field that is unknown in this version.
+        let at = text.find("apiVersion").unwrap_or(0);
+        let what = "scopes need `apiVersion: kubelet.config.k8s.io/v1`, which kubelets read since Kubernetes 1.26";
+        return Err(form(text, at, what));
+    }
     if let Some(list) = expected["providers"].as_array_mut() {
         list.extend(entries.iter().cloned());
     }
@@ -75,7 +86,7 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
     let text = str::from_utf8(file).map_err(|_| SharedFileError::NotText)?;
     let mut expected = parsed(text)?;
     let mut without = text.to_owned();
-    while let Some((start, end)) = entry(&without) {
+    while let Some((start, end)) = entry(&without).or_else(|| rewritten_entry(&without)) {
         without.replace_range(start..end, "");
     }
     if let Some(list) = expected["providers"].as_array_mut() {
@@ -91,10 +102,17 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
         return Err(form(
             text,
             line,
-            "an entry of globalps was changed by another process",
+            "another process changed the form of an entry of globalps",
         ));
     }
     Ok(without.into_bytes())
+}
+
+/// Whether there is any provider: no kubelet starts without one.
+pub fn has_providers(file: &[u8]) -> bool {
+    let text = str::from_utf8(file).unwrap_or_default();
+    let list = parsed(text).map(|mut config| config["providers"].take());
+    list.is_ok_and(|list| list.as_array().is_some_and(|list| !list.is_empty()))
 }
 
 fn is_managed(entry: &Value) -> bool {
@@ -127,11 +145,40 @@ fn form(text: &str, at: usize, what: &'static str) -> SharedFileError {
 fn entry(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let value = values.next()?.ok().filter(is_managed)?;
+        let value = values.next()?.ok()?;
         let end = start + values.byte_offset();
-        // Managed entries are always written in the compact form.
-        let written = value.to_string();
-        (text[start..end] == written).then(|| separated(text, start, end))
+        is_managed(&value).then(|| separated(text, start, end))
+    })
+}
+
+/// The first managed entry of a block list that another program has formatted, such as Ansible.
+fn rewritten_entry(text: &str) -> Option<(usize, usize)> {
+    let Ok(List::Block { end, indent }) = list(text) else {
+        return None;
+    };
+    let dash = " ".repeat(indent) + "-";
+    let mut begins = Vec::new();
+    let mut at = 0;
+    for line in text[..end].split_inclusive('\n') {
+        let rest = line.strip_prefix(&dash);
+        if rest.is_some_and(|rest| rest.starts_with(char::is_whitespace)) {
+            begins.push(at);
+        }
+        at += line.len();
+    }
+    let ends = begins.iter().skip(1).copied().chain([end]);
+    let mut items = begins.iter().copied().zip(ends);
+    items.find_map(|(begin, end)| {
+        let item: Value = serde_saphyr::from_str(&text[begin..end]).ok()?;
+        // Comments and blank lines at the end belong to what follows.
+        let lines = text[begin..end].split_inclusive('\n');
+        let lines = lines.scan(begin, |at, line| {
+            *at += line.len();
+            Some((line.trim(), *at))
+        });
+        let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        let last = lines.filter(|(line, _)| is_content(line)).last()?;
+        is_managed(&item[0]).then_some((begin, last.1))
     })
 }
 

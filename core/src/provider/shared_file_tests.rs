@@ -138,21 +138,52 @@ fn the_error_names_the_line_and_nothing_of_the_content() {
     );
 }
 
+/// As `yq -i` and Ansible write the whole file again.
 #[test]
-fn a_changed_managed_entry_is_an_error() {
-    for (before, line) in [(BLOCK, 10), ("kind: C\nproviders: []\n", 2)] {
-        let with = add_entries(before.as_bytes(), &ours(false)).unwrap();
+fn a_managed_entry_is_found_by_its_name_however_it_is_written() {
+    let spaced = |text: &str| text.replace("\":", "\": ").replace(",\"", ", \"");
+    let changed = |text: &str| text.replace("\"0s\"", "\"9s\"");
+    for before in [BLOCK, FLUSH, JSON, "kind: C\nproviders: []\n"] {
+        let with = add_entries(before.as_bytes(), &ours(true)).unwrap();
         let text = String::from_utf8(with).unwrap();
-        let changed = text.replace(
-            "\"defaultCacheDuration\":\"0s\"",
-            "\"defaultCacheDuration\": \"9s\"",
+        for (text, expected) in [
+            (spaced(&text), spaced(before)),
+            (changed(&text), before.to_owned()),
+        ] {
+            let without = remove_entries(text.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8_lossy(&without), expected);
+        }
+    }
+    let in_lines = "kind: C\nproviders:\n- name: one\n  args:\n  - a\n# of globalps\n- apiVersion: v1\n  args:\n  - x\n  name: globalps-credential-provider\n\n# two\n- name: two\nx: 1\n";
+    let without = remove_entries(in_lines.as_bytes()).unwrap();
+    let expected = "kind: C\nproviders:\n- name: one\n  args:\n  - a\n# of globalps\n\n# two\n- name: two\nx: 1\n";
+    assert_eq!(String::from_utf8_lossy(&without), expected);
+    let only = "kind: C\nproviders:\n  - name: globalps-credential-provider\n    args: []\n";
+    let without = remove_entries(only.as_bytes()).unwrap();
+    assert!(has_providers(only.as_bytes()) && !has_providers(&without));
+    // A form that is not known.
+    let anchor = "kind: C\nproviders: [*a]\nx: &a {name: globalps-credential-provider}\n";
+    assert!(remove_entries(anchor.as_bytes()).is_err());
+    let flow = "kind: C\nproviders: [{name: globalps-credential-provider, args: []}]\n";
+    let error = remove_entries(flow.as_bytes()).unwrap_err();
+    assert!(
+        matches!(error, SharedFileError::Form { line: 2, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn scopes_are_not_added_to_a_version_that_has_none() {
+    for (version, tokens, expected) in [
+        ("v1beta1", true, false),
+        ("v1beta1", false, true),
+        ("v1", true, true),
+    ] {
+        let file = format!(
+            "kind: C\napiVersion: kubelet.config.k8s.io/{version}\nproviders:\n- name: a\n"
         );
-        assert_ne!(changed, text);
-        let Err(SharedFileError::Form { line: found, .. }) = remove_entries(changed.as_bytes())
-        else {
-            panic!("{changed}");
-        };
-        assert_eq!(found, line, "{changed}");
+        let added = add_entries(file.as_bytes(), &ours(tokens));
+        assert_eq!(added.is_ok(), expected, "{version} {tokens}");
     }
 }
 

@@ -1561,6 +1561,7 @@ mod tests {
                 data: FileSnapshot::Absent,
                 config: FileSnapshot::Absent,
                 flags: Some(file(FLAGS)),
+                is_beside_others: false,
             },
             has_program: false,
             tokens: Some(true),
@@ -1602,6 +1603,7 @@ mod tests {
             data: side.data(),
             config: side.config,
             flags: side.flags,
+            is_beside_others: false,
         };
         facts.has_program = true;
         let mut state = State::new(file(OWN), 1);
@@ -1824,6 +1826,7 @@ mod tests {
             data: FileSnapshot::Absent,
             config: FileSnapshot::Absent,
             flags: theirs.clone(),
+            is_beside_others: false,
         })
         .unwrap();
         assert_eq!(rebased.before.flags, theirs, "back");
@@ -1848,6 +1851,7 @@ mod tests {
             data: target.data(),
             config: target.config.clone(),
             flags: target.flags.clone(),
+            is_beside_others: false,
         };
         let (file, newest) = (file(OWN), task(3));
         for (is_pending, expected) in [(true, "provider, own, restart"), (false, "provider, own")] {
@@ -1959,6 +1963,7 @@ mod tests {
                 data: side.map_or_else(absent, ProviderSide::data),
                 config: side.map_or_else(absent, |side| side.config.clone()),
                 flags: side.map_or_else(|| Some(file(flags)), |side| side.flags.clone()),
+                is_beside_others: false,
             },
             has_program: side.is_some(),
             tokens: Some(true),

@@ -149,5 +149,6 @@ fn nothing() -> ProviderDisk {
         data: FileSnapshot::Absent,
         config: FileSnapshot::Absent,
         flags: None,
+        is_beside_others: false,
     }
 }

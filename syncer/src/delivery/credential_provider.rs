@@ -60,6 +60,11 @@ impl ProviderFacts {
         self.provider.without(&self.disk)
     }
 
+    /// The files without the provider, with which the kubelet starts.
+    fn removed(&self) -> Result<ProviderSide, Obstacle> {
+        self.provider.removed(&self.disk)
+    }
+
     /// Whether the kubelet's configuration and flags match this side. Other settings would need a restart.
     pub(crate) fn has_settings(&self, side: &ProviderSide) -> bool {
         self.disk.config == side.config && self.disk.flags == side.flags
@@ -89,7 +94,7 @@ pub(crate) fn change(
     let Some(facts) = facts.filter(|_| is_on_node || target.is_some()) else {
         return Ok(None);
     };
-    let target = target.cloned().map_or_else(|| facts.without(), Ok)?;
+    let target = target.cloned().map_or_else(|| facts.removed(), Ok)?;
     let before = match (pending, &state.provider) {
         (Some(pending), _) => pending.before.clone(),
         (None, None) => facts.without()?,

@@ -11,8 +11,8 @@ use globalps_core::names::{
     KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE, STATE_DIR,
 };
 use globalps_core::provider::{
-    CONFIG_FLAG, Content, PROVIDERS, ProviderConfig, add_entries, parse_data, remove_entries,
-    render_data,
+    CONFIG_FLAG, Content, PROVIDERS, ProviderConfig, add_entries, has_providers, parse_data,
+    remove_entries, render_data,
 };
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tokio::time::sleep;
@@ -82,6 +82,8 @@ pub(crate) struct ProviderDisk {
     pub(crate) data: FileSnapshot,
     pub(crate) config: FileSnapshot,
     pub(crate) flags: Option<FileSnapshot>,
+    /// The directory of the configuration has other ones.
+    pub(crate) is_beside_others: bool,
 }
 
 impl Provider {
@@ -168,6 +170,20 @@ impl Provider {
             data: file::read(&self.data.here)?,
             config: file::read(&self.config.here)?,
             flags: flags.transpose()?,
+            is_beside_others: self.has_others(),
+        })
+    }
+
+    /// As the kubelet reads the directory: files with these extensions.
+    fn has_others(&self) -> bool {
+        let directory = self.config.here.parent();
+        let files = directory.and_then(|directory| fs::read_dir(directory).ok());
+        let mut files = files.into_iter().flatten().flatten();
+        files.any(|file| {
+            let path = file.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            path != self.config.here
+                && extension.is_some_and(|it| ["json", "yaml", "yml"].contains(&it))
         })
     }
 
@@ -219,6 +235,29 @@ impl Provider {
             installed: None,
             config,
             flags: disk.flags.as_ref().map(|flags| self.without_flags(flags)),
+        })
+    }
+
+    /// The same. Fails if it is the last provider that the kubelet's flags name: no kubelet starts without any.
+    pub(crate) fn removed(&self, disk: &ProviderDisk) -> Result<ProviderSide, Obstacle> {
+        let side = self.without(disk)?;
+        let has_others = match (&self.way, &side.config) {
+            (Way::Shared, FileSnapshot::File { bytes, .. }) => {
+                side.config == disk.config || has_providers(bytes)
+            }
+            (Way::Directory, _) => disk.config == FileSnapshot::Absent || disk.is_beside_others,
+            _ => true,
+        };
+        if has_others {
+            return Ok(side);
+        }
+        Err(Obstacle {
+            reason: "ForeignProviderConfig",
+            message: format!(
+                "`{}`: this is the kubelet's last provider, and it does not start without any; nothing was changed. Add another \
+                 one, or remove the kubelet's flags `--image-credential-provider-…`, restart it, and delete the file",
+                self.config.host.display()
+            ),
         })
     }
 
@@ -397,6 +436,44 @@ mod tests {
         let provider = set_up(here, here, &here.join("bin"));
         fs::remove_file(here.join("program")).unwrap();
         assert!(provider.obstacle().unwrap().message.contains("has no `"));
+    }
+
+    /// Their entries were deleted while the provider was installed.
+    #[test]
+    fn the_last_provider_is_not_taken_from_a_kubelet() {
+        for (file, others) in [("c.yaml", "- name: theirs\n"), ("", "theirs.yaml")] {
+            let directory = tempfile::tempdir().unwrap();
+            let here = directory.path();
+            let config = here.join(file);
+            let is_shared = !file.is_empty();
+            for has_others in [true, false] {
+                let provider = set_up(here, &config, here);
+                if is_shared {
+                    let list = if has_others { others } else { "" };
+                    let ours = "- {\"name\":\"globalps-credential-provider\"}\n";
+                    fs::write(&config, format!("providers:\n{list}{ours}")).unwrap();
+                } else {
+                    fs::write(&provider.config.here, "providers: []").unwrap();
+                    let theirs = here.join(others);
+                    fs::write(&theirs, "").unwrap();
+                    if !has_others {
+                        fs::remove_file(theirs).unwrap();
+                    }
+                }
+                let disk = provider.read().unwrap();
+                assert!(provider.without(&disk).unwrap().config != disk.config);
+                let removed = provider.removed(&disk);
+                assert_eq!(removed.is_ok(), has_others, "{file}");
+                let obstacle = removed.err().map(|obstacle| obstacle.message);
+                assert!(obstacle.is_none_or(|it| it.contains("Add another")));
+            }
+            fs::remove_file(set_up(here, &config, here).config.here).unwrap();
+            let provider = set_up(here, &config, here);
+            assert!(
+                provider.removed(&provider.read().unwrap()).is_ok(),
+                "it is gone"
+            );
+        }
     }
 
     #[test]
