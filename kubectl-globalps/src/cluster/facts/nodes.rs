@@ -193,14 +193,14 @@ async fn details(
     if names.len() > FEW {
         return in_full(cluster, ListParams::default(), asked).await;
     }
-    let named = &Asked {
+    let of_names = &Asked {
         selector: None,
         ..asked.clone()
     };
     // By a list too, since who may list nodes may perhaps not get one.
     let each = stream::iter(names).map(|name| {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        in_full(cluster, params, named)
+        in_full(cluster, params, of_names)
     });
     let found: Vec<Store<NodeFacts>> = each.buffer_unordered(AT_ONCE).try_collect().await?;
     let mut store = Store::default();
