@@ -519,6 +519,11 @@ mod tests {
     #[test]
     fn every_decision_follows_from_the_facts() {
         let (one, two, restore) = (task(1), task(2), task(0));
+        // A6: globalps was removed and installed again.
+        let another_one = Task {
+            revision: Revision::new(1, RevisionId::from_random(2)),
+            ..task(1)
+        };
         let mut failed = synced("");
         failed.failed = Some(Failure {
             task: two.clone(),
@@ -583,6 +588,30 @@ mod tests {
                 OURS,
                 Some(OURS),
                 "Confirm".to_owned(),
+            ),
+            (
+                "the same number of another installation is no content that is known",
+                Some(&another_one),
+                Some(synced("")),
+                OURS,
+                None,
+                "Fetch".to_owned(),
+            ),
+            (
+                "its content is a rotation",
+                Some(&another_one),
+                Some(synced("")),
+                OURS,
+                Some(NEWER),
+                format!("{NEWER}, restart"),
+            ),
+            (
+                "unless it is equivalent",
+                Some(&another_one),
+                Some(synced("")),
+                OURS,
+                Some(OURS),
+                format!("{OURS}, no restart"),
             ),
             (
                 "a rotation",

@@ -116,9 +116,37 @@ fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::provider::ProviderConfig;
+    use globalps_core::rollout::RevisionId;
     use k8s_openapi::ByteString;
 
     use super::*;
+
+    #[test]
+    fn a_revision_is_found_by_number_and_id() {
+        let id = RevisionId::from_random;
+        let secret = |number: &str, id: RevisionId| {
+            let mut secret = Secret::default();
+            let annotations = secret.annotations_mut();
+            annotations.insert(REVISION_ANNOTATION.to_owned(), number.to_owned());
+            annotations.insert(REVISION_ID_ANNOTATION.to_owned(), id.to_string());
+            secret
+        };
+        for (case, number, of_secret, of_task, expected) in [
+            ("the same", "1", id(1), id(1), true),
+            ("another number", "2", id(1), id(1), false),
+            ("another installation", "1", id(2), id(1), false),
+            (
+                "no id",
+                "1",
+                RevisionId::UNKNOWN,
+                RevisionId::UNKNOWN,
+                false,
+            ),
+        ] {
+            let found = has_revision(&secret(number, of_secret), Revision::new(1, of_task));
+            assert_eq!(found, expected, "{case}");
+        }
+    }
 
     #[test]
     fn unreadable_delivery_or_scopes_are_an_error() {
