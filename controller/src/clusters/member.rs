@@ -16,6 +16,10 @@ use kube::ResourceExt as _;
 use super::installation::Installation;
 use crate::content::source::Data;
 
+/// While no hub could write the Secret again, its deletion would restore the whole cluster.
+const DELETE: &str =
+    "delete it there while the hub is connected to the cluster, which then gets it again at once";
+
 /// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
@@ -157,7 +161,7 @@ pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str
                 return block(
                     "Conflict",
                     format!(
-                        "`{other}` owns the Secret's content: delete the Secret in the cluster, or exclude the cluster"
+                        "`{other}` owns the Secret's content: {DELETE}, or exclude the cluster"
                     ),
                 );
             }
@@ -165,7 +169,7 @@ pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str
                 return block(
                     "WrongType",
                     format!(
-                        "the Secret has the type `{}`, which can't be changed: delete the Secret in the cluster",
+                        "the Secret has the type `{}`, which can't be changed: {DELETE}",
                         target.type_
                     ),
                 );
@@ -174,10 +178,7 @@ pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
-                return block(
-                    "Immutable",
-                    "the Secret is immutable: delete it in the cluster".to_owned(),
-                );
+                return block("Immutable", format!("the Secret is immutable: {DELETE}"));
             }
             Action::Apply(release.clone())
         }
@@ -545,6 +546,28 @@ mod tests {
         ] {
             let found = action(target.as_ref(), &desired, FLEET);
             assert_eq!(in_one_line(&found), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_the_hub_writes_again_is_to_be_deleted_only_while_it_can() {
+        let kubectl =
+            json!({"metadata": {"annotations": null, "managedFields": [owner("kubectl")]}});
+        let keys = json!({"data": {"other": "QQ=="}});
+        let b = || desired(2, "B", "");
+        for (changes, desired, is_written_again) in [
+            (kubectl, b(), true),
+            (json!({"type": "Opaque"}), b(), true),
+            (json!({"immutable": true}), b(), true),
+            (keys, Desired::Removed, false),
+        ] {
+            let Action::Block((reason, message)) = action(Some(&target(&changes)), &desired, FLEET)
+            else {
+                panic!("{changes}");
+            };
+            assert!(message.contains("delete "), "{reason}: {message}");
+            let says_when = message.contains("while the hub is connected");
+            assert_eq!(says_when, is_written_again, "{reason}: {message}");
         }
     }
 
