@@ -14,7 +14,8 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::{MemberReport, MemberStatus};
+use crate::clusters::member::{MemberReport, MemberStatus, Reason};
+use crate::remote::unreachable;
 
 /// The API server ends a watch after this time, and the watch resumes. A watch without a response for longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
@@ -96,4 +97,17 @@ fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
         Item::Unreadable(_) => None,
     };
     WatchEvent::Report(status.map_or(MemberReport::NoStatus, MemberReport::Status))
+}
+
+/// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.
+pub(super) fn failed(error: watcher::Error) -> Result<MemberReport, Reason> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => match &error {
+            kube::Error::Api(status) if status.code == 404 => Ok(MemberReport::NoGlobalps),
+            _ => Err(unreachable::reason(&error)),
+        },
+        _ => Err(unreachable::timeout()),
+    }
 }

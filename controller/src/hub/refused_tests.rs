@@ -420,3 +420,26 @@ fn secret_of_member() -> String {
     let Target { namespace, name } = Target::default();
     format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }
+
+/// Whether the session writes after the hub has sent it this kubeconfig, and the cluster behind it does not tell its identity.
+async fn writes_with(kubeconfig: Option<Arc<Data>>) -> bool {
+    let api = FakeApi::default();
+    let (mut session, before, specs) = session();
+    let spec = MemberSpec {
+        kubeconfig,
+        ..before.clone()
+    };
+    specs.send_replace(spec);
+    let spec = session.next_spec(&before);
+    session.identify(&api.client()).await.unwrap();
+    write_member(&mut session, &spec, &api).await;
+    !all_of(&api).is_empty()
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
+    let same = None;
+    assert!(writes_with(same).await);
+    let other = Some(Arc::new(data("other")));
+    assert!(!writes_with(other).await);
+}

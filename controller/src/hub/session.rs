@@ -8,12 +8,11 @@ use futures::StreamExt as _;
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
-use super::member_watch::{WatchEvent, member_events, member_events_later};
+use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
 use super::messages::{MemberSpec, Observation, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
@@ -58,8 +57,8 @@ impl Session {
     /// Runs until the hub ends the session.
     pub(super) async fn run(mut self) {
         let mut retries = 0_u32;
+        let mut spec = self.specs.borrow_and_update().clone();
         loop {
-            let spec = self.specs.borrow_and_update().clone();
             match self.run_connection(&spec, &mut retries).await {
                 Disconnect::Ended => return,
                 Disconnect::Changed => retries = 0,
@@ -72,7 +71,17 @@ impl Session {
                     }
                 }
             }
+            spec = self.next_spec(&spec);
         }
+    }
+
+    /// The newest spec. Another kubeconfig may lead to another cluster, whose identity is not known.
+    pub(super) fn next_spec(&mut self, before: &MemberSpec) -> MemberSpec {
+        let spec = self.specs.borrow_and_update().clone();
+        if spec.kubeconfig != before.kubeconfig {
+            self.identity = None;
+        }
+        spec
     }
 
     /// Waits until this time, or until the kubeconfig or the target changes. false: the hub ended the session.
@@ -172,8 +181,9 @@ impl Session {
                         self.reached(retries);
                         true
                     }
-                    Some(WatchEvent::Failed(error)) => match self.watch_failed(error) {
-                        Ok(()) => {
+                    Some(WatchEvent::Failed(error)) => match failed(error) {
+                        Ok(report) => {
+                            self.facts.report = report;
                             self.reached(retries);
                             events = member_events_later(&client, spec);
                             false
@@ -196,29 +206,10 @@ impl Session {
         self.facts.unreachable = None;
     }
 
-    /// Handles an error of the watch. `Err`: the cluster is unreachable.
-    fn watch_failed(&mut self, error: watcher::Error) -> Result<(), Reason> {
-        match error {
-            watcher::Error::InitialListFailed(error)
-            | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => match &error {
-                kube::Error::Api(status) if status.code == 404 => {
-                    self.facts.report = MemberReport::NoGlobalps;
-                    Ok(())
-                }
-                _ => Err(unreachable::reason(&error)),
-            },
-            _ => Err(unreachable::timeout()),
-        }
-    }
-
-    async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
-        match identity(client).await? {
-            Some(uid) => self.identity = Some(uid),
-            None => {
-                self.identity.get_or_insert_with(String::new);
-            }
-        }
+    /// A cluster that no longer lets the hub read its identity is still the same.
+    pub(super) async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
+        let found = identity(client).await?;
+        self.identity = found.or(self.identity.take()).or(Some(String::new()));
         Ok(())
     }
 
