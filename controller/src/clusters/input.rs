@@ -59,8 +59,8 @@ pub(crate) struct Input<'a> {
     pub(crate) revisions: Vec<Revision>,
     /// Random id for the revision that this plan may write.
     pub(crate) new_id: RevisionId,
-    /// Highest number of a Secret with the name of one of its revisions, even of another owner; 0: there is none.
-    pub(crate) last_number: i64,
+    /// Names of Secrets that are named like its revisions and have another owner, e.g. an earlier `FleetPullSecret` with its name.
+    pub(crate) foreign: BTreeSet<String>,
     pub(crate) clusters: &'a BTreeMap<ClusterKey, ClusterView>,
     /// Labels of the namespaces.
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION, OnFailure};
+use globalps_core::names::fleet_revision;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
+use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
@@ -155,19 +157,21 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     if newest.is_some_and(is_same) {
         return Next::Same;
     }
-    // A number in use is the name of a Secret, which may be of an earlier FleetPullSecret with this name. If a user deleted the
-    // newest revision, its number is used again, and the id tells both apart. Numbers in the clusters' objects don't count:
-    // other clients can write those.
-    let last = newest
-        .map_or(0, |newest| newest.number)
-        .max(input.last_number);
-    match last.checked_add(1).filter(|number| *number <= MAX_REVISION) {
+    match next_number(input, newest.map_or(0, |newest| newest.number)) {
         Some(number) => {
             let revision = rollout::Revision::new(number, input.new_id);
             Next::New(Revision::new(revision, content, install))
         }
         None => Next::Hold(Hold::NoRevisionLeft),
     }
+}
+
+/// If a user deleted the newest revision, its number is used again, and the id tells both apart. Numbers that other clients write
+/// are not counted from: those in the clusters' objects mean nothing, and a Secret of another owner only has its own name.
+fn next_number(input: &Input, last: i64) -> Option<i64> {
+    let name = input.fleet.name_any();
+    let is_free = |number: &i64| !input.foreign.contains(&fleet_revision(&name, *number));
+    (last.checked_add(1)?..=MAX_REVISION).find(is_free)
 }
 
 fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {

@@ -35,7 +35,7 @@ struct Hub {
     source: Source,
     install: Result<Option<Arc<Installation>>, String>,
     revisions: Vec<Revision>,
-    last_number: i64,
+    foreign: BTreeSet<String>,
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
     drift: Drift,
@@ -63,7 +63,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         source,
         install: Ok(None),
         revisions: revisions.iter().map(revision).collect(),
-        last_number: 0,
+        foreign: BTreeSet::new(),
         clusters: BTreeMap::new(),
         objects: BTreeMap::new(),
         drift: Drift::default(),
@@ -163,7 +163,7 @@ impl Hub {
             install: self.install.clone(),
             revisions: self.revisions.clone(),
             new_id: revision_of_test(1).id,
-            last_number: self.last_number,
+            foreign: self.foreign.clone(),
             clusters: &self.clusters,
             namespaces: const { &BTreeMap::new() },
             objects: self
@@ -505,7 +505,7 @@ fn a_deleted_fleet_is_removed_within_the_limits_or_orphaned() {
 }
 
 #[test]
-fn the_number_of_a_deleted_revision_is_used_again_unless_a_secret_has_it() {
+fn the_number_of_a_deleted_revision_is_used_again_unless_a_foreign_secret_has_it() {
     let mut hub = hub(
         found(A),
         &[(1, A, "r"), (2, B, "r")],
@@ -514,9 +514,19 @@ fn the_number_of_a_deleted_revision_is_used_again_unless_a_secret_has_it() {
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     hub.revisions.pop();
     assert_eq!(hub.line(), "write 2", "a user deleted the newest revision");
-    hub.last_number = 7;
+    let foreign = |numbers: &[i64]| -> BTreeSet<String> {
+        let names = numbers.iter();
+        names
+            .map(|number| fleet_revision("shared", *number))
+            .collect()
+    };
+    hub.foreign = foreign(&[2, 3, 7]);
     let left = "an earlier FleetPullSecret has left revisions";
-    assert_eq!(hub.line(), "write 8", "{left}");
+    assert_eq!(hub.line(), "write 4", "{left}");
+    hub.foreign = foreign(&[MAX_REVISION]);
+    assert_eq!(hub.line(), "write 2", "anybody can create a Secret");
+    hub.revisions.push(revision(&(MAX_REVISION, B, "r")));
+    assert_eq!(hub.line(), "NoRevisionLeft");
 }
 
 #[test]

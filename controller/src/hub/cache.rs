@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
-use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
@@ -281,15 +280,17 @@ impl HubCache {
         revisions
     }
 
-    /// Highest number of a Secret with the name of one of its revisions, even of another owner; 0: there is none.
-    pub(super) fn last_number(&self, fleet: &FleetPullSecret) -> i64 {
+    /// Names of Secrets that are named like its revisions and have another owner.
+    pub(super) fn foreign_revisions(&self, fleet: &FleetPullSecret) -> BTreeSet<String> {
+        let uid = fleet.uid().unwrap_or_default();
         let (namespace, name) = key(fleet);
         let scopes = self.scopes.values();
         let all = scopes.flat_map(|it| it.revisions.live.values());
-        let named = all.filter(|it| {
-            it.id.key == (namespace.clone(), fleet_revision(&name, it.revision.number))
+        let foreign = all.filter(|it| {
+            let (place, secret) = &it.id.key;
+            it.owner != uid && *place == namespace && secret.starts_with(&name)
         });
-        named.map(|it| it.revision.number).max().unwrap_or_default()
+        foreign.map(|it| it.id.key.1.clone()).collect()
     }
 
     pub(super) fn namespaces(&self) -> BTreeMap<String, BTreeMap<String, String>> {

@@ -2,6 +2,7 @@
 //! within its limits, and each cluster has the newest revision in the end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
@@ -10,6 +11,7 @@ use globalps_core::api::{
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event as WatchEvent;
@@ -27,6 +29,7 @@ use crate::cache::list_watch::Update;
 use crate::clusters::input::{ClusterKey, Input, fleet_title};
 use crate::clusters::member::Desired;
 use crate::clusters::plan::{FleetPlan, plan};
+use crate::clusters::revision;
 use crate::content::source::{Data, Source};
 use crate::refused::Failures;
 
@@ -61,6 +64,8 @@ enum Event {
     /// It is a clone of another one, with its content, or has its own identity again.
     Clone(usize, Option<usize>),
     Reachable(usize, bool),
+    /// Another client creates a Secret that is named like a revision.
+    Foreign(i64),
     /// Writes take effect, but their responses are lost.
     Lose(bool),
     Plan,
@@ -97,6 +102,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => at.clone().prop_map(Event::Reinstall),
         1 => (at.clone(), proptest::option::of(at.clone())).prop_map(|(at, of)| Event::Clone(at, of)),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Reachable(at, is)),
+        1 => prop_oneof![Just(9_007_199_254_740_991), 1..9_i64].prop_map(Event::Foreign),
         1 => any::<bool>().prop_map(Event::Lose),
         10 => Just(Event::Plan),
         12 => at.prop_map(Event::Session),
@@ -119,7 +125,9 @@ struct Simulation {
     rotations: i64,
     /// As the API server has them, by name.
     objects: BTreeMap<String, ClusterPullSecret>,
-    revisions: BTreeMap<i64, k8s_openapi::api::core::v1::Secret>,
+    revisions: BTreeMap<i64, Secret>,
+    /// Secrets of other clients that are named like revisions.
+    foreign: BTreeMap<i64, Secret>,
     members: Vec<Member>,
     cache: HubCache,
     loses: bool,
@@ -161,6 +169,7 @@ impl Simulation {
             rotations: 0,
             objects: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            foreign: BTreeMap::new(),
             members: (0..CLUSTERS).map(member).collect(),
             cache: HubCache::new(&[], "0/1".parse().unwrap()),
             loses: false,
@@ -212,7 +221,7 @@ impl Simulation {
             };
             self.watch(HubEvent::Cluster(applied(cluster)));
         }
-        for secret in self.revisions.values() {
+        for secret in self.revisions.values().chain(self.foreign.values()) {
             self.cache.put_revision(secret);
         }
         for object in self.objects.clone().into_values() {
@@ -350,6 +359,7 @@ impl Simulation {
                 self.members[at].written = 0;
             }
             Event::Reachable(at, is_reachable) => self.members[at].is_reachable = is_reachable,
+            Event::Foreign(number) => self.create_foreign(number),
             Event::Lose(loses) => self.loses = loses,
             Event::Plan => {
                 self.plan();
@@ -362,14 +372,8 @@ impl Simulation {
     fn plan(&mut self) -> bool {
         let plan = self.planned();
         for revision in &plan.revisions {
-            let mut secret = revision.encode(&self.fleet);
-            secret.metadata.namespace = Some("ns".to_owned());
-            secret.metadata.resource_version = Some(self.next_version().to_string());
-            let owner = OwnerReference {
-                uid: "fleet".to_owned(),
-                ..OwnerReference::default()
-            };
-            secret.metadata.owner_references = Some(vec![owner]);
+            assert!(!self.foreign.contains_key(&revision.number), "of another");
+            let secret = self.secret_of(revision, "fleet");
             self.cache.put_revision(&secret);
             self.revisions.insert(revision.number, secret);
         }
@@ -389,6 +393,31 @@ impl Simulation {
         !plan.assignments.is_empty() || !plan.revisions.is_empty()
     }
 
+    /// The Secret of a revision, with this owner.
+    fn secret_of(&mut self, revision: &revision::Revision, owner: &str) -> Secret {
+        let mut secret = revision.encode(&self.fleet);
+        secret.metadata.namespace = Some("ns".to_owned());
+        secret.metadata.resource_version = Some(self.next_version().to_string());
+        let owner = OwnerReference {
+            uid: owner.to_owned(),
+            ..OwnerReference::default()
+        };
+        secret.metadata.owner_references = Some(vec![owner]);
+        secret
+    }
+
+    fn create_foreign(&mut self, number: i64) {
+        if self.revisions.contains_key(&number) {
+            return;
+        }
+        let content = Arc::new(Data(Some(b"{}".to_vec())));
+        let id = RevisionId::from_random(0xbad);
+        let revision = revision::Revision::new(Revision::new(number, id), content, None);
+        let secret = self.secret_of(&revision, "another");
+        self.cache.put_revision(&secret);
+        self.foreign.insert(number, secret);
+    }
+
     fn planned(&self) -> FleetPlan {
         let clusters = with_obstacles(&self.cache);
         let objects = self.cache.objects();
@@ -406,7 +435,7 @@ impl Simulation {
             install: Ok(None),
             revisions,
             new_id: id_of(last + 1),
-            last_number: self.cache.last_number(&self.fleet),
+            foreign: self.cache.foreign_revisions(&self.fleet),
             clusters: &clusters,
             namespaces: &BTreeMap::new(),
             objects: objects.collect(),
@@ -489,7 +518,9 @@ impl Simulation {
     fn check(&self) {
         assert!(self.in_flight() <= MAX_UNAVAILABLE, "{}", self.in_flight());
         let last = self.revisions.keys().last().copied().unwrap_or_default();
-        assert!(last <= self.rotations, "nobody's number is raised to");
+        let skipped = self.foreign.range(..last).count();
+        let most = self.rotations + i64::try_from(skipped).unwrap();
+        assert!(last <= most, "nobody's number is raised to");
     }
 
     /// No more disturbances, and time passes.

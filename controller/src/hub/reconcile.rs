@@ -107,7 +107,7 @@ impl Hub {
                 install: self.installation(&fleet),
                 revisions: self.cache.revisions(&fleet),
                 new_id: RevisionId::from_random(random_bits()),
-                last_number: self.cache.last_number(&fleet),
+                foreign: self.cache.foreign_revisions(&fleet),
                 clusters,
                 namespaces,
                 objects: self.objects_of(&fleet),
