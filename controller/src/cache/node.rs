@@ -22,6 +22,9 @@ const DELETION_TAINTS: [&str; 3] = [
 /// the deletion mark is only on the Machine, in another cluster.
 const OUTDATED_TAINT: &str = "node.cluster.x-k8s.io/outdated-revision";
 
+/// `maxLength` of `spec.kubeletVersion` of a `NodePullSecret`.
+const VERSION_LIMIT: usize = 64;
+
 impl Versioned for NodeView {
     fn key(&self) -> String {
         self.name.clone()
@@ -92,7 +95,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
         labels: node.labels().into(),
         ready: ready(condition, created),
         heartbeat: heartbeat.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        kubelet_version: node.status.node_info.kubelet_version.as_str().into(),
+        kubelet_version: bounded(&node.status.node_info.kubelet_version),
         unschedulable: node.spec.unschedulable,
         is_being_deleted: is_being_deleted(node),
         created,
@@ -105,6 +108,12 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
             |annotation| node.annotations().get(annotation).map(String::as_str),
         ),
     }
+}
+
+/// As much of the version as `spec.kubeletVersion` may have: a node may report any text.
+fn bounded(kubelet_version: &str) -> Box<str> {
+    let bounded: String = kubelet_version.chars().take(VERSION_LIMIT).collect();
+    bounded.into_boxed_str()
 }
 
 fn ready(
@@ -142,6 +151,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_version_of_any_length_fits_into_an_assignment() {
+        for (version, expected) in [
+            ("v1.36.3", "v1.36.3".to_owned()),
+            (
+                &format!("v1.36.3-{}", "é".repeat(100)),
+                format!("v1.36.3-{}", "é".repeat(56)),
+            ),
+        ] {
+            let node = json!({"metadata": {}, "spec": {}, "status": {"nodeInfo": {"kubeletVersion": version}}});
+            let node: NodeFields = serde_json::from_value(node).unwrap();
+            assert_eq!(*node_view(&node).kubelet_version, *expected);
+        }
+    }
 
     #[test]
     fn a_node_that_is_being_removed_is_recognized() {
