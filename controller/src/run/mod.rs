@@ -155,6 +155,8 @@ struct Controller {
     installed: Option<Installed>,
     /// Rate limiter for reverts of each object.
     reverts: PerObject<RateLimiter>,
+    /// Whether nothing is in progress, as computed for the last status, written or not; `None`: not yet.
+    at_rest: Option<bool>,
     /// The last write of the status.
     reported: Option<Instant>,
     /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
@@ -199,6 +201,7 @@ impl Controller {
             config_refused: false,
             installed: None,
             reverts: PerObject::default(),
+            at_rest: None,
             reported: None,
             expiries: (None, Expiries::default()),
             planning: Duration::ZERO,

@@ -259,19 +259,6 @@ impl Controller {
             .and_then(|metadata| metadata.generation)
             .unwrap_or_default()
     }
-
-    pub(super) fn at_rest(&self) -> bool {
-        let ready = self
-            .cache
-            .config()
-            .and_then(|config| config.status.as_ref());
-        ready.is_some_and(|status| {
-            status
-                .conditions
-                .iter()
-                .any(|condition| condition.type_ == "Progressing" && condition.status == "False")
-        })
-    }
 }
 
 /// The additional Secret that the fleet had last. `None`: the history can't be read.

@@ -261,6 +261,31 @@ async fn one_refused_write_costs_only_this_write() {
     }
 }
 
+/// The last status that could be written says that nothing is in progress; then a rollout begins.
+#[tokio::test(start_paused = true)]
+async fn a_refused_status_costs_nothing_else_and_keeps_no_earlier_answer() {
+    let api = FakeApi::default();
+    Box::pin(controller(&api).reconcile()).await;
+    let path = format!("{CONFIG}/status");
+    let mut others = api.written();
+    assert!(others.remove(&path));
+    for refusal in REFUSALS {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let mut config = controller.cache.config().unwrap().clone();
+        let condition = json!({"type": "Progressing", "status": "False", "reason": "Done",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"conditions": [condition]});
+        config.status = Some(serde_json::from_value(status).unwrap());
+        controller.cache.put_config(config);
+        assert!(controller.at_rest(), "as an earlier leader left it");
+        api.state().refused = Some((path.clone(), refusal));
+        Box::pin(controller.reconcile()).await;
+        assert_eq!(api.written(), others, "{refusal:?}");
+        assert!(!controller.at_rest(), "{refusal:?}");
+    }
+}
+
 /// A quota refuses one more `NodePullSecret`, for as long as it is there.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_new_node() {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use globalps_core::api::{GlobalPullSecretStatus, condition};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -52,6 +53,7 @@ impl Controller {
             generation,
             before.as_ref(),
         );
+        self.at_rest = Some(is_at_rest(&after));
         self.metrics.set_fleet(
             figures(&snapshot, &after, &self.expiries.1),
             rollout_seconds(before.as_ref(), &after, now),
@@ -104,6 +106,15 @@ impl Controller {
         }
     }
 
+    /// Nothing is in progress. A refused write of the status must not keep an earlier answer, so the stored status counts only until
+    /// this leader has computed one.
+    pub(super) fn at_rest(&self) -> bool {
+        let config = self.cache.config();
+        let stored = config.and_then(|config| config.status.as_ref());
+        self.at_rest
+            .unwrap_or_else(|| stored.is_some_and(is_at_rest))
+    }
+
     /// `resourceVersion` of the additional Secret; empty: there is none.
     fn additional_version(&self) -> String {
         let additional = self.cache.additional();
@@ -111,6 +122,11 @@ impl Controller {
             .and_then(kube::ResourceExt::resource_version)
             .unwrap_or_default()
     }
+}
+
+fn is_at_rest(status: &GlobalPullSecretStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|it| it.type_ == condition::PROGRESSING && it.status == "False")
 }
 
 #[cfg(test)]
