@@ -7,6 +7,7 @@ use globalps_core::namespaces::{Selected, Selection, parts_of};
 use globalps_core::provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 
+use super::clock::SecretClock;
 use super::identity::Parts;
 use super::summary::Summary;
 use super::views::PullSecretView;
@@ -24,6 +25,8 @@ pub(crate) struct Input<'a> {
     pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
     pub(crate) accounts: &'a BTreeMap<String, AccountView>,
     pub(crate) memory: &'a Memory,
+    /// As of now.
+    pub(crate) clock: &'a SecretClock,
     pub(crate) now: Timestamp,
 }
 
@@ -39,7 +42,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) accounts: &'a [Pattern],
     /// `None`: any namespace.
     pub(crate) canary: Option<&'a str>,
-    /// A canary has passed once its Secret has this age.
+    /// A canary has passed once it has had its Secret for this long.
     pub(crate) min_ready: SignedDuration,
     pub(crate) paused: bool,
 }

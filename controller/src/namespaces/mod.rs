@@ -1,5 +1,6 @@
 //! Delivery into namespaces: plans Secrets and references. Pure.
 
+pub(crate) mod clock;
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod plan;

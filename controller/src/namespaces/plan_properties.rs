@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::clock::SecretClock;
 use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
@@ -37,6 +38,8 @@ enum Event {
     Attach(bool),
     Pause(bool),
     Canary(Option<usize>),
+    /// The API server's clock is this many days ahead.
+    Skew(i64),
     /// Another client overwrites or deletes the Secret, or creates one of its own.
     Overwrite(usize),
     DeleteSecret(usize),
@@ -61,6 +64,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Attach),
         1 => any::<bool>().prop_map(Event::Pause),
         1 => proptest::option::of(at.clone()).prop_map(Event::Canary),
+        1 => prop_oneof![Just(0), Just(-400), Just(60_000)].prop_map(Event::Skew),
         1 => at.clone().prop_map(Event::Overwrite),
         1 => at.clone().prop_map(Event::DeleteSecret),
         1 => at.clone().prop_map(Event::Foreign),
@@ -90,6 +94,8 @@ struct Simulation {
     paused: bool,
     canary: Option<String>,
     memory: Memory,
+    clock: SecretClock,
+    skew: SignedDuration,
     now: Timestamp,
 }
 
@@ -132,6 +138,8 @@ impl Simulation {
             paused: false,
             canary: None,
             memory: Memory::default(),
+            clock: SecretClock::default(),
+            skew: SignedDuration::ZERO,
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -176,6 +184,7 @@ impl Simulation {
                     *since = self.global.revision;
                 }
                 self.memory = Memory::default();
+                self.clock = SecretClock::default();
             }
             Event::Enable(on) => self.is_enabled = *on,
             Event::Attach(by_accounts) => {
@@ -187,6 +196,7 @@ impl Simulation {
             }
             Event::Pause(on) => self.paused = *on,
             Event::Canary(at) => self.canary = at.map(name),
+            Event::Skew(days) => self.skew = SignedDuration::from_hours(days * 24),
             Event::Overwrite(at) => {
                 if let Some(secret) = self.secrets.get_mut(&name(*at)) {
                     secret.is_intact = false;
@@ -198,7 +208,7 @@ impl Simulation {
             Event::Foreign(at) => {
                 let name = name(*at);
                 if self.namespaces.contains_key(&name) && !self.secrets.contains_key(&name) {
-                    let secret = secret(&name, "", self.now);
+                    let secret = self.secret(&name, "");
                     let theirs = PullSecretView {
                         is_managed: false,
                         is_intact: false,
@@ -252,7 +262,7 @@ impl Simulation {
             attach: self.attach,
             accounts: &patterns,
             canary: self.canary.as_deref(),
-            min_ready: SignedDuration::ZERO,
+            min_ready: SignedDuration::from_secs(2),
             paused: self.paused,
         });
         super::plan(&Input {
@@ -262,14 +272,30 @@ impl Simulation {
             secrets: &self.secrets,
             accounts: &accounts,
             memory: &self.memory,
+            clock: &self.clock,
             now: self.now,
         })
+    }
+
+    /// Written now.
+    fn secret(&self, namespace: &str, identity: &str) -> PullSecretView {
+        PullSecretView {
+            namespace: namespace.to_owned(),
+            version: self.now.as_second().unsigned_abs(),
+            is_managed: true,
+            is_intact: true,
+            content: identity.into(),
+            written: Some(self.now + self.skew),
+            is_being_deleted: false,
+        }
     }
 
     /// Executes the plan; returns whether there was anything to do.
     fn act(&mut self) -> bool {
         let names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
         self.memory.retain(|name| names.contains(name));
+        let uptime = self.now.duration_since(Timestamp::UNIX_EPOCH);
+        self.clock.observe(&self.secrets, uptime, self.now);
         let plan = self.plan();
         for write in &plan.writes {
             self.write(write);
@@ -312,7 +338,7 @@ impl Simulation {
                     "a foreign Secret is never written"
                 );
                 self.memory.wrote(&key, identity);
-                let secret = secret(&namespace, identity, self.now);
+                let secret = self.secret(&namespace, identity);
                 self.secrets.insert(namespace, secret);
             }
             Write::Delete { .. } => {
@@ -388,18 +414,6 @@ impl Simulation {
     }
 }
 
-fn secret(namespace: &str, identity: &str, now: Timestamp) -> PullSecretView {
-    PullSecretView {
-        namespace: namespace.to_owned(),
-        version: 1,
-        is_managed: true,
-        is_intact: true,
-        content: identity.into(),
-        written: now,
-        is_being_deleted: false,
-    }
-}
-
 fn view(namespace: &str, account: Account) -> AccountView {
     let mut object =
         json!({"metadata": {"name": "default", "namespace": namespace, "resourceVersion": "1"}});
@@ -454,7 +468,7 @@ impl Simulation {
         for part in self.passed().difference(before) {
             let newly = self.secrets.values().filter(|secret| {
                 secret.is_managed
-                    && secret.written == self.now
+                    && secret.version == self.now.as_second().unsigned_abs()
                     && secret.content.split(',').any(|word| word == part)
             });
             let count = newly.count();

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::json;
 
+use super::super::clock::SecretClock;
 use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
@@ -90,6 +91,8 @@ struct Case<'a> {
     canary: Option<&'a str>,
     min_ready: i64,
     has_stable: bool,
+    /// The Secrets were there before the leader, with this time.
+    written: Timestamp,
 }
 
 const CASE: Case = Case {
@@ -101,6 +104,7 @@ const CASE: Case = Case {
     canary: None,
     min_ready: 0,
     has_stable: false,
+    written: Timestamp::constant(3590, 0),
 };
 
 fn run(case: Case, memory: &Memory) -> NamespacesPlan {
@@ -129,7 +133,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
                     is_managed: !content.ends_with('?'),
                     is_intact: !content.ends_with(['!', '?']),
                     content: annotation(content.trim_end_matches(marks)).into(),
-                    written: now() - SignedDuration::from_secs(10),
+                    written: Some(case.written),
                     is_being_deleted: false,
                 },
             );
@@ -168,6 +172,8 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         min_ready: SignedDuration::from_secs(case.min_ready),
         paused: case.paused,
     });
+    let mut clock = SecretClock::default();
+    clock.observe(&secrets, SignedDuration::ZERO, now());
     plan(&Input {
         delivery,
         own_namespace: "own",
@@ -175,6 +181,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         secrets: &secrets,
         accounts: &accounts,
         memory,
+        clock: &clock,
         now: now(),
     })
 }
@@ -345,6 +352,18 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_previous() {
     ] {
         assert_eq!(line(case, &Memory::default()), expected, "{sentence}");
     }
+    let ahead = Case {
+        namespaces: "a=5,a-source@6 a2=4,a-source@4",
+        min_ready: 10,
+        written: Timestamp::MAX,
+        ..CASE
+    };
+    let again_at = run(ahead, &Memory::default()).again_at;
+    assert_eq!(
+        again_at,
+        Some(now() + SignedDuration::from_secs(10)),
+        "a time in the future delays nothing"
+    );
     let waiting = Case {
         namespaces: "a=5,a-source@6 a2",
         min_ready: 11,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::input::{Delivery, Input, Wanted, is_as};
 
@@ -34,11 +34,12 @@ impl<'a> Stage<'a> {
             let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
                 continue;
             };
-            let passes_at = secret.written + delivery.min_ready;
-            if passes_at <= input.now {
+            let left = delivery.min_ready - input.clock.unchanged_for(secret);
+            if left <= SignedDuration::ZERO {
                 stage.passed.extend(wanted.parts());
             } else {
                 under_way.extend(wanted.parts());
+                let passes_at = input.now + left;
                 stage.again_at = stage.again_at.into_iter().chain([passes_at]).min();
             }
         }

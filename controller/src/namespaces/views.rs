@@ -21,8 +21,8 @@ pub(crate) struct PullSecretView {
     pub(crate) is_intact: bool,
     /// Its annotation `globalps.io/content`.
     pub(crate) content: Box<str>,
-    /// When the controller last wrote it.
-    pub(crate) written: Timestamp,
+    /// When the controller last wrote it, as the API server or another client says.
+    pub(crate) written: Option<Timestamp>,
     pub(crate) is_being_deleted: bool,
 }
 
@@ -36,9 +36,7 @@ impl From<PartialObjectMeta<Secret>> for PullSecretView {
             is_managed: own.is_some(),
             is_intact: own.is_some_and(owns_content),
             content: content.cloned().unwrap_or_default().into_boxed_str(),
-            written: own
-                .and_then(|own| own.time.as_ref())
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            written: own.and_then(|own| own.time.as_ref()).map(|time| time.0),
             is_being_deleted: object.metadata.deletion_timestamp.is_some(),
         }
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::pending::{Pending, Writes};
 use crate::cache::PullSecrets;
+use crate::namespaces::clock::SecretClock;
 use crate::namespaces::input::Delivery;
 use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
@@ -24,6 +25,7 @@ use crate::targets::memory::Memory;
 #[derive(Default)]
 pub(super) struct Delivering {
     pub(super) memory: Memory,
+    pub(super) clock: SecretClock,
     pub(super) pending: Pending<Done>,
     /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
     pub(super) policy: Option<(Instant, i64, bool)>,

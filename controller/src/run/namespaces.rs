@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::delivering::NamespaceWrites;
 use super::pending::{Pending, perform};
 use super::{Controller, RESYNC};
-use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch};
+use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch, uptime};
 use crate::content::secret::{self, Global};
 use crate::namespaces::identity::Parts;
 use crate::namespaces::input::{Delivery, Input};
@@ -282,15 +282,19 @@ impl Controller {
         spec.map(|spec| spec.rollout.clone()).unwrap_or_default()
     }
 
-    fn plan_namespaces(&self, delivery: Option<Delivery>) -> NamespacesPlan {
+    fn plan_namespaces(&mut self, delivery: Option<Delivery>) -> NamespacesPlan {
+        let secrets = &self.cache.pull_secrets.secrets.live;
+        let now = Timestamp::now();
+        self.delivering.clock.observe(secrets, uptime(), now);
         plan::plan(&Input {
             delivery,
             own_namespace: &self.namespace,
             namespaces: self.cache.live_namespaces(),
-            secrets: &self.cache.pull_secrets.secrets.live,
+            secrets,
             accounts: &self.cache.pull_secrets.accounts.live,
             memory: &self.delivering.memory,
-            now: Timestamp::now(),
+            clock: &self.delivering.clock,
+            now,
         })
     }
 
