@@ -7,6 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::views::PullSecretView;
 
+/// What can't be removed for this long is a problem of its namespace only: nothing else waits for it.
+pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
+
 /// Empty at the start of each term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretClock {
@@ -100,6 +103,7 @@ mod tests {
             content: content.into(),
             written,
             is_being_deleted: false,
+            finalizers: "".into(),
         }
     }
 

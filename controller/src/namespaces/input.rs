@@ -21,6 +21,8 @@ pub(crate) struct Input<'a> {
     pub(crate) delivery: Option<Delivery<'a>>,
     /// Namespace of the pull secrets themselves. A Secret with the delivered name there is the controller's state.
     pub(crate) own_namespace: &'a str,
+    /// Name of the Secret in each namespace.
+    pub(crate) secret_name: &'a str,
     pub(crate) namespaces: &'a BTreeMap<String, NamespaceView>,
     pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
     pub(crate) accounts: &'a BTreeMap<String, AccountView>,
@@ -33,7 +35,6 @@ pub(crate) struct Input<'a> {
 /// What namespaces get, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Delivery<'a> {
-    pub(crate) secret_name: &'a str,
     pub(crate) selection: &'a Selection,
     pub(crate) parts: Parts<'a>,
     /// The last content that was rolled out to all nodes: for new namespaces, while the current content waits for its canary.

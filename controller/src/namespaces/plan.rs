@@ -6,11 +6,13 @@ use globalps_core::namespaces::parts_of;
 use globalps_core::references::Change;
 use jiff::Timestamp;
 
+use super::clock::STUCK_AFTER;
 use super::identity::Parts;
 use super::input::{Delivery, Input, Wanted, is_as, wanted};
 use super::references::{ReasonAndMessage, Reference, managed_references, references};
 use super::stage::Stage;
 use super::summary::Summary;
+use super::views::PullSecretView;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
@@ -90,14 +92,38 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         }
         match failure {
             Some((reason, message)) => plan.summary.fail(namespace, reason, &message),
-            None => plan.summary.synced += usize::from(is_synced),
+            None if is_synced => plan.summary.synced += 1,
+            None => plan.summary.waiting += 1,
         }
     }
     remove(input, &wanted, references, &mut plan);
     plan.summary.accounts = managed_references(input).count();
     let retry_at = input.memory.next_retry(input.now);
-    plan.again_at = plan.again_at.into_iter().chain(retry_at).min();
+    let times = plan.again_at.into_iter().chain(retry_at);
+    plan.again_at = times.chain(next_stuck(input)).min();
     plan
+}
+
+/// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.
+fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessage> {
+    let is_stuck = secret.is_being_deleted && input.clock.unchanged_for(secret) >= STUCK_AFTER;
+    is_stuck.then(|| {
+        let (namespace, name) = (&secret.namespace, input.secret_name);
+        let message = format!(
+            "Secret `{namespace}/{name}` can't be deleted while it has the finalizers {}, which other programs added",
+            secret.finalizers
+        );
+        ("Terminating", message)
+    })
+}
+
+/// When the next Secret that is being deleted takes too long.
+fn next_stuck(input: &Input) -> Option<Timestamp> {
+    let secrets = input.secrets.values();
+    let secrets = secrets.filter(|secret| secret.is_managed && secret.is_being_deleted);
+    let left = secrets.map(|secret| STUCK_AFTER - input.clock.unchanged_for(secret));
+    let left = left.filter(|left| left.is_positive()).min()?;
+    Some(input.now + left)
 }
 
 #[derive(Default)]
@@ -121,7 +147,7 @@ fn next(
         next.is_synced = true;
         return next;
     }
-    let name = delivery.secret_name;
+    let name = input.secret_name;
     if secret.is_some_and(|secret| !secret.is_managed) {
         let message = format!(
             "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
@@ -129,7 +155,8 @@ fn next(
         next.failure = Some(("ForeignSecret", message));
         return next;
     }
-    if secret.is_some_and(|secret| secret.is_being_deleted) {
+    if let Some(secret) = secret.filter(|secret| secret.is_being_deleted) {
+        next.failure = terminating(input, secret);
         return next;
     }
     let is_restore = input.memory.has_written(namespace, &wanted.identity);
@@ -191,6 +218,7 @@ fn remove(
         namespace.is_none_or(|namespace| namespace.is_terminating)
     };
     let mut is_clean = wanted.is_empty();
+    let mut is_over = is_clean;
     for (namespace, secret) in input.secrets {
         let is_left_over = secret.is_managed && !wanted.contains_key(namespace.as_str());
         let is_own = namespace == input.own_namespace;
@@ -198,14 +226,18 @@ fn remove(
             continue;
         }
         is_clean = false;
-        let has_references = referring.contains_key(namespace.as_str());
+        let references = referring.get(namespace.as_str());
         let failure = input.memory.failure(namespace);
         let is_due = failure.is_none_or(|failure| failure.retry_at <= input.now);
-        if let Some(failure) = failure {
-            plan.summary
-                .fail(namespace, failure.reason, &failure.message);
+        let terminating = terminating(input, secret);
+        is_over &= terminating.is_some()
+            || failure.is_some_and(|failure| failure.lasts_for(input.now) >= STUCK_AFTER)
+            || references.is_some_and(|all| all.iter().all(|reference| reference.is_stuck));
+        let failure = failure.map(|failure| (failure.reason, failure.message.clone()));
+        if let Some((reason, message)) = terminating.or(failure) {
+            plan.summary.fail(namespace, reason, &message);
         }
-        if is_due && !has_references && !secret.is_being_deleted {
+        if is_due && references.is_none() && !secret.is_being_deleted {
             plan.writes.push(Write::Delete {
                 namespace: namespace.clone(),
             });
@@ -217,6 +249,7 @@ fn remove(
         }
         for reference in references.drain(..) {
             is_clean = false;
+            is_over &= reference.is_stuck;
             if let Some((reason, message)) = &reference.failure {
                 plan.summary.fail(namespace, reason, message);
             }
@@ -230,6 +263,7 @@ fn remove(
         }
     }
     plan.summary.is_clean = is_clean;
+    plan.summary.is_over = is_over;
 }
 
 #[cfg(test)]

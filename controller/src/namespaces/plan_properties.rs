@@ -47,6 +47,8 @@ enum Event {
     /// Another client removes the reference, or adds one of its own.
     RemoveReference(usize),
     OwnReference(usize),
+    /// A finalizer keeps deleted Secrets in this namespace, or no longer.
+    Finalizer(usize, bool),
     /// The API server rejects writes in this namespace, or accepts them again.
     Refuse(usize, bool),
     Plan,
@@ -68,6 +70,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => at.clone().prop_map(Event::Overwrite),
         1 => at.clone().prop_map(Event::DeleteSecret),
         1 => at.clone().prop_map(Event::Foreign),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Finalizer(at, on)),
         1 => at.clone().prop_map(Event::RemoveReference),
         1 => at.clone().prop_map(Event::OwnReference),
         1 => (at, any::<bool>()).prop_map(|(at, on)| Event::Refuse(at, on)),
@@ -88,6 +91,7 @@ struct Simulation {
     secrets: BTreeMap<String, PullSecretView>,
     accounts: BTreeMap<String, Account>,
     rejected: BTreeSet<String>,
+    finalizers: BTreeSet<String>,
     global: Global,
     is_enabled: bool,
     attach: Attach,
@@ -112,6 +116,7 @@ impl Simulation {
             secrets: BTreeMap::new(),
             accounts: BTreeMap::new(),
             rejected: BTreeSet::new(),
+            finalizers: BTreeSet::new(),
             global: Global {
                 revision: revision_of_test(1),
                 content: Some(Content {
@@ -202,8 +207,14 @@ impl Simulation {
                     secret.is_intact = false;
                 }
             }
-            Event::DeleteSecret(at) => {
-                self.secrets.remove(&name(*at));
+            Event::DeleteSecret(at) => self.delete(&name(*at)),
+            Event::Finalizer(at, on) => {
+                let name = name(*at);
+                if *on {
+                    self.finalizers.insert(name);
+                } else {
+                    self.release(&name);
+                }
             }
             Event::Foreign(at) => {
                 let name = name(*at);
@@ -255,7 +266,6 @@ impl Simulation {
         });
         let accounts = accounts.collect();
         let delivery = self.is_enabled.then(|| Delivery {
-            secret_name: NAME,
             selection: &selection,
             parts: Parts::of(&self.global).unwrap(),
             stable: None,
@@ -268,6 +278,7 @@ impl Simulation {
         super::plan(&Input {
             delivery,
             own_namespace: "own",
+            secret_name: NAME,
             namespaces: &self.namespaces,
             secrets: &self.secrets,
             accounts: &accounts,
@@ -287,6 +298,24 @@ impl Simulation {
             content: identity.into(),
             written: Some(self.now + self.skew),
             is_being_deleted: false,
+            finalizers: "".into(),
+        }
+    }
+
+    fn delete(&mut self, namespace: &str) {
+        if !self.finalizers.contains(namespace) {
+            self.secrets.remove(namespace);
+        } else if let Some(secret) = self.secrets.get_mut(namespace) {
+            secret.is_being_deleted = true;
+        }
+    }
+
+    /// Its Secrets have no finalizer any more.
+    fn release(&mut self, namespace: &str) {
+        self.finalizers.remove(namespace);
+        let is_deleted = |secret: &PullSecretView| secret.is_being_deleted;
+        if self.secrets.get(namespace).is_some_and(is_deleted) {
+            self.secrets.remove(namespace);
         }
     }
 
@@ -342,8 +371,10 @@ impl Simulation {
                 self.secrets.insert(namespace, secret);
             }
             Write::Delete { .. } => {
-                let secret = self.secrets.remove(&namespace).unwrap();
+                let secret = &self.secrets[&namespace];
                 assert!(secret.is_managed, "a foreign Secret is never deleted");
+                assert!(!secret.is_being_deleted, "deleted once");
+                self.delete(&namespace);
                 assert!(
                     !self.accounts[&namespace].is_recorded,
                     "references are removed first"
@@ -376,15 +407,30 @@ impl Simulation {
             self.act();
         }
         assert!(!self.act(), "it converges");
+        self.check();
+        for at in 0..NAMESPACES {
+            self.release(&name(at));
+        }
     }
 
+    /// What is being deleted, and is kept by a finalizer, is named, and nothing else waits for it.
     fn check(&self) {
+        let summary = self.plan().summary;
         let parts = Parts::of(&self.global).unwrap();
         for (name, namespace) in &self.namespaces {
             let is_wanted = self.is_enabled && !namespace.is_marked_excluded;
             let secret = self.secrets.get(name);
             let account = self.accounts[name];
             let is_contested = self.memory.is_contested(name);
+            if let Some(kept) = secret.filter(|secret| secret.is_being_deleted && secret.is_managed)
+            {
+                let is_failed = |reason| {
+                    let mut failures = summary.failures.iter();
+                    failures.any(|it| it.namespace == *name && it.reason == reason)
+                };
+                assert!(is_failed("Terminating"), "{name}: {kept:?}");
+                continue;
+            }
             match secret.filter(|secret| secret.is_managed) {
                 Some(secret) if is_wanted => {
                     let wanted = parts.identity(&parts_of(parts.content, name));
@@ -408,9 +454,8 @@ impl Simulation {
                 assert!(account.has_reference, "{name} has its reference");
             }
         }
-        let summary = self.plan().summary;
         let is_empty = self.secrets.values().all(|secret| !secret.is_managed);
-        assert!(self.is_enabled || summary.is_clean && is_empty);
+        assert!(self.is_enabled || summary.is_over && summary.is_clean == is_empty);
     }
 }
 
@@ -446,7 +491,7 @@ proptest! {
             }
         }
         simulation.settle();
-        simulation.check();
+        simulation.settle();
     }
 }
 

@@ -80,7 +80,7 @@ fn stable() -> Global {
 #[derive(Clone, Copy)]
 struct Case<'a> {
     /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret (as [`annotation`]); `!`: another client has changed it, `?`: not created by
-    /// the controller, `~`: the namespace is being deleted, `-`: the namespace excludes itself.
+    /// the controller, `^`: it is being deleted, `~`: the namespace is, `-`: the namespace excludes itself.
     namespaces: &'a str,
     /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
     /// foreign one.
@@ -93,6 +93,8 @@ struct Case<'a> {
     has_stable: bool,
     /// The Secrets were there before the leader, with this time.
     written: Timestamp,
+    /// How many seconds the leader has seen everything as it is.
+    later: i64,
 }
 
 const CASE: Case = Case {
@@ -105,6 +107,7 @@ const CASE: Case = Case {
     min_ready: 0,
     has_stable: false,
     written: Timestamp::constant(3590, 0),
+    later: 0,
 };
 
 fn run(case: Case, memory: &Memory) -> NamespacesPlan {
@@ -112,7 +115,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
     let mut secrets = BTreeMap::new();
     for word in case.namespaces.split_whitespace() {
         let (name, content) = word.split_once('=').unwrap_or((word, ""));
-        let marks = ['!', '?', '~', '-'];
+        let marks = ['!', '?', '^', '~', '-'];
         let bare = name.trim_end_matches(marks).to_owned();
         namespaces.insert(
             bare.clone(),
@@ -134,7 +137,8 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
                     is_intact: !content.ends_with(['!', '?']),
                     content: annotation(content.trim_end_matches(marks)).into(),
                     written: Some(case.written),
-                    is_being_deleted: false,
+                    is_being_deleted: content.ends_with('^'),
+                    finalizers: "x.io/y".into(),
                 },
             );
         }
@@ -162,7 +166,6 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
     let patterns = ["default".to_owned().try_into().unwrap()];
     let (global, stable) = (global(), stable());
     let delivery = case.is_enabled.then(|| Delivery {
-        secret_name: NAME,
         selection: &selection,
         parts: Parts::of(&global).unwrap(),
         stable: case.has_stable.then(|| Parts::of(&stable).unwrap()),
@@ -173,10 +176,13 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         paused: case.paused,
     });
     let mut clock = SecretClock::default();
-    clock.observe(&secrets, SignedDuration::ZERO, now());
+    for seconds in [0, case.later] {
+        clock.observe(&secrets, SignedDuration::from_secs(seconds), now());
+    }
     plan(&Input {
         delivery,
         own_namespace: "own",
+        secret_name: NAME,
         namespaces: &namespaces,
         secrets: &secrets,
         accounts: &accounts,
@@ -218,6 +224,9 @@ fn line(case: Case, memory: &Memory) -> String {
     }
     if plan.summary.is_clean {
         words.push("clean".to_owned());
+    }
+    if plan.summary.is_over && !plan.summary.is_clean {
+        words.push("over".to_owned());
     }
     words.join(" ")
 }
@@ -644,6 +653,132 @@ fn a_canary_that_fails_is_passed_over() {
         };
         let canary_error = run(case, &none).summary.canary;
         assert_eq!(canary_error.is_some(), has_failed, "{sentence}");
+    }
+}
+
+#[test]
+fn a_secret_that_cannot_be_removed_is_named_and_nothing_else_waits_for_it() {
+    let mut refused = Memory::default();
+    failed(&mut refused, "b", 30);
+    let mut just_refused = Memory::default();
+    failed(&mut just_refused, "b", 29);
+    let mut kept = Memory::default();
+    failed(&mut kept, "b/default", 30);
+    let none = Memory::default();
+    for (sentence, is_enabled, namespaces, later, memory, expected, waiting) in [
+        (
+            "it may take a while",
+            true,
+            "a=5,a-source@6 b=4^",
+            29,
+            &none,
+            "1/2",
+            1,
+        ),
+        (
+            "then it fails",
+            true,
+            "a=5,a-source@6 b=4^ c=4",
+            30,
+            &none,
+            "c=5 1/3 Terminating",
+            1,
+        ),
+        (
+            "when it has the content, too",
+            true,
+            "a=5,a-source@6 b=5^",
+            30,
+            &none,
+            "1/2 Terminating",
+            0,
+        ),
+        (
+            "a left-over is none of those that should have one",
+            true,
+            "a=5,a-source@6 b-=5^ c=4 kube-x=5^",
+            30,
+            &none,
+            "c=5 1/2 Terminating Terminating",
+            1,
+        ),
+        (
+            "everything is removed",
+            false,
+            "a b=5^ c=5",
+            29,
+            &none,
+            "-c 0/0",
+            0,
+        ),
+        (
+            "but what cannot be",
+            false,
+            "a b=5^ c=5",
+            30,
+            &none,
+            "-c 0/0 Terminating",
+            0,
+        ),
+        (
+            "and that is the end",
+            false,
+            "a b=5^",
+            30,
+            &none,
+            "0/0 Terminating over",
+            0,
+        ),
+        ("not before", false, "a b=5^", 29, &none, "0/0", 0),
+        (
+            "a webhook refuses it",
+            false,
+            "a b=5",
+            0,
+            &refused,
+            "-b 0/0 Rejected over",
+            0,
+        ),
+        (
+            "not yet for long",
+            false,
+            "a b=5",
+            0,
+            &just_refused,
+            "-b 0/0 Rejected",
+            0,
+        ),
+        (
+            "its reference",
+            false,
+            "a b=5",
+            0,
+            &kept,
+            "-b/default 0/0 Rejected over",
+            0,
+        ),
+    ] {
+        let case = Case {
+            namespaces,
+            accounts: if expected.contains("b/default") {
+                "b/default=ref"
+            } else {
+                ""
+            },
+            is_enabled,
+            later,
+            ..CASE
+        };
+        assert_eq!(line(case, memory), expected, "{sentence}");
+        let plan = run(case, memory);
+        assert_eq!(plan.summary.waiting, waiting, "{sentence}");
+        let failures = plan.summary.failures.iter();
+        let mut terminating = failures.filter(|failure| failure.reason == "Terminating");
+        assert!(terminating.all(|it| it.message.contains("finalizers x.io/y")));
+        if later == 29 {
+            let again_at = now() + SignedDuration::from_secs(1);
+            assert_eq!(plan.again_at, Some(again_at), "{sentence}");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::Attach;
 use globalps_core::references::Change;
 
+use super::clock::STUCK_AFTER;
 use super::input::{Input, Wanted};
 use crate::refused::Failure;
 use crate::targets::account::AccountView;
@@ -20,6 +21,8 @@ pub(super) struct Reference {
     pub(super) may_retry: bool,
     pub(super) is_restore: bool,
     pub(super) failure: Option<ReasonAndMessage>,
+    /// It has failed for so long that nothing else waits for it.
+    pub(super) is_stuck: bool,
 }
 
 /// The relevant service accounts, by namespace.
@@ -37,10 +40,7 @@ pub(super) fn references<'a>(
                 && wanted.contains_key(namespace)
                 && patterns.any(|pattern| pattern.matches(&account.name))
         });
-        let names: Vec<&str> = delivery
-            .iter()
-            .map(|delivery| delivery.secret_name)
-            .collect();
+        let names: Vec<&str> = delivery.iter().map(|_| input.secret_name).collect();
         let change = account.references.change(&names);
         let change = change.filter(|_| !account.is_being_deleted);
         if change.is_none() && names.is_empty() {
@@ -63,6 +63,7 @@ pub(super) fn references<'a>(
             may_retry: !is_contested && failed.is_none_or(|f| f.retry_at <= input.now),
             is_restore,
             failure,
+            is_stuck: failed.is_some_and(|f| f.lasts_for(input.now) >= STUCK_AFTER),
         });
     }
     of

@@ -10,6 +10,8 @@ pub(crate) struct Summary {
     /// Those that have it with the current content, and their references.
     pub(crate) synced: usize,
     pub(crate) failed: usize,
+    /// Those that should have it, and neither have it nor failed.
+    pub(crate) waiting: usize,
     pub(crate) excluded: usize,
     /// Service accounts with a reference of the controller.
     pub(crate) accounts: usize,
@@ -19,6 +21,8 @@ pub(crate) struct Summary {
     pub(crate) canary: Option<String>,
     /// Nothing that the controller created is left in any namespace.
     pub(crate) is_clean: bool,
+    /// Nothing is left, but what could not be removed for long and is among the failures.
+    pub(crate) is_over: bool,
 }
 
 /// The state of namespaces for the status.
@@ -42,13 +46,15 @@ impl NamespacesReport {
         let summary = self.summary.as_ref();
         summary.is_some_and(|summary| summary.is_clean)
     }
+
+    /// Nothing waits for the namespaces any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let summary = self.summary.as_ref();
+        summary.is_some_and(|summary| summary.is_over)
+    }
 }
 
 impl Summary {
-    pub(crate) fn waiting(&self) -> usize {
-        self.total.saturating_sub(self.synced + self.failed)
-    }
-
     pub(super) fn fail(&mut self, namespace: &str, reason: &str, message: &str) {
         self.failed += 1;
         if self.failures.len() < STATUS_NAMESPACES {
@@ -67,19 +73,13 @@ mod tests {
 
     #[test]
     fn a_summary_counts_every_failure_and_lists_the_first() {
-        let mut summary = Summary {
-            total: STATUS_NAMESPACES + 5,
-            synced: 2,
-            ..Summary::default()
-        };
-        assert_eq!(summary.waiting(), STATUS_NAMESPACES + 3);
+        let mut summary = Summary::default();
         for number in 0..=STATUS_NAMESPACES {
             summary.fail(&format!("n{number}"), "Rejected", "no");
         }
         assert_eq!(summary.failed, STATUS_NAMESPACES + 1);
         assert_eq!(summary.failures.len(), STATUS_NAMESPACES);
         assert_eq!(summary.failures[0].namespace, "n0");
-        assert_eq!(summary.waiting(), 2);
         summary.failures.clear();
         summary.fail("long", "Rejected", &"é".repeat(MESSAGE_LIMIT + 1));
         assert_eq!(summary.failures[0].message.chars().count(), MESSAGE_LIMIT);

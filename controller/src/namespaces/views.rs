@@ -24,7 +24,12 @@ pub(crate) struct PullSecretView {
     /// When the controller last wrote it, as the API server or another client says.
     pub(crate) written: Option<Timestamp>,
     pub(crate) is_being_deleted: bool,
+    /// Those that keep it meanwhile, for a message.
+    pub(crate) finalizers: Box<str>,
 }
+
+/// Maximum length of [`PullSecretView::finalizers`] in characters.
+const FINALIZERS: usize = 256;
 
 impl From<PartialObjectMeta<Secret>> for PullSecretView {
     fn from(object: PartialObjectMeta<Secret>) -> Self {
@@ -38,8 +43,14 @@ impl From<PartialObjectMeta<Secret>> for PullSecretView {
             content: content.cloned().unwrap_or_default().into_boxed_str(),
             written: own.and_then(|own| own.time.as_ref()).map(|time| time.0),
             is_being_deleted: object.metadata.deletion_timestamp.is_some(),
+            finalizers: finalizers(object.finalizers()),
         }
     }
+}
+
+fn finalizers(all: &[String]) -> Box<str> {
+    let text: String = all.join(", ").chars().take(FINALIZERS).collect();
+    text.into_boxed_str()
 }
 
 /// Another client that changes a field becomes its owner.

@@ -152,6 +152,15 @@ impl FakeApi {
             }
             Method::DELETE => {
                 state.immutable.remove(path);
+                let known = state.objects.get_mut(path);
+                if let Some(object) = known
+                    && object["metadata"]["finalizers"]
+                        .as_array()
+                        .is_some_and(|finalizers| !finalizers.is_empty())
+                {
+                    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                    return Some((200, object.clone()));
+                }
                 match state.objects.remove(path) {
                     Some(_) => {
                         state.deleted.insert(title);

@@ -93,14 +93,15 @@ impl Applier {
         write_or_recreate(&api, name, &title, &self.required(), write).await
     }
 
-    /// Deletes the Secret of a namespace, unless another client has written it since.
+    /// Deletes the Secret of a namespace, unless another client has written it since. Returns it if it is still there: it has
+    /// finalizers.
     pub(crate) async fn delete_pull_secret(
         &self,
         namespace: &str,
         name: &str,
         version: u64,
-    ) -> Result<(), ApplyError> {
-        let api: Api<Secret> = self.in_namespace(namespace);
+    ) -> Result<Option<PartialObjectMeta<Secret>>, ApplyError> {
+        let api: Api<Owned<PartialObjectMeta<Secret>>> = self.in_namespace(namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 resource_version: Some(version.to_string()),
@@ -109,8 +110,9 @@ impl Applier {
             ..DeleteParams::background()
         };
         let call = api.delete(name, &params);
-        within("delete", "Secret", &format!("{namespace}/{name}"), call).await?;
-        Ok(())
+        let done = within("delete", "Secret", &format!("{namespace}/{name}"), call).await?;
+        let left = done.left().and_then(|left| left.into_result().ok());
+        Ok(left.filter(|left| left.metadata.deletion_timestamp.is_some()))
     }
 
     /// Changes the references of a service account. `annotation`: the key of their record.
@@ -155,5 +157,29 @@ impl Applier {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::fake_api::FakeApi;
+
+    #[tokio::test]
+    async fn a_secret_that_finalizers_keep_is_not_gone() {
+        let api = FakeApi::default();
+        let path = "/api/v1/namespaces/a/secrets/s";
+        for (finalizers, is_left) in [(json!([]), false), (json!(["x.io/y"]), true)] {
+            let object = json!({"kind": "Secret", "apiVersion": "v1", "data": {"a": "Yg=="},
+                "metadata": {"name": "s", "namespace": "a", "resourceVersion": "5", "finalizers": finalizers}});
+            api.put(path, &object);
+            let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
+            let left = applier.delete_pull_secret("a", "s", 5).await.unwrap();
+            let left = left.map(|left| left.metadata.finalizers.unwrap_or_default().join(" "));
+            assert_eq!(left, is_left.then(|| "x.io/y".to_owned()));
+        }
     }
 }

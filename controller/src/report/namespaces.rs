@@ -66,7 +66,7 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     if let Some(canary) = &summary.canary {
         return new("False", "WaitingForCanary", format!("{message}; {canary}"));
     }
-    if summary.waiting() > 0 {
+    if summary.waiting > 0 {
         return new("False", "RollingOut", message);
     }
     if let Some(note) = report.note {

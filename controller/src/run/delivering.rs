@@ -36,6 +36,8 @@ pub(super) enum Written {
     Secret(PullSecretView),
     Account(AccountView),
     Deleted,
+    /// Its finalizers keep the Secret.
+    BeingDeleted(PullSecretView),
     /// The service account no longer exists.
     Gone,
 }
@@ -132,6 +134,10 @@ pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what,
             memory.removed(&key);
             watched.secrets.live.remove(&key);
         }
+        Ok(Written::BeingDeleted(secret)) => {
+            memory.removed(&key);
+            watched.secrets.put(secret);
+        }
         Ok(Written::Gone) => memory.removed(&key),
         Err(error) => match error.refusal() {
             Refusal::Gone => memory.removed(&key),
@@ -193,8 +199,8 @@ async fn perform(
             Ok(Written::Secret(secret.into()))
         }
         Write::Delete { namespace } => {
-            applier.delete_pull_secret(namespace, name, version).await?;
-            Ok(Written::Deleted)
+            let left = applier.delete_pull_secret(namespace, name, version).await?;
+            Ok(left.map_or(Written::Deleted, |left| Written::BeingDeleted(left.into())))
         }
         Write::Account { change, .. } => {
             let Some(account) = account else {

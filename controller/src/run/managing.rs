@@ -45,12 +45,14 @@ impl Controller {
                     self.forgets_history = !self.forget_history(spec.history_limit).await;
                 }
             }
-            // Without `global-pull-secret`, leftovers in namespaces could not be found.
-            Aim::CleanUp if !self.are_namespaces_clean() => {}
+            Aim::CleanUp if !self.are_namespaces_over() => {}
             Aim::CleanUp => {
                 tracing::info!("all nodes are restored; removing all objects of globalps");
                 let is_removed = self.remove_agents().await;
-                let others = [ROLLED_OUT_SECRET, STATE_SECRET];
+                // The state names what is left in namespaces, until nothing is.
+                let is_remembered = self.cache.state().namespaces.is_some();
+                let state = (!is_remembered).then_some(STATE_SECRET);
+                let others = [ROLLED_OUT_SECRET].into_iter().chain(state);
                 let others = others.map(|name| Leftover::Secret(name.to_owned()));
                 let are_others_removed = self.remove(others).await;
                 let secrets = self.forget_history(0).await && are_others_removed;

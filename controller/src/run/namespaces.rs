@@ -164,7 +164,6 @@ impl Controller {
             .filter(|global| is_wanted && has_content(plan, global))
             .and_then(Parts::of);
         let delivery = parts.map(|parts| Delivery {
-            secret_name: &watch.secret_name,
             selection: &selection,
             parts,
             stable: None,
@@ -200,7 +199,7 @@ impl Controller {
         }
         let revision = global.as_ref().map(|global| global.revision);
         let is_complete = delivery.is_some()
-            && summary.waiting() == 0
+            && summary.waiting == 0
             && summary.synced > 0
             && summary.canary.is_none();
         self.cache.namespaces_have = revision.filter(|_| is_complete);
@@ -239,7 +238,7 @@ impl Controller {
         self.delivering
             .memory
             .retain(|name| live.contains_key(name));
-        let mut namespaces = self.plan_namespaces(delivery);
+        let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name);
         let stable = if namespaces.needs_stable {
             self.stable(global).await
         } else {
@@ -250,7 +249,7 @@ impl Controller {
             ..delivery
         });
         if stable.is_some() {
-            namespaces = self.plan_namespaces(delivery);
+            namespaces = self.plan_namespaces(delivery, &watch.secret_name);
         }
         let writes = std::mem::take(&mut namespaces.writes);
         let wrote = !writes.is_empty();
@@ -265,16 +264,16 @@ impl Controller {
                 rendered: HashMap::new(),
             };
             perform(&mut writes, &mut self.delivering.pending).await;
-            namespaces = self.plan_namespaces(delivery);
+            namespaces = self.plan_namespaces(delivery, &watch.secret_name);
         }
         namespaces
     }
 
-    /// Whether nothing that the controller created is left in any namespace.
-    pub(super) fn are_namespaces_clean(&self) -> bool {
+    /// Whether nothing that the controller created is left in any namespace, but what it can't remove.
+    pub(super) fn are_namespaces_over(&self) -> bool {
         self.namespaces
             .as_ref()
-            .is_none_or(NamespacesReport::is_clean)
+            .is_none_or(NamespacesReport::is_over)
     }
 
     fn rollout(&self) -> Rollout {
@@ -282,13 +281,14 @@ impl Controller {
         spec.map(|spec| spec.rollout.clone()).unwrap_or_default()
     }
 
-    fn plan_namespaces(&mut self, delivery: Option<Delivery>) -> NamespacesPlan {
+    fn plan_namespaces(&mut self, delivery: Option<Delivery>, secret_name: &str) -> NamespacesPlan {
         let secrets = &self.cache.pull_secrets.secrets.live;
         let now = Timestamp::now();
         self.delivering.clock.observe(secrets, uptime(), now);
         plan::plan(&Input {
             delivery,
             own_namespace: &self.namespace,
+            secret_name,
             namespaces: self.cache.live_namespaces(),
             secrets,
             accounts: &self.cache.pull_secrets.accounts.live,

@@ -77,7 +77,9 @@ impl Controller {
         }
         let forgets_rolled_out =
             plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
-        let manages = !snapshot.is_without_nodes() && snapshot.is_configuration_known();
+        // Without anything in force, a hold only remembers what is left in namespaces.
+        let is_left = matches!(plan.aim, Aim::Hold(_)) && !snapshot.is_in_force();
+        let manages = !snapshot.is_without_nodes() && snapshot.is_configuration_known() && !is_left;
         let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
         self.verification.set(interval, snapshot.global.as_ref());
         let is_needed = snapshot.needs_configuration() || plan.global.is_some();

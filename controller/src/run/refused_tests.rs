@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use globalps_core::api::{
-    GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
+    Attach, GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
     NodePullSecretStatus, Phase,
 };
 use globalps_core::dockerconfig;
@@ -13,6 +13,7 @@ use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
 use globalps_core::provider::Content;
+use globalps_core::state::{Copies, State};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -21,13 +22,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Cli, Command, Controller};
-use crate::cache::CacheEvent;
 use crate::cache::list_watch::Update;
 use crate::cache::object_watch::ObjectState;
+use crate::cache::{CacheEvent, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::Data;
 use crate::leader::fencing::FencingToken;
+use crate::namespaces::summary::{NamespacesReport, Summary};
 use crate::nodes::input::NodeView;
+use crate::nodes::plan::{Aim, plan};
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
 use crate::objects::managed::ManagedObject;
 use crate::process::Process;
@@ -283,6 +286,46 @@ async fn a_refused_status_costs_nothing_else_and_keeps_no_earlier_answer() {
         Box::pin(controller.reconcile()).await;
         assert_eq!(api.written(), others, "{refusal:?}");
         assert!(!controller.at_rest(), "{refusal:?}");
+    }
+}
+
+/// What is left in a namespace can't be removed.
+#[tokio::test(start_paused = true)]
+async fn the_cleanup_goes_on_while_a_namespace_keeps_its_secret_and_remembers_it() {
+    for is_over in [false, true] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let copies = Copies {
+            secret_name: "s".to_owned(),
+            references: false,
+        };
+        let state = State {
+            namespaces: Some(copies),
+            ..State::default()
+        };
+        let mut secret = state.secret();
+        secret.metadata.resource_version = Some("5".to_owned());
+        api.put(&secret_path(STATE_SECRET), &secret);
+        controller.cache.put_state(secret);
+        controller.namespaces = Some(NamespacesReport {
+            secret_name: "s".to_owned(),
+            attach: Attach::Admission,
+            note: None,
+            is_forbidden: false,
+            problem: None,
+            summary: Some(Summary {
+                is_over,
+                ..Summary::default()
+            }),
+        });
+        let spec = GlobalPullSecretSpec::default();
+        let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
+        plan.aim = Aim::CleanUp;
+        Box::pin(controller.manage(&plan, &spec, false)).await;
+        let is_there = |name| api.get(&secret_path(name)).is_some();
+        assert_eq!(is_there(GLOBAL_SECRET), !is_over);
+        assert!(is_there(STATE_SECRET));
+        assert_eq!(api.get(&node_path("a")).is_some(), !is_over);
     }
 }
 
