@@ -20,6 +20,8 @@ pub(crate) struct Store<T> {
     relist: Option<Relist<T>>,
     /// A list is complete, and no later one is overdue.
     pub(crate) synced: bool,
+    /// The API server has refused to list them since the last complete list.
+    pub(crate) is_forbidden: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl<T> Default for Store<T> {
             unreadable: BTreeMap::new(),
             relist: None,
             synced: false,
+            is_forbidden: false,
         }
     }
 }
@@ -75,8 +78,17 @@ impl<T: Versioned + Clone> Store<T> {
                 self.synced = false;
                 false
             }
-            Update::Failed(_) => false,
+            Update::Failed(error) => {
+                self.is_forbidden |= error.is_forbidden;
+                false
+            }
         }
+    }
+
+    /// Everything is gone, though no watch reports it.
+    pub(crate) fn empty(&mut self) {
+        self.live.clear();
+        self.unreadable.clear();
     }
 
     fn handle_event(&mut self, event: Event<T>) -> bool {
@@ -96,6 +108,7 @@ impl<T: Versioned + Clone> Store<T> {
                 self.live = live;
                 self.unreadable = unreadable;
                 self.synced = true;
+                self.is_forbidden = false;
                 true
             }
         }

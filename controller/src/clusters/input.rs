@@ -24,6 +24,9 @@ pub(crate) const UNREADABLE: &str = "Unreadable";
 /// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
 pub(crate) type ClusterKey = (String, String);
 
+/// Namespaces that the hub may not read: whether each is being deleted.
+pub(crate) type Hidden = BTreeMap<String, bool>;
+
 /// A cluster on the hub: a `Cluster` of Cluster API, a Secret that registers it, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClusterView {
@@ -69,6 +72,7 @@ pub(crate) struct Input<'a> {
     pub(crate) drift: Drift,
     /// Clusters that an older `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
+    pub(crate) hidden: Hidden,
     /// Writes that failed.
     pub(crate) refused: &'a Failures,
     pub(crate) now: Timestamp,
@@ -173,18 +177,30 @@ impl Selection {
         cluster: &ClusterView,
         namespaces: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> bool {
-        let none = BTreeMap::new();
-        let has_namespace = match &self.namespaces {
-            None => *namespace == self.namespace,
-            Some(selector) => selector.matches(namespaces.get(namespace).unwrap_or(&none)),
-        };
         let matches = |selector: &Option<Selector>, labels: &Option<BTreeMap<String, String>>| {
             let both = selector.as_ref().zip(labels.as_ref());
             both.is_some_and(|(selector, labels)| selector.matches(labels))
         };
-        has_namespace
+        self.selects_in(namespace, namespaces)
             && (matches(&self.clusters, &cluster.labels)
                 || matches(&self.registered, &cluster.registered))
+    }
+
+    /// Whether it selects clusters in this namespace.
+    pub(super) fn selects_in(
+        &self,
+        namespace: &str,
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> bool {
+        let none = BTreeMap::new();
+        match &self.namespaces {
+            None => namespace == self.namespace,
+            Some(selector) => selector.matches(namespaces.get(namespace).unwrap_or(&none)),
+        }
+    }
+
+    pub(super) fn is_of_many_namespaces(&self) -> bool {
+        self.namespaces.is_some()
     }
 
     pub(super) fn is_canary(&self, cluster: &ClusterView) -> bool {

@@ -1,6 +1,7 @@
 //! The plan for many clusters: which cluster gets which revision of a `FleetPullSecret`, and what the hub writes into it. Pure.
 
 mod assignments;
+pub(crate) mod hidden;
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod installation;

@@ -9,6 +9,7 @@ use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
+use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::limits;
 use super::member::Reason;
@@ -26,6 +27,8 @@ pub(crate) enum Hold {
     Unreadable(String),
     /// A selector is invalid.
     Selector(String),
+    /// The hub may not read namespaces that concern the fleet: why and what to do, as clauses.
+    Hidden(String),
     /// There is no valid source, and no revision yet.
     NothingYet,
     /// globalps can't be installed.
@@ -88,6 +91,13 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
             return plan;
         }
     };
+    if let Some(reason) = hidden::hold(input, &selection) {
+        plan.hold = Some(Hold::Hidden(reason));
+        let is_visible = |key: &ClusterKey| !input.hidden.contains_key(&key.0);
+        let reverted = reverted(input).filter(|(key, _)| is_visible(key));
+        plan.assignments = reverted.collect();
+        return plan;
+    }
     let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
     if !is_deleted {
         match next_revision(input, data) {

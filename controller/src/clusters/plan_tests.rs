@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
-use super::super::input::{Drift, object_title, revision_title};
+use super::super::input::{Drift, Hidden, object_title, revision_title};
 use super::super::installation::Installation;
 use super::*;
 use crate::content::secret::revision_of_test;
@@ -40,6 +40,8 @@ struct Hub {
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
     drift: Drift,
     taken: BTreeMap<ClusterKey, String>,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    hidden: Hidden,
     refused: Failures,
 }
 
@@ -68,6 +70,8 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         objects: BTreeMap::new(),
         drift: Drift::default(),
         taken: BTreeMap::new(),
+        namespaces: BTreeMap::new(),
+        hidden: Hidden::new(),
         refused: Failures::default(),
     };
     for word in clusters.split_whitespace() {
@@ -165,7 +169,7 @@ impl Hub {
             new_id: revision_of_test(1).id,
             foreign: self.foreign.clone(),
             clusters: &self.clusters,
-            namespaces: const { &BTreeMap::new() },
+            namespaces: &self.namespaces,
             objects: self
                 .objects
                 .iter()
@@ -173,6 +177,7 @@ impl Hub {
                 .collect(),
             drift: self.drift.clone(),
             taken: self.taken.clone(),
+            hidden: self.hidden.clone(),
             refused: &self.refused,
             now: now(),
         }
@@ -527,6 +532,54 @@ fn the_number_of_a_deleted_revision_is_used_again_unless_a_foreign_secret_has_it
     assert_eq!(hub.line(), "write 2", "anybody can create a Secret");
     hub.revisions.push(revision(&(MAX_REVISION, B, "r")));
     assert_eq!(hub.line(), "NoRevisionLeft");
+}
+
+#[test]
+fn a_namespace_that_the_hub_may_not_read_holds_the_fleets_that_it_concerns() {
+    let edge: BTreeMap<String, String> = [("kind".to_owned(), "edge".to_owned())].into();
+    let elsewhere = ("team-b".to_owned(), "z".to_owned());
+    let hub = |kind: Option<&str>| {
+        let mut hub = hub(
+            found(B),
+            &[(1, A, "r")],
+            "a=1:Synced b=1:Synced -c=1:Synced",
+        );
+        hub.namespaces = [("team-b".to_owned(), edge.clone())].into();
+        hub.fleet.spec.namespace_selector = kind.map(|kind| LabelSelector {
+            match_labels: Some([("kind".to_owned(), kind.to_owned())].into()),
+            ..LabelSelector::default()
+        });
+        hub.hidden = [("team-b".to_owned(), false)].into();
+        hub
+    };
+    let is_held = |hub: &Hub| {
+        let plan = hub.plan();
+        let is_held = match &plan.hold {
+            Some(Hold::Hidden(reason)) => reason.contains("`team-b`"),
+            _ => false,
+        };
+        let changes = plan.revisions.len() + plan.assignments.len() + plan.released.len();
+        assert_eq!(is_held, changes == 0 && !plan.is_finished, "{plan:?}");
+        is_held
+    };
+    assert!(!is_held(&hub(None)), "it selects nothing there");
+    assert!(is_held(&hub(Some("edge"))), "it may select clusters there");
+    assert!(!is_held(&hub(Some("other"))));
+    let mut own = hub(None);
+    own.hidden = [("team-b".to_owned(), false), ("ns".to_owned(), false)].into();
+    assert!(own.plan().hold.is_some(), "it is there itself");
+    let mut deselected = hub(None);
+    let object = object("z", "1:Synced", false);
+    deselected.objects.insert(elsewhere, object);
+    assert!(is_held(&deselected), "a cluster there has its content");
+    for (kind, expected) in [(None, false), (Some("other"), true)] {
+        let mut deleted = hub(kind);
+        deleted.fleet.metadata.deletion_timestamp = Some(Time(now()));
+        deleted.objects.clear();
+        let plan = deleted.plan();
+        let is_held = plan.hold.is_some();
+        assert_eq!((is_held, plan.is_finished), (expected, !expected));
+    }
 }
 
 #[test]

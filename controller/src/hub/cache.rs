@@ -9,42 +9,17 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
-use super::objects::{Objects, owner_uid};
-use super::views::{
-    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, pair, revision,
-};
+use super::objects::owner_uid;
+use super::scope::Scope;
+use super::views::{Id, NamespaceLabels, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
-use crate::clusters::input::{ClusterKey, ClusterView, Drift};
+use crate::clusters::input::{ClusterKey, ClusterView, Drift, Hidden};
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
-
-/// The objects of one namespace, or of all namespaces.
-#[derive(Default)]
-struct Scope {
-    fleets: Store<Box<FleetPullSecret>>,
-    objects: Objects,
-    clusters: Store<ClusterObject>,
-    kubeconfigs: Store<KubeconfigSecret>,
-    registered: Store<KubeconfigSecret>,
-    revisions: Store<RevisionSecret>,
-    /// Cluster API is not installed, so the cache of `Cluster`s never syncs.
-    has_no_clusters: bool,
-}
-
-impl Scope {
-    fn synced(&self) -> bool {
-        self.fleets.synced
-            && self.objects.store.synced
-            && (self.clusters.synced || self.has_no_clusters)
-            && self.kubeconfigs.synced
-            && self.registered.synced
-            && self.revisions.synced
-    }
-}
 
 pub(super) struct HubCache {
     /// By namespace; the empty string stands for all namespaces.
@@ -65,12 +40,20 @@ impl HubCache {
     }
 
     /// Returns whether the event may change the plan.
-    pub(super) fn handle(&mut self, (scope, event): Scoped) -> bool {
+    pub(super) fn handle(&mut self, (name, event): Scoped) -> bool {
+        let is_hidden = |it: &Self| it.scopes.get(&name).is_some_and(Scope::is_hidden);
+        let before = is_hidden(self);
+        let changed = self.store(&name, event);
+        self.empty_deleted();
+        changed || before != is_hidden(self)
+    }
+
+    fn store(&mut self, scope: &str, event: HubEvent) -> bool {
         if let HubEvent::Namespace(update) = event {
             return self.namespaces.handle(update);
         }
         let shard = self.shard;
-        let Some(scope) = self.scopes.get_mut(&scope) else {
+        let Some(scope) = self.scopes.get_mut(scope) else {
             return false;
         };
         match event {
@@ -87,12 +70,12 @@ impl HubCache {
                 };
                 scope.objects.handle(update, shard.plans()) && is_relevant
             }
-            HubEvent::Cluster(Update::Failed(error)) => {
+            HubEvent::Cluster(update) => {
                 let before = scope.has_no_clusters;
-                scope.has_no_clusters |= error.is_not_served;
-                before != scope.has_no_clusters
+                scope.has_no_clusters |=
+                    matches!(&update, Update::Failed(error) if error.is_not_served);
+                scope.clusters.handle(update) || before != scope.has_no_clusters
             }
-            HubEvent::Cluster(update) => scope.clusters.handle(update),
             HubEvent::Kubeconfig(update) => scope
                 .kubeconfigs
                 .handle(update.map(|it| it.for_shard(shard))),
@@ -104,7 +87,39 @@ impl HubCache {
     }
 
     pub(super) fn synced(&self) -> bool {
-        self.namespaces.synced && self.scopes.values().all(Scope::synced)
+        let is_known =
+            |(name, it): (&String, &Scope)| it.synced() || !name.is_empty() && it.is_hidden();
+        self.namespaces.synced && self.scopes.iter().all(is_known)
+    }
+
+    /// The namespaces that exist, and that the hub may not read.
+    pub(super) fn hidden(&self) -> Hidden {
+        let hidden = self.scopes.iter().filter(|(_, it)| it.is_hidden());
+        let of = hidden.filter(|(name, _)| self.exists(name));
+        of.map(|(name, _)| {
+            let known = self.namespaces.get(&format!("/{name}"));
+            (name.clone(), known.is_some_and(|it| it.is_deleting))
+        })
+        .collect()
+    }
+
+    fn exists(&self, namespace: &str) -> bool {
+        let key = format!("/{namespace}");
+        let namespaces = &self.namespaces;
+        namespaces.live.contains_key(&key) || namespaces.unreadable.contains_key(&key)
+    }
+
+    /// The Roles of a namespace go with it, so no watch reports that the rest is gone, too.
+    fn empty_deleted(&mut self) {
+        if !self.namespaces.synced {
+            return;
+        }
+        let hidden = self.scopes.iter().filter(|(_, it)| it.is_hidden());
+        let deleted = hidden.filter(|(name, _)| !name.is_empty() && !self.exists(name));
+        let deleted: Vec<String> = deleted.map(|(name, _)| name.clone()).collect();
+        for name in deleted {
+            self.scopes.entry(name).or_default().empty();
+        }
     }
 
     /// Stores the response to a write of a status, which may arrive before the watch event.
@@ -371,6 +386,7 @@ fn cluster_of(object: &ClusterPullSecret) -> (&str, &str) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::cache::list_watch::WatchError;
 
     #[test]
     fn a_shard_is_not_woken_by_the_clusters_of_others_unless_it_plans() {
@@ -392,5 +408,140 @@ mod tests {
         assert_eq!(woken_by("0/4"), 100);
         let others = woken_by("1/4") + woken_by("2/4") + woken_by("3/4");
         assert!((50..100).contains(&others), "{others}");
+    }
+
+    /// What the watches of a namespace report, in this order.
+    fn watch_all(cache: &mut HubCache, scope: &str, update: fn() -> Seen) -> bool {
+        let mut changed = false;
+        for event in [
+            HubEvent::Fleet(update().of()),
+            HubEvent::Object(update().of()),
+            HubEvent::Cluster(update().of()),
+            HubEvent::Kubeconfig(update().of()),
+            HubEvent::Registered(update().of()),
+            HubEvent::Revision(update().of()),
+        ] {
+            changed |= cache.handle((scope.to_owned(), event));
+        }
+        changed
+    }
+
+    enum Seen {
+        Listed,
+        Forbidden,
+        Failed,
+        Stale,
+    }
+
+    impl Seen {
+        fn of<T>(self) -> Update<T> {
+            let failed = |is_forbidden| {
+                Update::Failed(WatchError {
+                    message: String::new(),
+                    is_forbidden,
+                    is_not_served: false,
+                })
+            };
+            match self {
+                Self::Listed => Update::Event(Event::InitDone),
+                Self::Forbidden => failed(true),
+                Self::Failed => failed(false),
+                Self::Stale => Update::Stale,
+            }
+        }
+    }
+
+    fn namespace(name: &str) -> NamespaceLabels {
+        NamespaceLabels {
+            id: Id {
+                key: (String::new(), name.to_owned()),
+                uid: name.to_owned(),
+                version: 1,
+            },
+            labels: BTreeMap::new(),
+            is_deleting: false,
+        }
+    }
+
+    /// With a fleet in each namespace.
+    fn cache_of_two() -> HubCache {
+        let names = ["team-a".to_owned(), "team-b".to_owned()];
+        let mut cache = HubCache::new(&names, "0/1".parse().unwrap());
+        let mut handle = |event| cache.handle((String::new(), HubEvent::Namespace(event)));
+        handle(Update::Event(Event::InitDone));
+        for name in &names {
+            handle(Update::Event(Event::Apply(namespace(name))));
+        }
+        for name in &names {
+            watch_all(&mut cache, name, || Seen::Listed);
+            let spec = serde_json::from_str(r#"{"secretRef": {"name": "shared"}}"#).unwrap();
+            let mut fleet = FleetPullSecret::new("shared", spec);
+            fleet.metadata.namespace = Some(name.clone());
+            cache.put_fleet(fleet);
+        }
+        assert!(cache.synced() && cache.hidden().is_empty());
+        cache
+    }
+
+    fn hidden(cache: &HubCache) -> Vec<String> {
+        cache.hidden().into_keys().collect()
+    }
+
+    #[test]
+    fn a_namespace_that_the_hub_may_not_read_is_not_waited_for() {
+        let mut cache = cache_of_two();
+        watch_all(&mut cache, "team-b", || Seen::Forbidden);
+        assert!(cache.synced() && cache.hidden().is_empty(), "not stale yet");
+        let changed = watch_all(&mut cache, "team-b", || Seen::Stale);
+        assert!(changed && cache.synced(), "the others go on at once");
+        assert_eq!(hidden(&cache), ["team-b"]);
+        assert_eq!(cache.fleets().len(), 2, "what is known of it stays");
+        assert!(watch_all(&mut cache, "team-b", || Seen::Listed));
+        assert!(cache.synced() && cache.hidden().is_empty(), "granted again");
+
+        watch_all(&mut cache, "team-b", || Seen::Failed);
+        watch_all(&mut cache, "team-b", || Seen::Stale);
+        assert!(!cache.synced(), "no answer is waited for");
+    }
+
+    #[test]
+    fn a_hub_that_starts_without_a_right_does_not_wait_for_it() {
+        let mut cache = cache_of_two();
+        cache.scopes.insert("team-b".to_owned(), Scope::default());
+        assert!(!cache.synced());
+        assert!(watch_all(&mut cache, "team-b", || Seen::Forbidden));
+        assert!(cache.synced());
+        assert_eq!(hidden(&cache), ["team-b"]);
+    }
+
+    #[test]
+    fn a_namespace_that_is_gone_is_empty() {
+        let mut cache = cache_of_two();
+        watch_all(&mut cache, "team-b", || Seen::Forbidden);
+        watch_all(&mut cache, "team-b", || Seen::Stale);
+        let mut handle = |event| cache.handle((String::new(), HubEvent::Namespace(event)));
+        assert!(handle(Update::Event(Event::Delete(namespace("team-b")))));
+        assert!(cache.synced() && cache.hidden().is_empty());
+        let left = cache.fleets();
+        let left: Vec<_> = left.iter().map(|it| key(it).0).collect();
+        assert_eq!(left, ["team-a"]);
+        // Another one with its name.
+        cache.handle((
+            String::new(),
+            HubEvent::Namespace(Update::Event(Event::Apply(namespace("team-b")))),
+        ));
+        assert_eq!(
+            (cache.synced(), hidden(&cache)),
+            (true, vec!["team-b".to_owned()])
+        );
+    }
+
+    #[test]
+    fn without_any_right_the_hub_of_all_namespaces_waits() {
+        let mut cache = HubCache::new(&[], "0/1".parse().unwrap());
+        let event = HubEvent::Namespace(Update::Event(Event::InitDone));
+        cache.handle((String::new(), event));
+        watch_all(&mut cache, "", || Seen::Forbidden);
+        assert!(!cache.synced() && cache.hidden().is_empty());
     }
 }

@@ -3,6 +3,8 @@
 mod assign;
 mod cache;
 mod desired;
+#[cfg(test)]
+mod hidden_tests;
 mod install;
 mod member_watch;
 mod messages;
@@ -15,6 +17,7 @@ mod reconcile;
 mod refused_tests;
 mod report;
 mod requests;
+mod scope;
 mod session;
 mod sessions;
 mod source;
@@ -127,6 +130,8 @@ struct Hub {
     sessions: Sessions,
     /// The objects that can't be decoded and are in the log.
     unreadable: BTreeSet<String>,
+    /// The same of namespaces that the hub may not read.
+    hidden: BTreeSet<String>,
     shard: Shard,
     cache: HubCache,
     writer: Writer,
@@ -153,6 +158,7 @@ impl Hub {
             observed: BTreeMap::new(),
             sessions: Sessions::new(fence, sender),
             unreadable: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             cache: HubCache::new(&args.namespaces, args.shard),
             shard: args.shard,
             writer: Writer::new(client.clone(), resource),

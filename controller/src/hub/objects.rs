@@ -88,6 +88,16 @@ impl Objects {
         self.specs.wrote_without_response(key, spec);
     }
 
+    /// Their namespace was deleted.
+    pub(super) fn empty(&mut self) {
+        let mut store = std::mem::take(&mut self.store);
+        store.empty();
+        *self = Self {
+            store,
+            ..Self::default()
+        };
+    }
+
     /// The hub has deleted it.
     pub(super) fn release(&mut self, key: &str) {
         self.specs.forget(key);

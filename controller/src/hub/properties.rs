@@ -210,6 +210,7 @@ impl Simulation {
         let namespace = NamespaceLabels {
             id: id("", "kube-system"),
             labels: BTreeMap::new(),
+            is_deleting: false,
         };
         self.watch(HubEvent::Namespace(applied(namespace)));
         self.watch(HubEvent::Fleet(applied(Box::new(self.fleet.clone()))));
@@ -441,6 +442,7 @@ impl Simulation {
             objects: objects.collect(),
             drift: self.cache.drift(&fleet_title(&self.fleet)),
             taken: BTreeMap::new(),
+            hidden: self.cache.hidden(),
             refused: &Failures::default(),
             now: self.now,
         })

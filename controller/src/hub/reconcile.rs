@@ -18,6 +18,7 @@ use super::statuses::titles;
 use super::views::pair;
 use super::writes::object_name;
 use super::{Hub, RESYNC};
+use crate::clusters::hidden::sentence;
 use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{
     ClusterKey, ClusterView, Input, UNREADABLE, fleet_title, object_title, revision_title,
@@ -115,6 +116,7 @@ impl Hub {
                 taken: taken_here
                     .map(|((_, key), other)| (key.clone(), other.clone()))
                     .collect(),
+                hidden: self.cache.hidden(),
                 refused: &self.refusals.failures,
                 now: Timestamp::now(),
             };
@@ -128,6 +130,13 @@ impl Hub {
                 state
                     .taken
                     .insert((place.clone(), key.clone()), fleet_name.clone());
+            }
+        }
+        if plan.members.is_empty() {
+            // It is held, or only writes a revision: its clusters are still its own.
+            for key in self.objects_of(&fleet).into_keys() {
+                let known = state.taken.entry((place.clone(), key));
+                known.or_insert_with(|| fleet_name.clone());
             }
         }
         state.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
@@ -167,13 +176,20 @@ impl Hub {
         clusters
     }
 
-    /// Logs each object that can't be decoded once.
+    /// Logs each object that can't be decoded, and each namespace that can't be read, once.
     fn log_unreadable(&mut self) {
         let unreadable = self.cache.unreadable();
         for object in unreadable.difference(&self.unreadable) {
             tracing::warn!("an object can't be read; it has no effect on others: {object}");
         }
         self.unreadable = unreadable;
+        let hidden = self.cache.hidden();
+        let hidden = hidden.iter().map(|(name, is)| sentence(name, *is));
+        let hidden: BTreeSet<String> = hidden.collect();
+        for namespace in hidden.difference(&self.hidden) {
+            tracing::warn!("{namespace}; fleets without clusters there go on");
+        }
+        self.hidden = hidden;
     }
 
     fn installation(&self, fleet: &FleetPullSecret) -> Result<Option<Arc<Installation>>, String> {

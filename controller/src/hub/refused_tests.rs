@@ -36,10 +36,10 @@ use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+pub(super) const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 
-fn data(text: &str) -> Data {
+pub(super) fn data(text: &str) -> Data {
     Data(Some(text.as_bytes().to_vec()))
 }
 
@@ -47,11 +47,11 @@ fn object_name(cluster: &str) -> String {
     cluster_pull_secret(cluster, "ns", "shared")
 }
 
-fn fleet_path() -> String {
+pub(super) fn fleet_path() -> String {
     "/apis/globalps.io/v1alpha1/namespaces/ns/fleetpullsecrets/shared".to_owned()
 }
 
-fn object_path(cluster: &str) -> String {
+pub(super) fn object_path(cluster: &str) -> String {
     let name = object_name(cluster);
     format!("/apis/globalps.io/v1alpha1/namespaces/ns/clusterpullsecrets/{name}")
 }
@@ -74,7 +74,7 @@ fn token() -> Arc<FencingToken> {
     token
 }
 
-fn id(namespace: &str, name: &str) -> Id {
+pub(super) fn id(namespace: &str, name: &str) -> Id {
     Id {
         key: (namespace.to_owned(), name.to_owned()),
         uid: name.to_owned(),
@@ -119,8 +119,16 @@ fn status(cluster: &str, revision: i64, phase: ClusterPhase) -> ClusterPullSecre
 /// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and f no longer exists.
 /// Nobody needs revision 1. The session of c has something to report.
 async fn hub(api: &FakeApi) -> Hub {
-    let args = ["globalps-hub", "run"];
-    let Command::Run(args) = Cli::parse_from(args).command;
+    hub_of(api, &[]).await
+}
+
+/// The same with `--namespaces`, of which the first one is `ns`.
+pub(super) async fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
+    let flag = format!("--namespaces={}", namespaces.join(","));
+    let flag = (!namespaces.is_empty()).then_some(flag);
+    let args = ["globalps-hub".to_owned(), "run".to_owned()];
+    let Command::Run(args) = Cli::parse_from(args.into_iter().chain(flag)).command;
+    let scope = namespaces.first().copied().unwrap_or_default();
     let mut hub = Hub::new(&process(api), &args, &token()).await;
     let spec = json!({
         "secretRef": {"name": "shared"}, "historyLimit": 0,
@@ -136,6 +144,7 @@ async fn hub(api: &FakeApi) -> Hub {
     let mut events = vec![HubEvent::Namespace(applied(NamespaceLabels {
         id: id("", "kube-system"),
         labels: BTreeMap::new(),
+        is_deleting: false,
     }))];
     for (number, content) in [(1, B), (2, A)] {
         let mut revision = Revision::new(revision_of_test(number), Arc::new(data(content)), None);
@@ -167,7 +176,7 @@ async fn hub(api: &FakeApi) -> Hub {
         events.push(HubEvent::Object(applied(Box::new(object))));
     }
     for event in events {
-        hub.cache.handle((String::new(), event));
+        hub.cache.handle((scope.to_owned(), event));
     }
     let source = ("ns", "shared", ".dockerconfigjson");
     let source = (
@@ -187,12 +196,12 @@ async fn hub(api: &FakeApi) -> Hub {
     hub
 }
 
-fn applied<T>(object: T) -> Update<T> {
+pub(super) fn applied<T>(object: T) -> Update<T> {
     Update::Event(Event::Apply(object))
 }
 
 /// The hub's loop, until it has nothing more to do at once. Each reconcile is bounded.
-async fn reconcile(hub: &mut Hub, case: &str) {
+pub(super) async fn reconcile(hub: &mut Hub, case: &str) {
     for _ in 0..4 {
         let begun = Instant::now();
         Box::pin(hub.reconcile()).await;
@@ -200,7 +209,7 @@ async fn reconcile(hub: &mut Hub, case: &str) {
     }
 }
 
-fn all_of(api: &FakeApi) -> BTreeSet<String> {
+pub(super) fn all_of(api: &FakeApi) -> BTreeSet<String> {
     let mut state = api.state();
     let deleted = std::mem::take(&mut state.deleted);
     let written = std::mem::take(&mut state.written);
@@ -225,7 +234,7 @@ fn title(write: &str) -> String {
     format!("{status}{kind} `ns/{name}`")
 }
 
-fn ready(api: &FakeApi) -> String {
+pub(super) fn ready(api: &FakeApi) -> String {
     let fleet = api.get(&fleet_path()).unwrap();
     let conditions = fleet["status"]["conditions"].as_array().cloned();
     let conditions = conditions.unwrap_or_default();

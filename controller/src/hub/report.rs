@@ -56,6 +56,14 @@ pub(super) fn report(
         .into_iter()
         .map(|new| dated(new, conditions, generation, now))
         .collect();
+    if let Some(Hold::Hidden(_)) = &plan.hold {
+        // What else it says may still be so.
+        return FleetPullSecretStatus {
+            observed_generation: generation,
+            conditions,
+            ..before.cloned().unwrap_or_default()
+        };
+    }
     let failures = [
         &summary.failed,
         &summary.blocked,
@@ -146,6 +154,9 @@ fn ready(
     summary: &Summary,
 ) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
+    if let Some(Hold::Hidden(reason)) = &plan.hold {
+        return no("NamespaceForbidden", reason.clone());
+    }
     if fleet.metadata.deletion_timestamp.is_some() {
         let left = plan.members.len();
         return no(
@@ -179,7 +190,7 @@ fn ready(
                 "the revision number has reached its maximum".to_owned(),
             );
         }
-        None => {}
+        Some(Hold::Hidden(_)) | None => {}
     }
     if !summary.failed.is_empty() {
         return no("ClustersFailed", list(&summary.failed));

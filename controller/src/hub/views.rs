@@ -87,6 +87,7 @@ pub(super) struct RevisionSecret {
 pub(super) struct NamespaceLabels {
     pub(super) id: Id,
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) is_deleting: bool,
 }
 
 macro_rules! versioned {

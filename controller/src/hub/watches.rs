@@ -49,6 +49,7 @@ pub(super) fn events(
     let labels = |object: PartialObjectMeta<Namespace>| NamespaceLabels {
         id: Id::of(&object),
         labels: object.labels().clone(),
+        is_deleting: object.metadata.deletion_timestamp.is_some(),
     };
     let updates = list_watch(all, config(None), "namespaces");
     streams.push(

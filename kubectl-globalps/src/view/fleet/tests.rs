@@ -385,6 +385,12 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
         ),
         ("it was rolled back", "TakenBack", Synced, "a sentence"),
         ("the source is not valid", "Held", Synced, "a sentence"),
+        (
+            "the hub may not read a namespace",
+            "NamespaceForbidden",
+            Failed,
+            "a sentence",
+        ),
     ] {
         let objects = [object("m1", phase, 3)];
         let all = [FleetStatus::of(&fleet(reason, 3), &objects, &[])];

@@ -144,6 +144,8 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
             fleet.message.clone(),
             edit(title, "fix the selector"),
         ),
+        // Its message says what to do.
+        "NamespaceForbidden" => (fleet.message.clone(), follow()),
         "NoSource" | "Held" => source_advice(status),
         "TakenBack" => (
             fleet.message.clone(),

@@ -1,0 +1,57 @@
+//! The cache of one namespace, or of all namespaces.
+
+use globalps_core::api::FleetPullSecret;
+
+use super::objects::Objects;
+use super::views::{ClusterObject, KubeconfigSecret, RevisionSecret};
+use crate::cache::store::Store;
+
+#[derive(Default)]
+pub(super) struct Scope {
+    pub(super) fleets: Store<Box<FleetPullSecret>>,
+    pub(super) objects: Objects,
+    pub(super) clusters: Store<ClusterObject>,
+    pub(super) kubeconfigs: Store<KubeconfigSecret>,
+    pub(super) registered: Store<KubeconfigSecret>,
+    pub(super) revisions: Store<RevisionSecret>,
+    /// Cluster API is not installed, so the cache of `Cluster`s never syncs.
+    pub(super) has_no_clusters: bool,
+}
+
+impl Scope {
+    /// Of each watch: its list is complete, and the API server refused the last one.
+    fn lists(&self) -> [(bool, bool); 6] {
+        fn of<T>(store: &Store<T>) -> (bool, bool) {
+            (store.synced, store.is_forbidden)
+        }
+        let (has_clusters, is_forbidden) = of(&self.clusters);
+        [
+            of(&self.fleets),
+            of(&self.objects.store),
+            (has_clusters || self.has_no_clusters, is_forbidden),
+            of(&self.kubeconfigs),
+            of(&self.registered),
+            of(&self.revisions),
+        ]
+    }
+
+    pub(super) fn synced(&self) -> bool {
+        self.lists().into_iter().all(|(synced, _)| synced)
+    }
+
+    /// Whatever is not known of it, the hub may not list. There is nothing to wait for.
+    pub(super) fn is_hidden(&self) -> bool {
+        let mut lists = self.lists().into_iter();
+        !self.synced() && lists.all(|(synced, is_forbidden)| synced || is_forbidden)
+    }
+
+    /// Its namespace was deleted, with everything in it.
+    pub(super) fn empty(&mut self) {
+        self.fleets.empty();
+        self.objects.empty();
+        self.clusters.empty();
+        self.kubeconfigs.empty();
+        self.registered.empty();
+        self.revisions.empty();
+    }
+}
