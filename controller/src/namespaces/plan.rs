@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::namespaces::parts_of;
 use globalps_core::references::Change;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::clock::STUCK_AFTER;
 use super::identity::Parts;
@@ -122,7 +122,7 @@ fn next_stuck(input: &Input) -> Option<Timestamp> {
     let secrets = input.secrets.values();
     let secrets = secrets.filter(|secret| secret.is_managed && secret.is_being_deleted);
     let left = secrets.map(|secret| STUCK_AFTER - input.clock.unchanged_for(secret));
-    let left = left.filter(|left| left.is_positive()).min()?;
+    let left = left.filter(SignedDuration::is_positive).min()?;
     Some(input.now + left)
 }
 

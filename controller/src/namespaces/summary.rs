@@ -35,8 +35,8 @@ pub(crate) struct NamespacesReport {
     pub(crate) note: Option<&'static str>,
     /// The controller may not list Secrets or service accounts.
     pub(crate) is_forbidden: bool,
-    /// Why the settings are invalid.
-    pub(crate) problem: Option<String>,
+    /// Why nothing is planned: reason and message.
+    pub(crate) problem: Option<(&'static str, String)>,
     /// `None`: not known yet.
     pub(crate) summary: Option<Summary>,
 }

@@ -41,8 +41,8 @@ pub(super) fn namespaces_status(
 pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     let new =
         |status, reason, message| statement(condition::NAMESPACES_SYNCED, status, reason, message);
-    if let Some(problem) = &report.problem {
-        return new("False", "InvalidSettings", problem.clone());
+    if let Some((reason, problem)) = &report.problem {
+        return new("False", reason, problem.clone());
     }
     if report.is_forbidden {
         let message = "the controller may not list Secrets or ServiceAccounts in namespaces: \

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use globalps_core::api::{Attach, ImagePullSecrets, Rollout};
+use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::Pattern;
 use globalps_core::rollout::Goal;
@@ -21,6 +22,7 @@ use crate::namespaces::input::{Delivery, Input};
 use crate::namespaces::plan::{self, NamespacesPlan};
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::plan::{Aim, Plan};
+use crate::refused::title;
 
 /// Interval between lookups of the admission policy while it doesn't exist.
 const POLICY_RETRY: Duration = Duration::from_mins(1);
@@ -151,7 +153,7 @@ impl Controller {
             Ok(selection) => selection,
             Err(problem) => {
                 // Existing Secrets stay.
-                report.problem = Some(problem);
+                report.problem = Some(("InvalidSettings", problem));
                 self.namespaces = Some(report);
                 return None;
             }
@@ -173,14 +175,16 @@ impl Controller {
             min_ready: SignedDuration::from_secs(rollout.canary.min_ready_seconds.into()),
             paused: rollout.paused,
         });
-        // The state first: from it a new leader knows what to look for.
+        // The state first: from it a new leader knows what to look for. What it has already, and a removal, needs no write.
         let has_references = copies.as_ref().is_some_and(|copies| copies.references);
         let copies_with = |references| Copies {
             secret_name: watch.secret_name.clone(),
             references: references || attach == Attach::ServiceAccounts,
         };
         let needed = delivery.map(|_| copies_with(has_references)).or(copies);
-        if !self.remember_namespaces(needed).await {
+        let is_covered = delivery.is_none() || self.cache.is_stored_of_namespaces(needed.as_ref());
+        if !self.remember_namespaces(needed).await && !is_covered {
+            report.problem = Some(("NamespacesFailed", self.not_remembered()));
             self.namespaces = Some(report);
             return Some(UNKNOWN_RETRY);
         }
@@ -193,10 +197,8 @@ impl Controller {
         let has_references = summary.accounts > 0 || has_references && !is_settled;
         let left = Some(copies_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
-        if !self.remember_namespaces(left).await {
-            self.namespaces = Some(report);
-            return Some(UNKNOWN_RETRY);
-        }
+        // It says at least what there is.
+        let is_remembered = self.remember_namespaces(left).await;
         let revision = global.as_ref().map(|global| global.revision);
         let is_complete = delivery.is_some()
             && summary.waiting == 0
@@ -206,7 +208,7 @@ impl Controller {
         report.summary = Some(summary);
         // Once nothing is left, the status entry is removed, and another name can be used.
         self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
-        if !namespaces.writes.is_empty() || is_forgotten {
+        if !namespaces.writes.is_empty() || is_forgotten && is_remembered {
             return Some(Duration::ZERO);
         }
         let policy = note.map(|_| POLICY_RETRY);
@@ -215,6 +217,7 @@ impl Controller {
             .map(until)
             .into_iter()
             .chain(policy)
+            .chain((!is_remembered).then_some(UNKNOWN_RETRY))
             .min()
     }
 
@@ -225,6 +228,13 @@ impl Controller {
             ..self.cache.state().clone()
         };
         self.remember(state).await
+    }
+
+    /// Why no namespace gets anything: no other leader would find it.
+    fn not_remembered(&self) -> String {
+        let failure = self.refusals.failures.get(&title("Secret", STATE_SECRET));
+        let why = failure.map_or("it was not written yet", |failure| &failure.message);
+        format!("no namespace gets anything before Secret `{STATE_SECRET}` says so: {why}")
     }
 
     /// Executes the plan, and plans again.

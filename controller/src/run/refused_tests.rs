@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::{Cli, Command, Controller};
 use crate::cache::list_watch::Update;
 use crate::cache::object_watch::ObjectState;
-use crate::cache::{CacheEvent, uptime};
+use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::Data;
 use crate::leader::fencing::FencingToken;
@@ -34,6 +34,7 @@ use crate::nodes::plan::{Aim, plan};
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
 use crate::objects::managed::ManagedObject;
 use crate::process::Process;
+use crate::targets::namespace::NamespaceView;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -326,6 +327,69 @@ async fn the_cleanup_goes_on_while_a_namespace_keeps_its_secret_and_remembers_it
         assert_eq!(is_there(GLOBAL_SECRET), !is_over);
         assert!(is_there(STATE_SECRET));
         assert_eq!(api.get(&node_path("a")).is_some(), !is_over);
+    }
+}
+
+/// The stored state is of an earlier configuration, and can't be written.
+#[tokio::test(start_paused = true)]
+async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
+    let copies = |secret_name: &str, references| Copies {
+        secret_name: secret_name.to_owned(),
+        references,
+    };
+    for (case, namespaces, expected) in [
+        (
+            "it names the Secrets",
+            Some(copies(GLOBAL_SECRET, false)),
+            true,
+        ),
+        ("and references", Some(copies(GLOBAL_SECRET, true)), true),
+        ("it names nothing", None, false),
+    ] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let mut config = controller.cache.config().unwrap().clone();
+        config.spec.image_pull_secrets.enabled = true;
+        config.spec.image_pull_secrets.attach = Some(Attach::Admission);
+        controller.cache.put_config(config);
+        let state = State {
+            namespaces,
+            operators: true,
+            ..State::default()
+        };
+        let mut secret = state.secret();
+        secret.metadata.resource_version = Some("5".to_owned());
+        controller.cache.put_state(secret);
+        controller.cache.pull_secrets = PullSecrets::new(Some(PullSecretsWatch {
+            secret_name: GLOBAL_SECRET.to_owned(),
+            accounts: None,
+        }));
+        controller.cache.set_namespaces_watched(true);
+        controller.cache.set_use_of_namespaces(false, true);
+        let namespace = NamespaceView {
+            name: "t".to_owned(),
+            version: 1,
+            labels: (&std::collections::BTreeMap::new()).into(),
+            is_marked_excluded: false,
+            is_terminating: false,
+        };
+        let of_namespaces = list(vec![namespace]).map(CacheEvent::Namespace);
+        for event in of_namespaces.chain(list(Vec::new()).map(CacheEvent::PullSecret)) {
+            controller.cache.handle(event, Instant::now());
+        }
+        let refusal = Refusal::Answer(403, "exceeded quota: secrets");
+        api.state().refused = Some((secret_path(STATE_SECRET), refusal));
+        let plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
+        controller.remember_configuration(&plan, true).await;
+        Box::pin(controller.deliver_to_namespaces(&plan)).await;
+        let path = format!("/api/v1/namespaces/t/secrets/{GLOBAL_SECRET}");
+        assert_eq!(api.written().contains(&path), expected, "{case}");
+        let report = controller.namespaces.unwrap();
+        assert_eq!(report.summary.is_some(), expected, "{case}");
+        let problem = report.problem.map_or(String::new(), |(_, message)| message);
+        let is_named = problem.contains(&title(&secret_path(STATE_SECRET)))
+            && problem.contains("exceeded quota");
+        assert_eq!(is_named, !expected, "{case}: {problem}");
     }
 }
 
