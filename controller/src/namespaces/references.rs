@@ -21,7 +21,7 @@ pub(super) struct Reference {
     pub(super) may_retry: bool,
     pub(super) is_restore: bool,
     pub(super) failure: Option<ReasonAndMessage>,
-    /// It has failed for so long that nothing else waits for it.
+    /// It has failed long enough that nothing else waits for it.
     pub(super) is_stuck: bool,
 }
 

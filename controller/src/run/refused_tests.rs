@@ -292,7 +292,7 @@ async fn a_refused_status_costs_nothing_else_and_keeps_no_earlier_answer() {
 
 /// What is left in a namespace can't be removed.
 #[tokio::test(start_paused = true)]
-async fn the_cleanup_goes_on_while_a_namespace_keeps_its_secret_and_remembers_it() {
+async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_it() {
     for is_over in [false, true] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
