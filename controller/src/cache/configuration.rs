@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names::{LAST_SOURCE_KEY_PREFIX, STATE_SECRET};
-use globalps_core::state::{Copies, State};
+use globalps_core::state::State;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::Cache;
@@ -20,17 +20,6 @@ impl Cache {
             Some(state) => self.state.stored().as_ref() == Some(state),
             None => self.state.secret.get(STATE_SECRET).is_none() && self.state().is_empty(),
         }
-    }
-
-    /// The Secret says at least this of namespaces.
-    pub(crate) fn is_stored_of_namespaces(&self, needed: Option<&Copies>) -> bool {
-        let stored = self.state.stored().and_then(|state| state.namespaces);
-        needed.is_none_or(|needed| {
-            stored.is_some_and(|stored| {
-                stored.secret_name == needed.secret_name
-                    && (stored.references || !needed.references)
-            })
-        })
     }
 
     pub(crate) fn put_state(&mut self, secret: Secret) {

@@ -175,15 +175,14 @@ impl Controller {
             min_ready: SignedDuration::from_secs(rollout.canary.min_ready_seconds.into()),
             paused: rollout.paused,
         });
-        // The state first: from it a new leader knows what to look for. What it has already, and a removal, needs no write.
+        // The state first: from it a new leader knows what to look for. A removal doesn't depend on it.
         let has_references = copies.as_ref().is_some_and(|copies| copies.references);
         let copies_with = |references| Copies {
             secret_name: watch.secret_name.clone(),
             references: references || attach == Attach::ServiceAccounts,
         };
         let needed = delivery.map(|_| copies_with(has_references)).or(copies);
-        let is_covered = delivery.is_none() || self.cache.is_stored_of_namespaces(needed.as_ref());
-        if !self.remember_namespaces(needed).await && !is_covered {
+        if !self.remember_namespaces(needed).await && delivery.is_some() {
             report.problem = Some(("NamespacesFailed", self.not_remembered()));
             self.namespaces = Some(report);
             return Some(UNKNOWN_RETRY);
