@@ -16,7 +16,7 @@ pub(crate) fn sentence(namespace: &str, is_deleting: bool) -> String {
     }
 }
 
-/// Why the fleet changes nothing: it is in such a namespace, or its clusters may be. `None`: it goes on.
+/// Why the fleet changes nothing: it is in such a namespace, or its clusters may be. `None`: it continues.
 pub(super) fn hold(input: &Input, selection: &Selection) -> Option<String> {
     let fleet = &input.fleet.metadata;
     let is_deleted = fleet.deletion_timestamp.is_some();

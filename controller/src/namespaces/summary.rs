@@ -25,6 +25,15 @@ pub(crate) struct Summary {
     pub(crate) is_over: bool,
 }
 
+/// Why nothing is planned, with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The selector or a pattern is invalid.
+    Settings(String),
+    /// The controller's own state can't be stored.
+    NotRemembered(String),
+}
+
 /// The state of namespaces for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamespacesReport {
@@ -35,8 +44,8 @@ pub(crate) struct NamespacesReport {
     pub(crate) note: Option<&'static str>,
     /// The controller may not list Secrets or service accounts.
     pub(crate) is_forbidden: bool,
-    /// Why nothing is planned: reason and message.
-    pub(crate) problem: Option<(&'static str, String)>,
+    /// Why nothing is planned.
+    pub(crate) problem: Option<Problem>,
     /// `None`: not known yet.
     pub(crate) summary: Option<Summary>,
 }

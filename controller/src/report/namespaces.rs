@@ -3,7 +3,7 @@
 use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
 
 use super::statement::{Statement, statement};
-use crate::namespaces::summary::NamespacesReport;
+use crate::namespaces::summary::{NamespacesReport, Problem};
 
 /// Reports `ServiceAccounts` from before the first service account has a reference until the last one has none, so that a new
 /// leader knows whether to look for references. `before`: the previous status, which is kept while nothing else is known.
@@ -41,8 +41,14 @@ pub(super) fn namespaces_status(
 pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     let new =
         |status, reason, message| statement(condition::NAMESPACES_SYNCED, status, reason, message);
-    if let Some((reason, problem)) = &report.problem {
-        return new("False", reason, problem.clone());
+    match &report.problem {
+        Some(Problem::Settings(message)) => {
+            return new("False", "InvalidSettings", message.clone());
+        }
+        Some(Problem::NotRemembered(message)) => {
+            return new("False", "NamespacesFailed", message.clone());
+        }
+        None => {}
     }
     if report.is_forbidden {
         let message = "the controller may not list Secrets or ServiceAccounts in namespaces: \

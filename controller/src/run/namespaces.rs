@@ -20,7 +20,7 @@ use crate::content::secret::{self, Global};
 use crate::namespaces::identity::Parts;
 use crate::namespaces::input::{Delivery, Input};
 use crate::namespaces::plan::{self, NamespacesPlan};
-use crate::namespaces::summary::NamespacesReport;
+use crate::namespaces::summary::{NamespacesReport, Problem};
 use crate::nodes::plan::{Aim, Plan};
 use crate::refused::title;
 
@@ -153,7 +153,7 @@ impl Controller {
             Ok(selection) => selection,
             Err(problem) => {
                 // Existing Secrets stay.
-                report.problem = Some(("InvalidSettings", problem));
+                report.problem = Some(Problem::Settings(problem));
                 self.namespaces = Some(report);
                 return None;
             }
@@ -183,7 +183,7 @@ impl Controller {
         };
         let needed = delivery.map(|_| copies_with(has_references)).or(copies);
         if !self.remember_namespaces(needed).await && delivery.is_some() {
-            report.problem = Some(("NamespacesFailed", self.not_remembered()));
+            report.problem = Some(Problem::NotRemembered(self.not_remembered()));
             self.namespaces = Some(report);
             return Some(UNKNOWN_RETRY);
         }

@@ -28,7 +28,7 @@ use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::Data;
 use crate::leader::fencing::FencingToken;
-use crate::namespaces::summary::{NamespacesReport, Summary};
+use crate::namespaces::summary::{NamespacesReport, Problem, Summary};
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, plan};
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
@@ -386,7 +386,10 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
         assert_eq!(api.written().contains(&path), expected, "{case}");
         let report = controller.namespaces.unwrap();
         assert_eq!(report.summary.is_some(), expected, "{case}");
-        let problem = report.problem.map_or(String::new(), |(_, message)| message);
+        let problem = match report.problem {
+            Some(Problem::NotRemembered(message)) => message,
+            _ => String::new(),
+        };
         let is_named = problem.contains(&title(&secret_path(STATE_SECRET)))
             && problem.contains("exceeded quota");
         assert_eq!(is_named, !expected, "{case}: {problem}");

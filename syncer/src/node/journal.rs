@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Such as a copy that somebody made while looking at the node.
+    /// Such as a copy that a user made while looking at the node.
     #[test]
     fn a_directory_of_others_stays_and_the_node_is_restored() {
         let directory = tempfile::tempdir().unwrap();
