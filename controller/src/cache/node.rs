@@ -148,9 +148,35 @@ fn is_being_deleted(node: &NodeFields) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::names::{MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE};
     use serde_json::json;
 
     use super::*;
+
+    /// A20: what `HyperShift`'s daemon writes into the Node decides, and its update is a change.
+    #[test]
+    fn an_update_of_a_node_is_seen_in_its_annotations() {
+        let view = |label: &str, desired: &str| {
+            let node = json!({
+                "metadata": {
+                    "labels": {label: "p"},
+                    "annotations": {
+                        "machineconfiguration.openshift.io/currentConfig": "c1",
+                        "machineconfiguration.openshift.io/desiredConfig": desired,
+                        "machineconfiguration.openshift.io/state": if desired == "c1" { "Done" } else { "Working" },
+                    },
+                },
+                "spec": {}, "status": {},
+            });
+            node_view(&serde_json::from_value::<NodeFields>(node).unwrap())
+        };
+        let pool = "hypershift.openshift.io/nodePool";
+        let owners = [(pool, "c1"), (pool, "c2"), ("other", "c1")]
+            .map(|(label, desired)| view(label, desired).file_owner);
+        assert_eq!(owners, ["", MACHINE_CONFIG_UPDATE, MACHINE_CONFIG_OPERATOR]);
+        let (before, during) = (view(pool, "c1"), view(pool, "c2"));
+        assert!(!before.means_the_same(&during) && before.means_the_same(&before.clone()));
+    }
 
     #[test]
     fn a_version_of_any_length_fits_into_an_assignment() {
