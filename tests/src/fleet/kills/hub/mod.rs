@@ -2,7 +2,7 @@
 
 mod check;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
     CLUSTER_LABEL, DATA_KEY, FLEET_LABEL, HUB, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
-    cluster_pull_secret,
+    cluster_pull_secret, fleet_revision,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -73,8 +73,9 @@ struct World<'a> {
     others: Objects,
     /// UID of the `FleetPullSecret`; `None`: it does not exist.
     fleet: Option<String>,
-    /// Number of the newest revision, which is also in the password of the source.
+    /// Number of the newest revision.
     revision: i64,
+    /// In the password of the source.
     content: u32,
     retries: u32,
     /// Expected revision and content of each member.
@@ -197,9 +198,24 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// The number of the next revision: another `FleetPullSecret`'s Secret keeps the number in its name, and no more.
+    async fn next_revision(&self) -> Result<i64> {
+        let of_fleet = ListParams::default().labels(&format!("{FLEET_LABEL}={FLEET}"));
+        let secrets = self.secrets().list(&of_fleet).await?;
+        let is_of_another = |secret: &&Secret| {
+            let mut owners = secret.owner_references().iter();
+            owners.all(|owner| Some(&owner.uid) != self.fleet.as_ref())
+        };
+        let names = secrets.iter().filter(is_of_another);
+        let taken: BTreeSet<String> = names.map(kube::ResourceExt::name_any).collect();
+        let last = self.fleet.as_ref().map_or(0, |_| self.revision);
+        let is_free = |number: &i64| !taken.contains(&fleet_revision(FLEET, *number));
+        (last + 1..).find(is_free).context("a number")
+    }
+
     /// Changes the source's content; these members get it.
     async fn rotate(&mut self, members: &[usize]) -> Result<()> {
-        self.revision += 1;
+        self.revision = self.next_revision().await?;
         self.content += 1;
         self.assign(members);
         let source = json!({
