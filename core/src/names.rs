@@ -204,21 +204,21 @@ pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 /// `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
 pub const RESTRICTED_EXCLUDE_LABEL: &str = "node-restriction.kubernetes.io/globalps-exclude";
 /// Each excludes a node.
-/// Whether a Secret with this name in the namespace of globalps is its own: content that it wrote must not be its input.
-pub fn is_own_secret(name: &str) -> bool {
-    OWN_SECRETS.contains(&name) || name.starts_with(HISTORY_SECRET_PREFIX)
-}
-
-const OWN_SECRETS: [&str; 3] = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
-
+pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];
 /// Label of nodes that can run a syncer, and its value.
 pub const LINUX_LABEL: (&str, &str) = ("kubernetes.io/os", "linux");
-pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];
 
 /// Whether a node with these labels is excluded.
 pub fn is_node_excluded<'a>(label: impl Fn(&str) -> Option<&'a str>) -> bool {
     let mut labels = NODE_EXCLUDE_LABELS.into_iter();
     labels.any(|name| label(name) == Some("true"))
+}
+
+const OWN_SECRETS: [&str; 3] = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
+
+/// Whether a Secret with this name in the namespace of globalps is its own: content that it wrote must not be its input.
+pub fn is_own_secret(name: &str) -> bool {
+    OWN_SECRETS.contains(&name) || name.starts_with(HISTORY_SECRET_PREFIX)
 }
 
 /// Field managers of server-side apply. Objects store them, so they never change.

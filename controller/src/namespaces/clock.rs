@@ -21,30 +21,26 @@ pub(crate) struct SecretClock {
     now: SignedDuration,
 }
 
+/// What starts the time again when it changes: whether it is being deleted, and its content as the controller wrote it; `None`: it is
+/// otherwise.
+type State<T> = (bool, Option<T>);
+
 #[derive(Clone, Debug)]
 struct Seen {
-    state: State,
+    state: State<Box<str>>,
     since: SignedDuration,
 }
 
-/// What starts the time again when it changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    BeingDeleted,
-    /// As the controller wrote it, with this content.
-    Intact(Box<str>),
-    Other,
+/// Of thousands of Secrets in each plan, so nothing is copied.
+fn state(secret: &PullSecretView) -> State<&str> {
+    let is_deleted = secret.is_being_deleted;
+    let is_intact = !is_deleted && secret.is_managed && secret.is_intact;
+    (is_deleted, is_intact.then_some(&*secret.content))
 }
 
-impl State {
-    fn of(secret: &PullSecretView) -> Self {
-        if secret.is_being_deleted {
-            Self::BeingDeleted
-        } else if secret.is_managed && secret.is_intact {
-            Self::Intact(secret.content.clone())
-        } else {
-            Self::Other
-        }
+impl Seen {
+    fn is(&self, (is_deleted, content): State<&str>) -> bool {
+        (self.state.0, self.state.1.as_deref()) == (is_deleted, content)
     }
 }
 
@@ -60,18 +56,19 @@ impl SecretClock {
         self.now = now;
         self.seen.retain(|name, _| secrets.contains_key(name));
         for (namespace, secret) in secrets {
-            let state = State::of(secret);
+            let (is_deleted, content) = state(secret);
             let seen = self.seen.get(namespace);
-            if seen.is_some_and(|seen| seen.state == state) {
+            if seen.is_some_and(|seen| seen.is((is_deleted, content))) {
                 continue;
             }
             // A new leader does not wait again for what an earlier one has waited for. A time in the future says nothing.
             let written = secret.written.filter(|_| !has_begun);
-            let before = match (&state, written) {
-                (State::Intact(_), Some(written)) => wall.duration_since(written),
+            let before = match (content, written) {
+                (Some(_), Some(written)) => wall.duration_since(written),
                 _ => SignedDuration::ZERO,
             };
             let since = now - before.max(SignedDuration::ZERO);
+            let state = (is_deleted, content.map(Box::from));
             self.seen.insert(namespace.clone(), Seen { state, since });
         }
     }
@@ -79,7 +76,7 @@ impl SecretClock {
     /// How long the Secret has been as it is; zero if that is newer than the last observation.
     pub(super) fn unchanged_for(&self, secret: &PullSecretView) -> SignedDuration {
         let seen = self.seen.get(&secret.namespace);
-        let seen = seen.filter(|seen| seen.state == State::of(secret));
+        let seen = seen.filter(|seen| seen.is(state(secret)));
         seen.map_or(SignedDuration::ZERO, |seen| self.now - seen.since)
     }
 }

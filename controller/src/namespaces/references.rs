@@ -40,8 +40,11 @@ pub(super) fn references<'a>(
                 && wanted.contains_key(namespace)
                 && patterns.any(|pattern| pattern.matches(&account.name))
         });
-        let names: Vec<&str> = delivery.iter().map(|_| input.secret_name).collect();
-        let change = account.references.change(&names);
+        let names: &[&str] = match delivery {
+            Some(_) => &[input.secret_name],
+            None => &[],
+        };
+        let change = account.references.change(names);
         let change = change.filter(|_| !account.is_being_deleted);
         if change.is_none() && names.is_empty() {
             continue;

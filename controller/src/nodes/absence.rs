@@ -7,13 +7,14 @@ use crate::content::source::Source;
 pub(crate) enum Absence {
     /// A Secret that the configuration names exists, or may exist.
     No,
-    /// The configuration names no Secret that exists, but these gave the content in force, or the last one named them, and they exist or may exist.
+    /// The configuration names no Secret that exists, but these gave the content in force, or the last one named them, and they
+    /// exist or may exist.
     OnlyUnnamed(Vec<String>),
     Yes,
 }
 
-/// `named`: the sources in the configuration. `unnamed`: sources in force, or of the last configuration, that it doesn't name. `is_meant`: it restores on
-/// purpose.
+/// `named`: the sources in the configuration. `unnamed`: sources in force, or of the last configuration, that it doesn't name.
+/// `is_meant`: it restores on purpose.
 pub(crate) fn absence(
     additional: &Source,
     named: &[(String, Source)],

@@ -38,19 +38,16 @@ impl Snapshot<'_> {
             return None;
         }
         let object = self.node_pull_secrets.get(&node.name).map(AsRef::as_ref);
+        let has_nothing = match object {
+            Some(object) => has_nothing(object),
+            None if node.virtual_by.is_some() => !self.deleted_out_of_band.contains(&node.name),
+            None => !may_have_something(self, node),
+        };
         if let Some(mark) = node.virtual_by {
             // A node that got the mark later is restored like an excluded one.
-            let has_nothing = match object {
-                Some(object) => has_nothing(object),
-                None => !self.deleted_out_of_band.contains(&node.name),
-            };
             return has_nothing.then_some(Unsupported::Virtual(mark));
         }
         let may_run = node.is_linux() && node.ready.is_ok();
-        let has_nothing = match object {
-            Some(object) => has_nothing(object),
-            None => !may_have_something(self, node),
-        };
         if !may_run || !has_nothing {
             return None;
         }

@@ -16,9 +16,9 @@ pub const BINARY: &str = "globalps-credential-provider";
 /// Second name of the program, for runs with the pod's token. The kubelet identifies providers by name.
 pub const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
 /// All names of the program in the kubelet's directory of provider binaries.
+pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 /// Field of an entry whose program gets tokens of pods.
 pub(super) const TOKEN_ATTRIBUTES: &str = "tokenAttributes";
-pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 
 /// The oldest Kubernetes minor with version 1 of the API, and the oldest that passes the pod's token to a provider.
 pub const MIN_KUBELET: (u32, u32) = (1, 26);

@@ -145,9 +145,9 @@ fn form(text: &str, at: usize, what: &'static str) -> SharedFileError {
 fn entry(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let value = values.next()?.ok()?;
+        values.next()?.ok().filter(is_managed)?;
         let end = start + values.byte_offset();
-        is_managed(&value).then(|| separated(text, start, end))
+        Some(separated(text, start, end))
     })
 }
 

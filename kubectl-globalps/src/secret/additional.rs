@@ -210,11 +210,12 @@ pub(crate) fn without_registries(
     let entries = without(&config, &registries.iter().cloned().collect());
     // The controller keeps what is in force rather than take entries without any credentials.
     let is_readable = entries.iter().all(|entry| entry.credential().is_ok());
-    if is_readable && DockerConfig::new(entries.clone()).is_without_credentials() {
+    let rest = config.with_entries(entries);
+    if is_readable && rest.is_without_credentials() {
         return Ok((Rest::Nothing, missing));
     }
     refuse_immutable(&secret)?;
-    set(&mut secret, &config.with_entries(entries));
+    set(&mut secret, &rest);
     Ok((Rest::Some(Box::new(secret)), missing))
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct ProviderDisk {
     pub(crate) data: FileSnapshot,
     pub(crate) config: FileSnapshot,
     pub(crate) flags: Option<FileSnapshot>,
-    /// The directory of the configuration has other ones.
+    /// It is in a directory of configurations that has other ones.
     pub(crate) is_beside_others: bool,
 }
 
@@ -170,7 +170,7 @@ impl Provider {
             data: file::read(&self.data.here)?,
             config: file::read(&self.config.here)?,
             flags: flags.transpose()?,
-            is_beside_others: self.has_others(),
+            is_beside_others: matches!(self.way, Way::Directory) && self.has_others(),
         })
     }
 
