@@ -28,7 +28,7 @@ CONTAINERD := v2.4.2
 KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
 # The previous release, as a tag or commit. Before the first release: the first commit whose revisions have ids.
-PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),ce0ee84)
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),7201376)
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
@@ -58,10 +58,13 @@ MDBOOK := $(CACHE)/tools/bin/mdbook
 RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
 
 # Pure code that makes decisions: `make mutants` changes it.
-DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
-	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
-	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
-	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
+DECIDING := core/src/phase.rs core/src/labels.rs core/src/decode.rs core/src/state.rs core/src/machine_config.rs \
+	core/src/virtual_nodes.rs core/src/references.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
+	core/src/dockerconfig/canonical.rs core/src/dockerconfig/effective.rs core/src/provider/** \
+	syncer/src/**/decide.rs syncer/src/**/drift.rs syncer/src/node/units.rs \
+	syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs \
+	controller/src/nodes/** controller/src/content/** controller/src/namespaces/** controller/src/operators/** \
+	controller/src/targets/** controller/src/clusters/** controller/src/refused/** controller/src/hub/objects.rs
 
 .PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix matrix-kubeadm ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
 

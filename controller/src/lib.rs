@@ -13,6 +13,8 @@ mod nodes;
 mod objects;
 mod operators;
 mod process;
+#[cfg(test)]
+mod properties;
 mod refused;
 mod remote;
 mod report;

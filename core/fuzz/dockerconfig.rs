@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use globalps_core::dockerconfig::{
-    DockerConfig, Entry, Finding, Precedence, explain, merge, merge_on_node, parse, validate,
+    DockerConfig, Finding, Precedence, explain, merge, merge_on_node, parse, validate,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -59,18 +59,13 @@ fn together(one: &DockerConfig, other: &DockerConfig) {
 
 /// Adding and removing managed entries restores the node's own file.
 fn on_a_node(own: &DockerConfig, ours: &DockerConfig) {
-    let put = merge_on_node(own, ours, &BTreeSet::new(), &[]);
+    let put = merge_on_node(own, ours, &[], &[]);
     let nothing = own.with_entries(Vec::new());
-    let taken = merge_on_node(&put.config, &nothing, &keys(&put.managed), &put.overridden);
+    let taken = merge_on_node(&put.config, &nothing, &[put.managed], &put.overridden);
     assert!(
         taken.config.means_the_same(own),
         "the node's own entries are restored"
     );
-}
-
-fn keys(config: &DockerConfig) -> BTreeSet<String> {
-    let key = |entry: &Entry| entry.key().to_owned();
-    config.entries().iter().map(key).collect()
 }
 
 fn registries(config: &DockerConfig) -> BTreeSet<String> {

@@ -28,7 +28,7 @@ const FIELD_LIMIT: usize = 200;
 /// An object that exists but can't be decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
-    /// Only name, namespace, uid, annotations, generation and `resourceVersion`.
+    /// Only name, namespace, uid, annotations, generation, `resourceVersion` and the time of the deletion.
     pub metadata: ObjectMeta,
     /// Path of the field that can't be decoded, such as `spec.rollout.maxUnavailable`. Never its value, which may be a
     /// credential. Empty: the object itself.
@@ -248,6 +248,7 @@ fn identity(metadata: &Fields) -> ObjectMeta {
         annotations: get(metadata, "annotations"),
         generation: get(metadata, "generation"),
         resource_version: get(metadata, "resourceVersion"),
+        deletion_timestamp: get(metadata, "deletionTimestamp"),
         ..ObjectMeta::default()
     }
 }

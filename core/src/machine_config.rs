@@ -17,12 +17,17 @@ pub fn file_owner<'a>(
     annotation: impl Fn(&str) -> Option<&'a str>,
 ) -> &'static str {
     let given = |name| annotation(name).filter(|value| !value.is_empty());
-    let Some(current) = annotation(MCO_ANNOTATION) else {
+    let current = annotation(MCO_ANNOTATION);
+    if label(NODE_POOL_LABEL).is_none() {
+        // A node that joins gets them one after the other.
+        let is_known = current
+            .or(given(DESIRED_ANNOTATION))
+            .or(given(STATE_ANNOTATION));
+        return is_known.map_or("", |_| MACHINE_CONFIG_OPERATOR);
+    }
+    let Some(current) = current else {
         return "";
     };
-    if label(NODE_POOL_LABEL).is_none() {
-        return MACHINE_CONFIG_OPERATOR;
-    }
     let is_updated = given(DESIRED_ANNOTATION).is_none_or(|desired| desired == current)
         && given(STATE_ANNOTATION).is_none_or(|state| state == "Done")
         && !given(DRAIN_ANNOTATION).is_some_and(|drain| drain.starts_with("drain"));
@@ -47,6 +52,18 @@ mod tests {
                 "the operator's node",
                 &[],
                 &[(MCO_ANNOTATION, "c1")][..],
+                MACHINE_CONFIG_OPERATOR,
+            ),
+            (
+                "the operator's node that has just joined",
+                &[],
+                &[(DESIRED_ANNOTATION, "c1")],
+                MACHINE_CONFIG_OPERATOR,
+            ),
+            (
+                "or whose daemon has only begun",
+                &[],
+                &[(STATE_ANNOTATION, "Working")],
                 MACHINE_CONFIG_OPERATOR,
             ),
             ("never updated", pool, &[(MCO_ANNOTATION, "c1")], ""),

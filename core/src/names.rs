@@ -1,5 +1,7 @@
 //! Names that two programs share. They are API: objects in clusters carry them.
 
+use std::collections::BTreeMap;
+
 /// Default namespace of everything except the controller itself.
 pub const NAMESPACE: &str = "kube-system";
 /// Namespace of the controller, under the *restricted* Pod Security profile.
@@ -56,6 +58,8 @@ pub const LAST_SOURCE_KEY_PREFIX: &str = "last-good-source.";
 pub const LAST_SCOPES_KEY: &str = "last-good-scopes";
 /// Key in [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`] with the credentials that only some pods may use.
 pub const SCOPED_KEY: &str = "scoped-credentials";
+/// Key in [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`] with the checksum of all else that globalps reads there.
+pub const CHECKSUM_KEY: &str = "checksum";
 /// Maximum size of a Secret in the API server: bytes of all values together.
 pub const SECRET_LIMIT: usize = 1024 * 1024;
 
@@ -74,13 +78,30 @@ pub const REVISION_ID_ANNOTATION: &str = "globalps.io/revision-id";
 pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; absent: not yet. Also on the history's Secrets.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
-/// Annotation of [`GLOBAL_SECRET`]: `true` if its revision is not rolled out, but its additional Secret was, with another
-/// original or other sources. The additional Secret is then not blamed for failing nodes.
+/// Annotation of [`GLOBAL_SECRET`] next to [`ROLLED_OUT_ANNOTATION`]: of which revision that is, so that it doesn't count for a later
+/// one if another client wrote it.
+pub const ROLLED_OUT_REVISION_ANNOTATION: &str = "globalps.io/rolled-out-revision";
+/// Annotation of [`GLOBAL_SECRET`]: its revision, if that is not rolled out, but its additional Secret was, with another original
+/// or other sources. The additional Secret is then not blamed for failing nodes.
 pub const ADDITIONAL_PROVEN_ANNOTATION: &str = "globalps.io/additional-proven";
 /// Annotation of [`GLOBAL_SECRET`]: why a valid additional Secret is not in force.
 pub const REFUSED_ANNOTATION: &str = "globalps.io/refused";
 /// Annotation of a `NodePullSecret`: each new value requests one more attempt on a node that failed.
 pub const RETRY_ANNOTATION: &str = "globalps.io/retry";
+
+/// The value of [`RETRY_ANNOTATION`] as an assignment has it. Any client writes annotations, of any length; two of these fit into the
+/// field of an assignment, that of a node and that of the additional Secret.
+pub fn shortened_retry(value: &str) -> String {
+    const LONGEST: usize = 500;
+    value.chars().take(LONGEST).collect()
+}
+
+/// The attempt that the annotations request, to be compared with that of the assignment; `None`: none.
+pub fn requested_retry(annotations: &BTreeMap<String, String>) -> Option<String> {
+    annotations
+        .get(RETRY_ANNOTATION)
+        .map(|value| shortened_retry(value))
+}
 /// Prefix of the Secrets with additional Secrets that were rolled out before; a number below [`HISTORY_SLOTS`] follows. Each has
 /// [`REVISION_ANNOTATION`], [`ROLLED_OUT_ANNOTATION`] and the key [`DATA_KEY`].
 pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
@@ -111,10 +132,10 @@ pub const DELIVERY_ANNOTATION: &str = "globalps.io/delivery";
 /// Annotation of [`GLOBAL_SECRET`]: the first revision with the current configuration of the credential provider. A node that has
 /// this revision or a later one takes the current content without a restart.
 pub const PROVIDER_SINCE_ANNOTATION: &str = "globalps.io/provider-since";
-/// Annotation of [`GLOBAL_SECRET`]: `true` once every node restores its own file. Only a valid source ends this.
+/// Annotation of [`GLOBAL_SECRET`]: its revision, once every node restores its own file. Only a valid source ends this.
 pub const RESTORING_ANNOTATION: &str = "globalps.io/restoring";
-/// Annotation of the `GlobalPullSecret`: the generation of its spec that restores every node on purpose, although Secrets exist
-/// that it no longer names. Any later change of the spec ends this.
+/// Annotation of the `GlobalPullSecret`: its uid and the generation of its spec that restores every node on purpose, although
+/// Secrets exist that it no longer names: `UID/GENERATION`. Any later change of the spec ends this, and so does another object.
 pub const RESTORE_ANNOTATION: &str = "globalps.io/restore-at-generation";
 /// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. The node keeps what
 /// globalps wrote.

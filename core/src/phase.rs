@@ -71,6 +71,10 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) 
     if node.unsupported && !node.excluded {
         return Some(Phase::Unsupported);
     }
+    // There is nothing to wait for, so nobody asks whether its syncer responds.
+    if node.excluded && has_nothing(object) {
+        return Some(Phase::Excluded);
+    }
     let is_absent = match node.not_ready {
         Some(NotReady::Unknown(_)) => true,
         Some(NotReady::Reported(duration)) => duration > NOT_READY_GRACE,
@@ -155,6 +159,10 @@ mod tests {
             unresponsive: true,
             ..here
         };
+        let excluded_and_unresponsive = NodeView {
+            excluded: true,
+            ..unresponsive
+        };
         let unsupported = NodeView {
             unsupported: true,
             ..unresponsive
@@ -198,6 +206,8 @@ mod tests {
             ("R", excluded, Some("Restoring")),
             ("R:Restored", excluded, Some("Excluded")),
             ("5:Synced", excluded, Some("Excluded")),
+            ("0", excluded_and_unresponsive, Some("Excluded")),
+            ("5", excluded_and_unresponsive, Some("Unreachable")),
             ("5:Synced", briefly, Some("Synced")),
             ("5:Synced", long, Some("Unreachable")),
             ("5:Synced", silent, Some("Unreachable")),

@@ -1,18 +1,24 @@
 //! References of service accounts to pull secrets. An annotation records which of them globalps added, and only those are removed
 //! again. Pure.
 
+use std::collections::BTreeSet;
+
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+/// Maximum number of names that a record can have: who may write a service account may record anything.
+pub const RECORDED: usize = 64;
+
 /// The pull secrets of a service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// Names in its `imagePullSecrets`, in order.
     pub names: Box<[Box<str>]>,
-    /// Names in the annotation, in order. A reference that another client removed is still recorded.
+    /// The first names in the annotation, in order; the next change of the record removes what follows them. A reference that another
+    /// client removed is still recorded.
     pub recorded: Box<[Box<str>]>,
     has_annotations: bool,
     /// `metadata.resourceVersion`.
@@ -40,6 +46,7 @@ impl References {
                 .collect(),
             recorded: record
                 .filter(|name| !name.is_empty())
+                .take(RECORDED)
                 .map(Into::into)
                 .collect(),
             has_annotations: !account.annotations().is_empty(),
@@ -47,13 +54,12 @@ impl References {
         }
     }
 
-    /// `None`: it has all wanted references, and no others of globalps. References without a record belong to others and stay.
-    pub fn change(&self, wanted: &[&str]) -> Option<Change> {
+    /// `None`: it has all wanted references, and no others of globalps but those that stay. References without a record belong to
+    /// others and stay.
+    pub fn change(&self, wanted: &BTreeSet<&str>, stays: impl Fn(&str) -> bool) -> Option<Change> {
         let missing = wanted.iter().filter(|name| !has(&self.names, name));
-        let left_over = self
-            .recorded
-            .iter()
-            .filter(|name| !wanted.contains(&&***name));
+        let left_over = self.recorded.iter();
+        let left_over = left_over.filter(|name| !wanted.contains(&***name) && !stays(name));
         let change = Change {
             added: missing.map(|name| (*name).to_owned()).collect(),
             removed: left_over.map(|name| String::from(&**name)).collect(),
@@ -69,7 +75,8 @@ impl References {
 
     /// A JSON patch (RFC 6902) that fails if the service account was written in the meantime.
     pub fn patch(&self, change: &Change, annotation: &str) -> Patch {
-        let is_removed = |name: &str| change.removed.iter().any(|removed| removed == name);
+        let removed: BTreeSet<&str> = change.removed.iter().map(String::as_str).collect();
+        let is_removed = |name: &str| removed.contains(name);
         let is_own = |name: &str| is_removed(name) && has(&self.recorded, name);
         let added = || change.added.iter().map(String::as_str);
         let kept = self.names.iter().map(|name| &**name);
@@ -177,7 +184,7 @@ mod tests {
         ] {
             let before = account(names, record);
             let found = references(&before);
-            let change = found.change(wanted);
+            let change = found.change(&wanted.iter().copied().collect(), |_| false);
             let after = change.as_ref().map(|change| {
                 let mut after = before.clone();
                 json_patch::patch(&mut after, &found.patch(change, KEY)).unwrap();
@@ -200,10 +207,32 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_too_long_is_replaced_at_once() {
+        let names = (0..40_000).map(|number| format!("x{number}"));
+        let record = ["s".to_owned()].into_iter().chain(names);
+        let record = record.collect::<Vec<_>>().join(",");
+        for (wanted, expected) in [(&["s"][..], "s"), (&[], ""), (&["t"], "t")] {
+            let mut object = account(&["own", "s", "x1", "x39999"], Some(&record));
+            let found = references(&object);
+            let wanted = wanted.iter().copied().collect();
+            let change = found.change(&wanted, |_| false).unwrap();
+            assert!(change.removed.len() <= RECORDED, "{change:?}");
+            json_patch::patch(&mut object, &found.patch(&change, KEY)).unwrap();
+            let after = references(&object);
+            assert_eq!(after.recorded.join(","), expected);
+            assert_eq!(after.change(&wanted, |_| false), None, "once");
+            let names = after.names.iter().map(|name| &**name);
+            let others: Vec<&str> = names.filter(|name| !wanted.contains(name)).collect();
+            assert_eq!(others, ["own", "x39999"], "it is not known to be recorded");
+        }
+    }
+
+    #[test]
     fn a_stale_patch_is_rejected() {
         let before = account(&["own"], None);
         let found = references(&before);
-        let patch = found.patch(&found.change(&["s"]).unwrap(), KEY);
+        let change = found.change(&["s"].into(), |_| false);
+        let patch = found.patch(&change.unwrap(), KEY);
         let mut after = before;
         after["metadata"]["resourceVersion"] = json!("8");
         assert!(json_patch::patch(&mut after, &patch).is_err());

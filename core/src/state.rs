@@ -23,7 +23,7 @@ pub const SOURCES_REMOVED: &str = "`spec.sources` no longer names ";
 /// Message of a condition while the removal of these sources from the configuration is held.
 pub fn sources_removed(names: &str) -> String {
     format!(
-        "{SOURCES_REMOVED}{names}, and no other source exists; the current credentials stay in force. \
+        "{SOURCES_REMOVED}{names}, and no other source is in force; the current credentials stay in force. \
          `kubectl globalps install --restore-configuration` undoes this change; \
          `kubectl globalps remove --all` removes them"
     )
@@ -41,6 +41,12 @@ pub struct State {
     /// The last configuration in force; `None`: nothing is in force, or it is too large for a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Configuration>,
+    /// Of the object that the configuration is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The configuration that was in force before the object was deleted and created with another spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Configuration>,
     /// Namespaces may have Secrets and references of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Copies>,
@@ -101,14 +107,47 @@ impl State {
         *self == Self::default()
     }
 
-    /// Without a configuration that does not fit into a Secret.
+    /// With the configuration that the current one replaced, and with the current one, as far as they fit into a Secret.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        let bytes = serde_json::to_vec(&self).unwrap_or_default();
-        if bytes.len() + NO_CREDENTIALS.len() > SECRET_LIMIT {
+        if !self.fits() {
+            self.replaced = None;
+        }
+        if !self.fits() {
             self.configuration = None;
         }
         self
+    }
+
+    fn fits(&self) -> bool {
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        bytes.len() + NO_CREDENTIALS.len() <= SECRET_LIMIT
+    }
+
+    /// With this configuration as the one in force. An object that is created after another one was deleted may be a mistake, so
+    /// the configuration that it replaces is kept.
+    #[must_use]
+    pub fn configured(mut self, config: &GlobalPullSecret) -> Self {
+        let current = Configuration::of(config);
+        let is_another = self.uid.is_some() && self.uid != config.metadata.uid;
+        if let Some(last) = self.configuration.filter(|_| is_another)
+            && last.spec != current.spec
+        {
+            self.replaced = Some(last);
+        }
+        self.replaced = self.replaced.filter(|last| last.spec != current.spec);
+        self.uid.clone_from(&config.metadata.uid);
+        self.configuration = Some(current);
+        self
+    }
+
+    /// The configuration to go back to: the last one in force, or, where that is the live one, the one that it replaced.
+    pub fn to_restore(self, live: Option<&GlobalPullSecretSpec>) -> Option<Configuration> {
+        let is_live = |last: &Configuration| live == Some(&last.spec);
+        match self.replaced {
+            Some(replaced) if self.configuration.as_ref().is_none_or(is_live) => Some(replaced),
+            _ => self.configuration,
+        }
     }
 
     pub fn secret(&self) -> Secret {
@@ -131,11 +170,18 @@ impl State {
     }
 }
 
+/// Value of [`RESTORE_ANNOTATION`] for this generation of the object with this uid. Every object begins with generation 1.
+pub fn restore_meant(uid: &str, generation: i64) -> String {
+    format!("{uid}/{generation}")
+}
+
 /// Whether the current spec restores every node on purpose, although Secrets exist that it no longer names.
 pub fn is_restore_meant(config: &GlobalPullSecret) -> bool {
     let meant = config.annotations().get(RESTORE_ANNOTATION);
-    let meant = meant.and_then(|text| text.parse::<i64>().ok());
-    meant.is_some() && meant == config.metadata.generation
+    let metadata = &config.metadata;
+    let now = metadata.uid.as_ref().zip(metadata.generation);
+    let now = now.map(|(uid, generation)| restore_meant(uid, generation));
+    meant.is_some() && meant == now.as_ref()
 }
 
 #[cfg(test)]
@@ -145,10 +191,20 @@ mod tests {
     fn config(annotations: &[(&str, &str)]) -> GlobalPullSecret {
         let mut config = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
         config.metadata.generation = Some(7);
+        config.metadata.uid = Some("u".to_owned());
         let annotations = annotations.iter();
         let annotations = annotations.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         config.metadata.annotations = Some(annotations.collect());
         config
+    }
+
+    #[test]
+    fn a_held_removal_names_its_sources_and_both_ways_out() {
+        let message = sources_removed("`a`, `b`");
+        assert!(message.starts_with(&format!("{SOURCES_REMOVED}`a`, `b`,")));
+        for way in ["install --restore-configuration", "remove --all"] {
+            assert!(message.contains(&format!("`kubectl globalps {way}`")));
+        }
     }
 
     #[test]
@@ -161,6 +217,8 @@ mod tests {
                 annotations: BTreeMap::new(),
                 spec,
             }),
+            uid: Some("u".to_owned()),
+            replaced: None,
             namespaces: Some(Copies {
                 secret_name: "s".to_owned(),
                 references: true,
@@ -193,6 +251,46 @@ mod tests {
         assert!(bounded.configuration.is_none() && bounded.operators);
         let small = state(&config(&[]));
         assert_eq!(small.clone().bounded(), small);
+        let replaced = State {
+            replaced: Some(Configuration::of(&large)),
+            ..small.clone()
+        };
+        assert_eq!(replaced.bounded(), small, "the current one is kept");
+    }
+
+    #[test]
+    fn a_configuration_that_an_object_of_another_uid_replaced_is_kept() {
+        let of = |uid: &str, limit: i32| {
+            let mut config = config(&[]);
+            config.metadata.uid = Some(uid.to_owned());
+            config.spec.history_limit = limit.try_into().expect("a limit");
+            config
+        };
+        // Each: the objects in force one after the other; then the live one; the limit that is restored.
+        for (objects, live, expected) in [
+            (&[("a", 1)][..], Some(1), 1),
+            (&[("a", 1), ("a", 2)], Some(2), 2),
+            (&[("a", 1), ("b", 2)], Some(2), 1),
+            (&[("a", 1), ("b", 2)], None, 2),
+            (&[("a", 1), ("b", 2), ("b", 3)], Some(3), 1),
+            (&[("a", 1), ("b", 2), ("b", 1)], Some(1), 1),
+            (&[("a", 1), ("b", 1)], Some(1), 1),
+            (&[("a", 1), ("b", 2), ("c", 2)], Some(2), 1),
+            (&[("a", 1), ("b", 2), ("b", 3)], Some(4), 3),
+        ] {
+            let state = objects
+                .iter()
+                .fold(State::default(), |state, (uid, limit)| {
+                    state.configured(&of(uid, *limit))
+                });
+            let live = live.map(|limit| of("", limit).spec);
+            let found = state.to_restore(live.as_ref());
+            assert_eq!(
+                found.map(|found| found.spec),
+                Some(of("", expected).spec),
+                "{objects:?}, {live:?}"
+            );
+        }
     }
 
     #[test]
@@ -211,17 +309,22 @@ mod tests {
     fn a_restore_is_meant_by_the_generation_that_is_named() {
         for (annotation, expected) in [
             (None, false),
-            (Some("7"), true),
-            (Some("6"), false),
-            (Some("8"), false),
+            (Some("u/7"), true),
+            (Some("u/6"), false),
+            (Some("u/8"), false),
+            // Of the object before it was restored from a backup.
+            (Some("other/7"), false),
+            (Some("7"), false),
+            (Some("/7"), false),
             (Some("true"), false),
             (Some(""), false),
-            (Some("99999999999999999999"), false),
         ] {
             let annotations = annotation.map(|value| (RESTORE_ANNOTATION, value));
             let mut config = config(annotations.as_slice());
             assert_eq!(is_restore_meant(&config), expected, "{annotation:?}");
             config.metadata.generation = None;
+            assert!(!is_restore_meant(&config), "{annotation:?}");
+            (config.metadata.generation, config.metadata.uid) = (Some(7), None);
             assert!(!is_restore_meant(&config), "{annotation:?}");
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::mounts;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 
 const PARENT: &str = "globalps-testcluster";
 
@@ -104,7 +104,7 @@ fn children(dir: &Path) -> Vec<PathBuf> {
 pub(crate) fn remove(bridge: &str, node: Option<&str>) -> Result<()> {
     until(
         &format!("the removal of the control groups of {bridge}"),
-        Duration::from_secs(10),
+        DEADLINE,
         Duration::from_millis(20),
         || {
             let mut gone = true;

@@ -20,7 +20,7 @@ use crate::registry::{Access, Registry};
 use crate::secrecy::Search;
 use crate::state::State;
 use crate::teardown::{adopt, clear, take_down};
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 use crate::{containerd, kubernetes, net, objects, pause, preflight};
 
 /// Options of a new cluster.
@@ -167,8 +167,8 @@ impl Cluster {
     /// Waits for the service account that Kubernetes' own controllers create in a new namespace.
     pub(crate) fn wait_default_account(&self, namespace: &str) -> Result<()> {
         let what = format!("the default service account of {namespace}");
-        let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
-        until(&what, deadline, poll, || {
+        let poll = Duration::from_millis(100);
+        until(&what, DEADLINE, poll, || {
             let found = self.get(namespace, "serviceaccount/default").ok();
             Ok(found.filter(|found| !found.is_null()).map(drop))
         })

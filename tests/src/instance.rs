@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::layout::INSTANCES;
 use crate::pki::write_private;
 use crate::process::started;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 
 /// Cleared by a reboot of the machine, like everything that the records describe.
 const RECORDS: &str = "/run/globalps-testcluster";
@@ -62,24 +62,19 @@ pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
         }),
     };
     let what = format!("the other process that uses `{}` to exit", dir.display());
-    until(
-        &what,
-        Duration::from_mins(1),
-        Duration::from_millis(200),
-        || {
-            let _lock = lock()?;
-            match choose(dir, &in_use()?) {
-                Choice::Take(claim) => {
-                    write(claim.instance, &record)?;
-                    Ok(Some(claim))
-                }
-                Choice::HeldBy(_) => Ok(None),
-                Choice::Full => bail!(
-                    "all {INSTANCES} clusters that fit on one machine are in use: `{RECORDS}` has their directories, and `testcluster down --dir DIR` ends one"
-                ),
+    until(&what, DEADLINE, Duration::from_millis(200), || {
+        let _lock = lock()?;
+        match choose(dir, &in_use()?) {
+            Choice::Take(claim) => {
+                write(claim.instance, &record)?;
+                Ok(Some(claim))
             }
-        },
-    )
+            Choice::HeldBy(_) => Ok(None),
+            Choice::Full => bail!(
+                "all {INSTANCES} clusters that fit on one machine are in use: `{RECORDS}` has their directories, and `testcluster down --dir DIR` ends one"
+            ),
+        }
+    })
 }
 
 /// From now on no process owns the cluster.

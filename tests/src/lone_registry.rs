@@ -18,8 +18,8 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 
 use crate::registry::htpasswd;
-use crate::until;
 use crate::web::{Identity, Reply, Server};
+use crate::{DEADLINE, until};
 
 /// The only user of every registry here.
 pub const USER: &str = "puller";
@@ -110,7 +110,7 @@ impl LoneRegistry {
         };
         registry.address = until(
             "the registry to listen",
-            Duration::from_secs(20),
+            DEADLINE,
             Duration::from_millis(20),
             || {
                 let ended = registry.process.try_wait()?;

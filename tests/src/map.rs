@@ -236,6 +236,12 @@ pub const FILES: &[TestFile] = &[
         "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else",
     ),
     file(
+        "interference",
+        On::Nodes(4),
+        300,
+        "what others do to a healthy fleet: they write a node's spec, delete a Node during a change, or name a syncer image that doesn't exist",
+    ),
+    file(
         "judge",
         On::Oracle,
         60,

@@ -17,7 +17,7 @@ use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, parent, pids, spawn, tail};
 use crate::runtime::Runtime;
 use crate::state::NodeState;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 use crate::{cgroup, mounts, net, objects};
 
 /// A node of a cluster. This is a handle: dropping it does nothing.
@@ -191,7 +191,7 @@ impl Node {
         let mut unseen = 0;
         until(
             &format!("the start of {name}"),
-            Duration::from_secs(20),
+            DEADLINE,
             Duration::from_millis(20),
             || {
                 unseen = if self.machine()?.is_none() {
@@ -214,14 +214,14 @@ impl Node {
             .leader()?
             .with_context(|| format!("{} is down", self.name()))?;
         kill(leader);
-        self.wait_down(Duration::from_secs(20))
+        self.wait_down(DEADLINE)
     }
 
     /// Reboots the node in order, with `systemctl reboot`.
     pub fn reboot(&self) -> Result<()> {
         // The outcome is ignored: the reboot may cut off the call.
         self.exec(&["systemctl", "--no-block", "reboot"])?;
-        self.wait_down(Duration::from_mins(1))?;
+        self.wait_down(DEADLINE)?;
         self.boot()
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::layout::Layout;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 
 /// Value: the bridge's name, a slash, the component's name.
 const MARK: &str = "GLOBALPS_TESTCLUSTER";
@@ -74,7 +74,7 @@ pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> 
     // `spawn` may return a moment before the new environment is visible.
     until(
         &format!("the mark of {component}"),
-        Duration::from_secs(5),
+        DEADLINE,
         Duration::from_millis(1),
         || {
             let readable = fs::read(format!("/proc/{pid}/environ")).is_ok_and(|e| !e.is_empty());
@@ -159,7 +159,7 @@ pub(crate) fn kill(pid: u32) {
 pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -> Result<()> {
     until(
         &format!("{what} to exit"),
-        Duration::from_secs(20),
+        DEADLINE,
         Duration::from_millis(20),
         || {
             let pids = find()?;

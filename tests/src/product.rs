@@ -21,8 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
-/// Long enough for a busy machine; a test that reaches it fails.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub use crate::wait::DEADLINE;
 
 /// globalps on a cluster.
 pub struct Product<'a> {
@@ -265,7 +264,14 @@ impl<'a> Product<'a> {
             }
             let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
             let message = waiting["message"].as_str().unwrap_or_default();
-            Ok((waiting["reason"] == "ErrImagePull").then(|| message.to_owned()))
+            // The first lasts only until the kubelet looks at the pod again.
+            let is_refused =
+                waiting["reason"] == "ErrImagePull" || waiting["reason"] == "ImagePullBackOff";
+            Ok(is_refused.then(|| message.to_owned()))
+        })
+        .with_context(|| {
+            let pod = self.cluster.get("default", &format!("pod/{name}"));
+            format!("{:#}", pod.unwrap_or_default()["status"])
         })
     }
 

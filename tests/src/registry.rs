@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::pki::{Authority, write_private};
 use crate::process::{run, spawn};
 use crate::secrecy;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 
 const USER: &str = "puller";
 
@@ -183,7 +183,7 @@ impl Registry {
             let address: SocketAddr = self.address(access).parse()?;
             until(
                 &format!("the registry at {address}"),
-                Duration::from_secs(20),
+                DEADLINE,
                 Duration::from_millis(50),
                 || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()),
             )?;

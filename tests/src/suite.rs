@@ -37,6 +37,15 @@ pub struct Outcome {
     pub name: &'static str,
     pub seconds: u64,
     pub passed: bool,
+    log: PathBuf,
+}
+
+impl Outcome {
+    fn print(&self, status: &str) -> Result<()> {
+        println!("\n===== {}: {} s, {status}", self.name, self.seconds);
+        std::io::copy(&mut File::open(&self.log)?, &mut std::io::stdout().lock())?;
+        Ok(())
+    }
 }
 
 /// Builds the test programs with cargo and returns those of the named files, or all that need no other project's program if
@@ -188,14 +197,21 @@ impl Running {
     fn report(self, status: ExitStatus) -> Result<Outcome> {
         let seconds = self.since.elapsed().as_secs();
         let name = self.file.name;
-        println!("\n===== {name}: {seconds} s, {status}");
-        std::io::copy(&mut File::open(&self.log)?, &mut std::io::stdout().lock())?;
-        Ok(Outcome {
+        let outcome = Outcome {
             name,
             seconds,
             passed: status.success(),
-        })
+            log: self.log,
+        };
+        outcome.print(&status.to_string())?;
+        Ok(outcome)
     }
+}
+
+/// Prints the output of each failed program again: if only the end of a long log is kept, it has the reasons.
+pub fn print_failed(outcomes: &[Outcome]) -> Result<()> {
+    let mut failed = outcomes.iter().filter(|outcome| !outcome.passed);
+    failed.try_for_each(|outcome| outcome.print("FAILED"))
 }
 
 /// Fails with an error that names the failed programs.
@@ -262,6 +278,7 @@ mod tests {
             name,
             seconds: 1,
             passed,
+            log: PathBuf::new(),
         };
         verdict(&[outcome("flow", true)]).unwrap();
         verdict(&[]).unwrap_err();

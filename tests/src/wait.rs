@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+/// Deadline of what must happen but has no promised time. Only a test that fails waits so long, so no load comes near it.
+pub const DEADLINE: Duration = Duration::from_mins(2);
 /// A longer pause would be felt in every test.
 const LONGEST_PAUSE: Duration = Duration::from_millis(700);
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const CRD: &str = "crd/globalpullsecrets.globalps.io";
 const POLL: Duration = Duration::from_millis(100);
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = globalps_tests::DEADLINE;
 
 #[test]
 fn only_kubelets_can_be_named_unless_install_says_otherwise() {

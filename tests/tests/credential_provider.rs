@@ -88,7 +88,7 @@ fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, polic
 }
 
 fn apply(cluster: &Cluster, object: &Value) {
-    until("kubectl apply", Duration::from_secs(20), POLL, || {
+    until("kubectl apply", DEADLINE, POLL, || {
         let mut kubectl = cluster.kubectl_command();
         kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
         let ran = run(&mut kubectl, &object.to_string())?;

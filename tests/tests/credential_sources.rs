@@ -3,14 +3,12 @@
 mod common;
 
 use std::process::Command;
-use std::time::Duration;
 
 use common::base64;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use globalps_tests::DEADLINE;
 use globalps_tests::lone_registry::{LoneRegistry, USER};
 use globalps_tests::terminal::Terminal;
-
-const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
 fn files_of_docker_and_podman_are_read_with_their_helpers() {

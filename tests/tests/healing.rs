@@ -31,6 +31,7 @@ fn table(node: &str) -> Vec<(String, Deed)> {
     let restorer = |kind: &str| format!("{kind}/global-pull-secret-restorer");
     let pod = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}});
     let secret = json!({"data": {".dockerconfigjson": common::base64("{}")}});
+    let number = json!({"metadata": {"annotations": {"globalps.io/revision": "9007199254740991"}}});
     vec![
         (syncer("daemonset"), Deed::Change(pod)),
         (syncer("daemonset"), Deed::Delete),
@@ -43,6 +44,7 @@ fn table(node: &str) -> Vec<(String, Deed)> {
         (restorer("role"), Deed::Change(json!({"rules": []}))),
         (restorer("serviceaccount"), Deed::Delete),
         ("secret/global-pull-secret".to_owned(), Deed::Change(secret)),
+        ("secret/global-pull-secret".to_owned(), Deed::Change(number)),
         ("secret/global-pull-secret".to_owned(), Deed::Delete),
         (
             format!("nodepullsecret/{node}"),
@@ -142,7 +144,7 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
 fn meaning(object: &Value) -> Value {
     let mut spec = object["spec"].clone();
     if object["kind"] == "NodePullSecret" {
-        // After a change of the Secret there is a new revision.
+        // It is assigned again, at another time.
         spec = spec["restore"].clone();
     }
     if let Some(template) = spec
@@ -158,6 +160,7 @@ fn meaning(object: &Value) -> Value {
         "rules": object["rules"],
         "subjects": object["subjects"],
         "content": object["data"][".dockerconfigjson"],
+        "revision": object["metadata"]["annotations"]["globalps.io/revision"],
     })
 }
 
@@ -398,6 +401,15 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
         .find(|node| node.name() != gone.name())
         .unwrap();
     gone.power_cut().unwrap();
+    // So the plugin lets go of it as soon as the Secret is deleted, before the controller believes that.
+    until("the node to be unreachable", DEADLINE, POLL, || {
+        let node = cluster.get("", &format!("node/{}", gone.name()))?;
+        let conditions = node["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let is_unknown = conditions.any(|it| it["type"] == "Ready" && it["status"] == "Unknown");
+        Ok(is_unknown.then_some(()))
+    })
+    .unwrap();
     let words = [
         "uninstall",
         "--yes",

@@ -132,10 +132,10 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             Some(("Synced", "")),
         ),
         (
-            "invalid numbers, which count as absent",
+            "invalid numbers, with which its object can't be decoded",
             SLOW,
             status(json!({"counts": {"total": -1}})),
-            Some(("Syncing", "")),
+            Some(("Blocked", "Unreadable")),
         ),
         (
             "a long message with escape sequences",
@@ -162,10 +162,10 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             Some(("Syncing", "")),
         ),
         (
-            "a Secret of another fleet",
+            "a Secret of another fleet, which exists",
             NAME,
             secret(
-                json!({"metadata": {"annotations": {"globalps.io/fleet": "kube-system/other"}}}),
+                json!({"metadata": {"annotations": {"globalps.io/fleet": format!("{CLUSTERS}/{SLOW}")}}}),
             ),
             Some(("Blocked", "Conflict")),
         ),

@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use globalps_core::provider::{Delivery, ProviderConfig};
+use globalps_tests::DEADLINE;
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
 use globalps_tests::kubeadm::{self, State};
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
 static KUBEADM: LazyLock<PathBuf> = LazyLock::new(|| kubeadm::build().unwrap());
 static VERSION: LazyLock<String> = LazyLock::new(kubeadm::version);
 
-const DEADLINE: Duration = Duration::from_secs(40);
 /// What a rewrite makes of the flags of each state.
 const REWRITTEN: &str = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --v=2\"\n";
 

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
 use std::time::Duration;
 
 use common::delivery::{
@@ -13,7 +14,7 @@ use common::objects::{
     wait_references,
 };
 use common::{cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_tests::{Access, Cluster, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -171,12 +172,40 @@ fn with_admission_every_new_pod_has_the_credentials() {
     )
     .unwrap();
     wait_registries(&cluster, "new", &[&private]);
+    configuration_is_lost(&cluster, &product, &private);
     product.delete().unwrap();
     product.wait_clean().unwrap();
     for namespace in ["new", "early", "default"] {
         assert!(registries(&cluster, namespace).is_empty(), "{namespace}");
     }
     nothing_runs_on_nodes(&cluster);
+}
+
+/// The configuration is deleted, and created again without the namespaces: no Secret is left behind, and the advised command
+/// brings them back.
+fn configuration_is_lost(cluster: &Cluster, product: &Product<'_>, private: &str) {
+    let all = ["new", "early", "default"];
+    let delete = ["delete", CONFIG, "-n", NAMESPACE];
+    cluster.kubectl(&delete).unwrap();
+    sleep(Duration::from_secs(3));
+    for namespace in all {
+        assert_eq!(registries(cluster, namespace), [private], "{namespace}");
+    }
+    let config = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "spec": {"kubelet": {"delivery": "None"}},
+    });
+    apply(cluster, &[config]);
+    for namespace in all {
+        wait_registries(cluster, namespace, &[]);
+    }
+    let ran = product.plugin(&["install", "--restore-configuration"], "");
+    let ran = ran.unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for namespace in all {
+        wait_registries(cluster, namespace, &[private]);
+    }
 }
 
 /// The maximum number of references.
@@ -345,7 +374,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     wait_registries(&cluster, "foreign", &["quay.io"]);
     wait_reason(&product, "Synced");
 
-    // Changed and deleted by another client: restored five times, then left until the content changes.
+    // Changed and deleted by another client: restored five times, then left for ten minutes, or until the content changes.
     for _ in 0..5 {
         overwrite(&cluster, "a");
         wait_registries(&cluster, "a", &["quay.io"]);

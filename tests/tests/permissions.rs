@@ -293,6 +293,16 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
         let asked = asks(&[&["create", "token", account], &bound[..], &who].concat());
         assert_eq!(asked.code == Some(0), may, "{account}: {}", asked.stderr);
     }
+    // Its restorer answers an object that assigns nothing, as that of a node that was never selected.
+    let object = format!("nodepullsecret/{name}");
+    let deleted = cluster.kubectl(&["delete", &object, "-n", NAMESPACE]);
+    deleted.unwrap();
+    until("the restorer's answer", DEADLINE, POLL, || {
+        let status = product.node_status(name)?;
+        let has_answered = status["phase"] == "Pending" && status["restored"] == true;
+        Ok(has_answered.then_some(()))
+    })
+    .unwrap();
     let include = format!("{RESTRICTED_EXCLUDE_LABEL}-");
     let by_itself = [
         "label",

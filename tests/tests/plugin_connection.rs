@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// `status` prints this for a reachable cluster without globalps.
 const REACHED: &str = "globalps is not installed in this cluster";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = globalps_tests::DEADLINE;
 
 #[test]
 fn the_plugin_finds_its_cluster_as_kubectl_does() {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const PASSWORD: &str = "h0lds-s3cret";
 const NAMESPACE: &str = "kube-system";
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = globalps_tests::DEADLINE;
 const POLL: Duration = Duration::from_millis(200);
 
 #[test]

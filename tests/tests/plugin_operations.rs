@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const NAMESPACE: &str = "kube-system";
 const PASSWORD: &str = "0perations-s3cret";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = globalps_tests::DEADLINE;
 
 #[test]
 fn the_plugin_steers_a_rollout() {

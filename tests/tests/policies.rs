@@ -26,7 +26,7 @@ const SYNCER: &str = "global-pull-secret-syncer";
 const RESTORER: &str = "global-pull-secret-restorer";
 const IMAGE: &str = "registry.example.com/globalps-syncer:2";
 const POLL: Duration = Duration::from_millis(100);
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = globalps_tests::DEADLINE;
 
 #[test]
 fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {

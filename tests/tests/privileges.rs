@@ -6,8 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
+use globalps_core::checksum::add_checksum;
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_tests::{Cluster, Node, until};
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -227,14 +229,21 @@ fn restart(cluster: &Cluster, node: &Node) {
 /// Makes the controller's assignment.
 fn assign(cluster: &Cluster, node: &Node, revision: u32) {
     let id = format!("{revision:016x}");
+    let name = "secret/global-pull-secret";
+    let found = cluster
+        .kubectl(&["get", name, "-n", NAMESPACE, "-o", "json"])
+        .unwrap();
+    let mut secret: Value = serde_json::from_str(&found).unwrap();
+    secret["metadata"]["annotations"]["globalps.io/revision"] = revision.to_string().into();
+    secret["metadata"]["annotations"]["globalps.io/revision-id"] = id.clone().into();
+    secret["data"][".dockerconfigjson"] = base64(&content(revision)).into();
+    let mut secret: Secret = serde_json::from_value(secret).unwrap();
+    add_checksum(&mut secret);
     let secret = json!({
-        "metadata": {"annotations": {
-            "globalps.io/revision": revision.to_string(), "globalps.io/revision-id": id,
-        }},
-        "data": {".dockerconfigjson": base64(&content(revision))},
+        "metadata": {"annotations": secret.metadata.annotations}, "data": secret.data,
     });
     for (what, patch) in [
-        ("secret/global-pull-secret".to_owned(), secret),
+        (name.to_owned(), secret),
         (
             format!("nodepullsecret/{}", node.name()),
             json!({"spec": {"revision": revision, "revisionId": id}}),

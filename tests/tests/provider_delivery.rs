@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::until;
+use globalps_tests::{DEADLINE, until};
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}} }\n";
@@ -116,6 +115,21 @@ fn one_restart_in_one_out_and_none_between() {
         .unwrap();
     is_as_before(directory.path());
     assert!(!directory.path().join(".globalps").exists());
+}
+
+#[test]
+fn a_node_whose_processes_systemd_does_not_list_gets_the_provider_and_loses_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    node.hide_processes();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    assert_eq!((node.restarts(), password(&node)), (1, json!("1")));
+    node.ask(Some(restore(2)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    assert_eq!((node.restarts(), node.has_provider()), (2, false));
+    is_as_before(directory.path());
 }
 
 #[test]

@@ -364,7 +364,7 @@ fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
     until(
         &format!("event {reason} that names {text}"),
-        Duration::from_secs(10),
+        DEADLINE,
         Duration::from_millis(100),
         || {
             let events = cluster.kubectl(&[

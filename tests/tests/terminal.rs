@@ -6,7 +6,7 @@ use std::time::Duration;
 use globalps_tests::product::{Product, run};
 use globalps_tests::terminal::Terminal;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = globalps_tests::DEADLINE;
 
 #[test]
 fn a_message_is_broken_between_words_and_a_command_in_it_nowhere() {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::cluster;
-use globalps_tests::{Cluster, Options, kubernetes, until};
+use globalps_tests::{Cluster, DEADLINE, Options, kubernetes, until};
 
 /// Directories of this file's clusters. Clusters of other tests may start and stop at the same time.
 const OWN: &str = "clusters/bed-";
@@ -53,18 +53,13 @@ fn is_own(number: &str) -> bool {
 
 /// Waits until everything that was not there before is gone.
 fn wait_gone(before: &BTreeSet<String>, when: &str) {
-    until(
-        when,
-        Duration::from_secs(20),
-        Duration::from_millis(200),
-        || {
-            let left: Vec<_> = added().difference(before).cloned().collect();
-            if !left.is_empty() {
-                eprintln!("{when}: {left:#?}");
-            }
-            Ok(left.is_empty().then_some(()))
-        },
-    )
+    until(when, DEADLINE, Duration::from_millis(200), || {
+        let left: Vec<_> = added().difference(before).cloned().collect();
+        if !left.is_empty() {
+            eprintln!("{when}: {left:#?}");
+        }
+        Ok(left.is_empty().then_some(()))
+    })
     .unwrap();
 }
 

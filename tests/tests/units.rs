@@ -1,5 +1,6 @@
-//! Kubelets in units with the names of other distributions' units, on real nodes: an agent's unit is restarted, a server's,
-//! which also runs a control plane, is not.
+//! Kubelets in units with the names of other distributions' units, on real nodes: an agent's unit is restarted, also beside a
+//! failed `kubelet.service` of an earlier installation, and after the kubelet moved to it; a server's, which also runs a control
+//! plane, is not.
 
 mod common;
 
@@ -10,6 +11,7 @@ use globalps_tests::product::{DEADLINE, Product};
 use globalps_tests::{Node, config_file, until};
 
 const REGISTRY: &str = "units.example.com";
+const KUBELET: &str = "kubelet.service";
 const POLL: Duration = Duration::from_millis(100);
 /// The unit of each node, and whether it may be restarted.
 const UNITS: [(&str, bool); 3] = [
@@ -22,10 +24,11 @@ const UNITS: [(&str, bool); 3] = [
 fn an_agents_unit_is_restarted_and_a_servers_is_not() {
     let cluster = cluster("units", 3);
     let nodes = cluster.nodes().unwrap();
-    let units: Vec<_> = nodes.iter().zip(UNITS).collect();
+    let mut units: Vec<_> = nodes.iter().zip(UNITS).collect();
     for (node, (unit, _)) in &units {
-        moved(node, unit);
+        moved(node, KUBELET, unit);
     }
+    let leftover = fails(&nodes[0]);
     let before: Vec<_> = files(&nodes);
     let product = Product::install(&cluster).unwrap();
     let mut invocations: Vec<_> = units
@@ -54,17 +57,49 @@ fn an_agents_unit_is_restarted_and_a_servers_is_not() {
             }
         }
     }
+    // The syncer runs and has seen the kubelet in its first unit.
+    let [from, to] = [UNITS[0].0, UNITS[1].0];
+    moved(&nodes[0], from, to);
+    units[0].1.0 = to;
+    invocations[0] = invocation(&nodes[0], to);
+    let pair = "robot:third";
+    product.apply(&docker_config(&[(REGISTRY, pair)])).unwrap();
+    product.wait_synced().unwrap();
+    restarted(&units, &mut invocations);
+    let auth = config_file::auth(&nodes[0], REGISTRY).unwrap();
+    assert_eq!(auth, Some(base64(pair)), "{to}");
+    let status = product.node_status(nodes[0].name()).unwrap();
+    assert_ne!(status["reason"], "RestartNotPossible", "{status}");
     product.delete().unwrap();
     product.wait_clean().unwrap();
     restarted(&units, &mut invocations);
+    let state = nodes[0].exec(&["systemctl", "is-active", from]).unwrap();
+    assert!(!state.status.success(), "its first unit is never started");
     assert_eq!(files(&nodes), before);
+    let is_now = invocation(&nodes[0], KUBELET);
+    assert_eq!(is_now, leftover, "the leftover unit is never started");
 }
 
-/// Runs the node's kubelet in this unit instead of its own.
-fn moved(node: &Node, unit: &str) {
+/// Leaves the kubelet's first unit failed, as on a node that was of kubeadm before. Returns its invocation.
+fn fails(node: &Node) -> String {
+    let script = "mkdir -p /etc/systemd/system/kubelet.service.d && \
+         printf '[Service]\nExecStart=\nExecStart=/bin/false\nRestart=no\n' \
+           > /etc/systemd/system/kubelet.service.d/zz-leftover.conf && \
+         systemctl daemon-reload && systemctl start kubelet.service";
+    node.exec(&["sh", "-c", script]).unwrap().ok().unwrap();
+    until("the leftover unit to fail", DEADLINE, POLL, || {
+        let state = node.exec(&["systemctl", "is-failed", KUBELET])?;
+        Ok(state.status.success().then_some(()))
+    })
+    .unwrap();
+    invocation(node, KUBELET)
+}
+
+/// Runs the node's kubelet in this unit instead of the one that it is in.
+fn moved(node: &Node, from: &str, to: &str) {
     let script = format!(
-        "cp \"$(systemctl show -p FragmentPath --value kubelet.service)\" /etc/systemd/system/{unit} && \
-         systemctl disable --now kubelet.service && systemctl daemon-reload && systemctl enable --now {unit}"
+        "cp \"$(systemctl show -p FragmentPath --value {from})\" /etc/systemd/system/{to} && \
+         systemctl disable --now {from} && systemctl daemon-reload && systemctl enable --now {to}"
     );
     node.exec(&["sh", "-c", &script]).unwrap().ok().unwrap();
     node.wait_ready(DEADLINE).unwrap();

@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 const CONDITION: &str = "CredentialsRejected";
 const POLL: Duration = Duration::from_millis(200);
-/// For credentials that the controller has not checked yet.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = globalps_tests::DEADLINE;
 /// The interval and the second check, both with their jitter, and the time of a busy machine.
 const AN_INTERVAL: Duration = Duration::from_secs(66 + 33 + 30);
 const FIRST: &str = "v3rify-first";

@@ -11,7 +11,7 @@ use globalps_tests::{until, virtual_nodes};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = globalps_tests::DEADLINE;
 /// A kubelet is restarted at most every ten seconds.
 const PAUSE: Duration = Duration::from_secs(11);
 /// Waiting for a node that can't change takes much longer.

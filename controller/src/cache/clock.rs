@@ -14,7 +14,7 @@ pub(crate) fn uptime() -> Uptime {
 impl Cache {
     /// `creationTimestamp` of the current `global-pull-secret`.
     pub(super) fn first_written(&self) -> Option<Timestamp> {
-        let created = self.current_global()?.metadata.creation_timestamp.as_ref();
+        let created = self.global.get()?.metadata.creation_timestamp.as_ref();
         created.map(|created| created.0)
     }
 
@@ -29,7 +29,8 @@ impl Cache {
     pub(crate) fn observe_clock(&mut self, now: Uptime) {
         let objects = self.node_pull_secrets.live.values();
         let objects = objects.map(|object| &**object);
-        self.clock.observe(objects, self.nodes.live.values(), now);
+        let nodes = self.nodes.live.values().map(|node| &**node);
+        self.clock.observe(objects, nodes, now);
         self.observe_syncers(now);
     }
 }

@@ -28,7 +28,7 @@ impl Cache {
 
     /// The controller deleted it.
     pub(crate) fn forget_state(&mut self) {
-        self.state.secret.live.clear();
+        self.state.secret.forget_all();
         self.state.last = State::default();
     }
 
@@ -65,7 +65,7 @@ impl Cache {
     /// Names of the sources that gave the content in force, and of those in the last configuration: one may have given nothing yet,
     /// and where the nodes' content is from may not be known.
     fn last_sources(&self) -> BTreeSet<String> {
-        let global = self.current_global();
+        let global = self.global.get();
         let data = global.and_then(|global| global.data.as_ref());
         let keys = data.into_iter().flat_map(|data| data.keys());
         let gave = keys.filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));

@@ -2,7 +2,6 @@
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PartialObjectMeta;
 
 use super::list_watch::Update;
 use super::object_watch::ObjectState;
@@ -23,12 +22,12 @@ pub(crate) enum CacheEvent {
     /// The Secret of this name, a source.
     Source(String, Source),
     Global(Update<Secret>),
-    RolledOut(Update<PartialObjectMeta<Secret>>),
+    RolledOut(Update<Secret>),
     Config(Update<GlobalPullSecret>),
     /// The controller's own state.
     State(Update<Secret>),
     Managed(ManagedObject, Update<LiveObject>),
-    Node(Update<NodeView>),
+    Node(Update<Box<NodeView>>),
     NodePullSecret(Update<Box<NodePullSecret>>),
     /// A pod of a syncer or restorer.
     Pod(Update<PodView>),

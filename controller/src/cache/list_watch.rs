@@ -18,7 +18,7 @@ const LIST: Duration = Duration::from_secs(15);
 /// Seconds until the API server ends a watch, which then resumes. A watch without traffic for 5 s longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
 /// Interval between lists of a resource that the API server doesn't serve; it may never be installed.
-const NOT_SERVED: Duration = Duration::from_secs(30);
+pub(crate) const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Maximum backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 

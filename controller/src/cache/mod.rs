@@ -12,6 +12,7 @@ mod node;
 pub(crate) mod object_watch;
 mod operators;
 pub(crate) mod out_of_band;
+mod own_secret;
 pub(crate) mod own_specs;
 mod pull_secrets;
 mod snapshot;
@@ -26,11 +27,9 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
-use globalps_core::names::{GLOBAL_SECRET, STATE_SECRET};
+use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PartialObjectMeta;
-use kube::core::PartialObjectMetaExt as _;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
@@ -42,15 +41,18 @@ use namespaces::{Purpose, WatchedNamespaces};
 use object_watch::ObjectState;
 pub(crate) use operators::{OperatorObjects, catalog_secret_events, operator_events};
 use out_of_band::{OutOfBandChange, out_of_band_changes};
+use own_secret::OwnSecret;
 use own_specs::OwnSpecs;
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use state::KnownState;
 use store::Store;
 use syncer_pods::SyncerPods;
 
+#[cfg(test)]
+pub(crate) use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
-use crate::content::secret::{self, Global};
+use crate::content::secret::{self, Global, RolledOutWrite};
 use crate::content::source::Source;
 use crate::nodes::clock::LeaderClock;
 use crate::nodes::input::NodeView;
@@ -74,10 +76,8 @@ pub(crate) struct Cache {
     pub(crate) pull_secrets: PullSecrets,
     /// Objects for the delivery to operators.
     pub(crate) operators: OperatorObjects,
-    global: Store<Secret>,
-    rolled_out: Store<PartialObjectMeta<Secret>>,
-    /// Its last state before another client deleted it; kept until it is written again.
-    deleted_global: Option<Secret>,
+    global: OwnSecret,
+    rolled_out: OwnSecret,
     config: Store<GlobalPullSecret>,
     state: KnownState,
     managed: PerObject<Store<LiveObject>>,
@@ -86,7 +86,7 @@ pub(crate) struct Cache {
     /// Nodes whose `NodePullSecret` another client deleted, until it is written again.
     deleted_out_of_band: BTreeSet<String>,
     own_specs: OwnSpecs<NodePullSecretSpec>,
-    nodes: Store<NodeView>,
+    nodes: Store<Box<NodeView>>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
     /// The newest revision that has reached every namespace that can get it.
@@ -143,26 +143,23 @@ impl Cache {
                 changed
             }
             CacheEvent::Global(event) => {
-                for change in out_of_band_changes("Secret", &self.global, &event, |_, _| true) {
-                    if change.is_deleted {
-                        self.deleted_global = self.global.get(GLOBAL_SECRET).cloned();
-                    }
-                    self.out_of_band_changes.push(change);
-                }
-                let changed = self.global.handle(event);
-                if self.global.get(GLOBAL_SECRET).is_some() {
-                    self.deleted_global = None;
-                }
+                let (changed, lost) = self.global.handle(GLOBAL_SECRET, event);
+                self.out_of_band_changes.extend(lost);
                 changed
             }
-            CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
+            CacheEvent::RolledOut(event) => {
+                let (changed, lost) = self.rolled_out.handle(ROLLED_OUT_SECRET, event);
+                self.out_of_band_changes.extend(lost);
+                changed
+            }
             CacheEvent::State(event) => self.state.handle(event),
             CacheEvent::Config(event) => {
                 // The user may change its spec.
                 let changes =
                     out_of_band_changes("GlobalPullSecret", &self.config, &event, |_, _| false);
                 self.out_of_band_changes.extend(changes);
-                self.config.handle(event)
+                // Without its CustomResourceDefinition there is none.
+                self.config.handle_optional(event)
             }
             CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
             CacheEvent::Node(event) => {
@@ -208,7 +205,7 @@ impl Cache {
     /// Every watch has delivered its first list, and no later list is overdue. So a missing object is known to be absent.
     pub(crate) fn caches_synced(&self) -> bool {
         // If nothing is in force, no Secret needs to come back.
-        let is_in_force = self.global.get(GLOBAL_SECRET).is_some() || self.deleted_global.is_some();
+        let is_in_force = self.global.get().is_some();
         let mut pending = self
             .sources
             .iter()
@@ -217,8 +214,8 @@ impl Cache {
             self.additional.is_pending_without_value() || pending.any(|pending| pending);
         !(is_in_force && is_pending)
             && self.additional.is_known
-            && self.global.synced
-            && self.rolled_out.synced
+            && self.global.store.synced
+            && self.rolled_out.store.synced
             && self.config.synced
             && self.state.secret.synced
             && self.managed.iter().all(|(_, store)| store.synced)
@@ -228,6 +225,11 @@ impl Cache {
             && self.namespaces.is_synced()
             && (self.original_ref.is_none() || self.original.is_some())
             && self.sources.iter().all(|(_, source)| source.is_known)
+    }
+
+    /// The API server knows the kind `GlobalPullSecret`.
+    pub(crate) fn is_config_served(&self) -> bool {
+        !self.config.is_not_served
     }
 
     /// Replaces the watched original.
@@ -265,19 +267,24 @@ impl Cache {
         self.namespaces.is_listed()
     }
 
-    /// The current `global-pull-secret`.
-    fn current_global(&self) -> Option<&Secret> {
-        let global = self.global.get(GLOBAL_SECRET);
-        global.or(self.deleted_global.as_ref())
-    }
-
     pub(crate) fn decoded_global(&self) -> Option<Global> {
-        self.current_global().map(secret::decode)
+        self.global.get().map(secret::decode)
     }
 
     /// `resourceVersion` of the current `global-pull-secret`.
     pub(crate) fn global_version(&self) -> Option<&str> {
-        self.current_global()?.metadata.resource_version.as_deref()
+        self.global.get()?.metadata.resource_version.as_deref()
+    }
+
+    /// Another client deleted or changed `global-pull-secret-rolled-out`, and it is not written again yet.
+    pub(crate) fn is_rolled_out_lost(&self) -> bool {
+        self.rolled_out.is_lost
+    }
+
+    /// What `global-pull-secret-rolled-out` had, if another client deleted or changed it.
+    pub(crate) fn lost_rolled_out(&self) -> Option<RolledOutWrite> {
+        let secret = self.rolled_out.get().filter(|_| self.rolled_out.is_lost)?;
+        secret::decode_rolled_out(secret)
     }
 
     /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.
@@ -308,7 +315,10 @@ impl Cache {
 
     /// The syncer's objects as the API server has them.
     pub(crate) fn fingerprints(&self) -> Fingerprints {
-        PerObject::of(|object| self.managed(object).map(|live| live.fingerprint.clone()))
+        PerObject::of(|object| {
+            let live = self.managed(object).filter(|live| !live.is_being_deleted);
+            live.map(|live| live.fingerprint.clone())
+        })
     }
 
     pub(crate) fn put_managed(&mut self, object: ManagedObject, live: LiveObject) {
@@ -326,19 +336,15 @@ impl Cache {
     /// Removes an object that the controller just deleted, before the watch reports it.
     pub(crate) fn forget(&mut self, object: &Leftover) {
         match object {
-            Leftover::Managed(object) => self.managed.get_mut(*object).live.clear(),
+            Leftover::Managed(object) => self.managed.get_mut(*object).forget_all(),
             Leftover::NodePullSecret(name) => {
-                self.node_pull_secrets.live.remove(name);
+                self.node_pull_secrets.forget(name);
                 self.own_specs.forget(name);
             }
             Leftover::Secret(name) if name == STATE_SECRET => self.forget_state(),
-            Leftover::Secret(name) => {
-                if name == GLOBAL_SECRET {
-                    self.deleted_global = None;
-                }
-                self.global.live.remove(name);
-                self.rolled_out.live.remove(name);
-            }
+            Leftover::Secret(name) if name == GLOBAL_SECRET => self.global.forget(),
+            Leftover::Secret(name) if name == ROLLED_OUT_SECRET => self.rolled_out.forget(),
+            Leftover::Secret(_) => {}
         }
     }
 
@@ -348,12 +354,11 @@ impl Cache {
     }
 
     pub(crate) fn put_global(&mut self, secret: Secret) {
-        self.deleted_global = None;
         self.global.put(secret);
     }
 
     pub(crate) fn put_rolled_out(&mut self, secret: Secret) {
-        self.rolled_out.put(secret.metadata.into_response_partial());
+        self.rolled_out.put(secret);
     }
 
     /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
@@ -369,17 +374,21 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
+    use globalps_core::checksum::add_checksum;
     use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
     use jiff::{SignedDuration, Timestamp};
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
     use super::debounce::GRACE;
+    use super::list_watch::WatchError;
     use super::*;
 
     fn secret(name: &str) -> Secret {
         let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});
-        serde_json::from_value(secret).expect("a Secret")
+        let mut secret = serde_json::from_value(secret).expect("a Secret");
+        add_checksum(&mut secret);
+        secret
     }
 
     /// A cache whose lists are all complete, with these Secrets.
@@ -472,6 +481,35 @@ mod tests {
     }
 
     #[test]
+    fn without_its_definition_the_configuration_is_missing_and_nothing_waits_for_it() {
+        let now = Instant::now();
+        let mut cache = synced(Some(secret(ADDITIONAL_SECRET)), None, now);
+        let config = GlobalPullSecret::new(GLOBAL_SECRET, GlobalPullSecretSpec::default());
+        cache.put_config(config);
+        let failed = |is_not_served| {
+            CacheEvent::Config(Update::Failed(WatchError {
+                message: "no".to_owned(),
+                is_forbidden: false,
+                is_not_served,
+            }))
+        };
+        cache.handle(failed(false), now);
+        cache.handle(CacheEvent::Config(Update::Stale), now);
+        assert!(!cache.caches_synced() && cache.config().is_some());
+        assert!(cache.handle(failed(true), now), "it changes the plan");
+        assert!(cache.config().is_none() && !cache.is_config_served());
+        for again in [CacheEvent::Config(Update::Stale), failed(true)] {
+            assert!(cache.caches_synced());
+            assert!(!cache.handle(again, now), "nothing new");
+        }
+        assert!(cache.caches_synced());
+        for event in [Event::Init, Event::InitDone] {
+            cache.handle(CacheEvent::Config(Update::Event(event)), now);
+        }
+        assert!(cache.caches_synced() && cache.is_config_served());
+    }
+
+    #[test]
     fn a_stale_list_delays_the_plan_until_a_list_is_complete() {
         let now = Instant::now();
         let mut cache = synced(Some(secret(ADDITIONAL_SECRET)), None, now);
@@ -501,13 +539,68 @@ mod tests {
         assert!(
             cache
                 .snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH)
-                .global_deleted_out_of_band
+                .global_is_lost
         );
         let changes = cache.take_out_of_band_changes();
         assert!(
             matches!(&changes[..], [change] if change.is_deleted),
             "{changes:?}"
         );
+    }
+
+    /// Also if the change happened during a gap of the watch, and if a user only adds a label.
+    #[test]
+    fn the_last_own_version_stays_until_the_secret_is_written_again() {
+        let now = Instant::now();
+        let own = |version: u64, key: &str| {
+            let mut secret = secret(GLOBAL_SECRET);
+            secret.metadata.resource_version = Some(version.to_string());
+            let value = k8s_openapi::ByteString(b"x".to_vec());
+            secret
+                .data
+                .get_or_insert_default()
+                .insert(key.to_owned(), value);
+            add_checksum(&mut secret);
+            secret
+        };
+        let edited = |version| {
+            let mut secret = own(version, "b");
+            secret.data = own(version, "a").data;
+            secret.data.get_or_insert_default().remove("a");
+            secret
+        };
+        let in_gap = [Event::Init, Event::InitApply(edited(3)), Event::InitDone];
+        for events in [vec![Event::Apply(edited(3))], in_gap.into()] {
+            let mut cache = synced(None, Some(own(2, "a")), now);
+            for event in events {
+                cache.handle(CacheEvent::Global(Update::Event(event)), now);
+            }
+            assert!(cache.global.is_lost);
+            assert_eq!(cache.global_version(), Some("2"));
+            let changes = cache.take_out_of_band_changes();
+            let [change] = &changes[..] else {
+                panic!("{changes:?}")
+            };
+            assert!(!change.is_deleted);
+            let event = Event::Delete(edited(4));
+            cache.handle(CacheEvent::Global(Update::Event(event)), now);
+            assert_eq!(cache.global_version(), Some("2"));
+            cache.put_global(own(5, "a"));
+            assert!(!cache.global.is_lost);
+            let mut labelled = own(6, "a");
+            labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+            let event = Event::Apply(labelled);
+            cache.handle(CacheEvent::Global(Update::Event(event)), now);
+            // The controller's own write, to which it received no response.
+            let event = Event::Apply(own(7, "c"));
+            cache.handle(CacheEvent::Global(Update::Event(event)), now);
+            assert_eq!(cache.global_version(), Some("7"));
+            assert!(!cache.global.is_lost && cache.take_out_of_band_changes().is_empty());
+            let event = Event::Delete(own(8, "c"));
+            cache.handle(CacheEvent::Global(Update::Event(event)), now);
+            cache.forget(&Leftover::Secret(GLOBAL_SECRET.to_owned()));
+            assert_eq!(cache.global_version(), None, "the cleanup deleted it");
+        }
     }
 
     #[test]
@@ -610,8 +703,12 @@ mod tests {
             status.kubelet_restarted_at = restarted_at
                 .map(|at| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(second(at)));
             cache.put_node_pull_secret(object);
-            let mut apply =
-                |node| cache.handle(CacheEvent::Node(Update::Event(Event::Apply(node))), now);
+            let mut apply = |node| {
+                cache.handle(
+                    CacheEvent::Node(Update::Event(Event::Apply(Box::new(node)))),
+                    now,
+                )
+            };
             assert!(apply(node(1, 10)), "{case}: a new node");
             assert_eq!(apply(node(2, heartbeat)), changed, "{case}");
         }

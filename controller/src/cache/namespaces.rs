@@ -24,6 +24,10 @@ impl Versioned for NamespaceView {
         self.version
     }
 
+    fn share(&mut self, before: &Self) {
+        self.labels.share_keys(&before.labels);
+    }
+
     fn means_the_same(&self, other: &Self) -> bool {
         let Self {
             name: _,

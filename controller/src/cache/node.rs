@@ -1,7 +1,6 @@
 //! Reduces a Node to the fields that the plan needs.
 
 use globalps_core::machine_config::file_owner;
-use globalps_core::names::NODE_POOL_LABEL;
 use globalps_core::virtual_nodes::virtual_mark;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -34,6 +33,10 @@ impl Versioned for NodeView {
         self.version
     }
 
+    fn share(&mut self, before: &Self) {
+        self.labels.share_keys(&before.labels);
+    }
+
     /// A kubelet renews its status every few minutes without a change.
     fn means_the_same(&self, other: &Self) -> bool {
         let Self {
@@ -63,7 +66,7 @@ impl Cache {
     /// Whether the cluster runs `OpenShift`.
     pub(crate) fn is_openshift(&self) -> bool {
         let mut nodes = self.nodes.live.values();
-        nodes.any(|node| node.is_foreign() || node.labels.get(NODE_POOL_LABEL).is_some())
+        nodes.any(|node| node.is_foreign() || node.labels.is_of_pool)
     }
 
     /// The first heartbeat since the node's syncer restarted the kubelet.

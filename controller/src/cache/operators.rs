@@ -12,7 +12,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use super::event::{CacheEvent, OperatorEvent};
-use super::list_watch::{Update, WatchError, list_watch};
+use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
 use super::watches::{CacheEvents, sources};
@@ -87,12 +87,12 @@ impl OperatorObjects {
     pub(super) fn handle(&mut self, event: OperatorEvent) -> bool {
         match event {
             OperatorEvent::Subscription(update) => {
-                self.note(&update) | listed(&mut self.subscriptions, update)
+                self.note(&update) | self.subscriptions.handle_optional(update)
             }
             OperatorEvent::Catalog(update) => {
-                self.note(&update) | listed(&mut self.catalogs, update)
+                self.note(&update) | self.catalogs.handle_optional(update)
             }
-            OperatorEvent::Csv(update) => self.note(&update) | listed(&mut self.csvs, update),
+            OperatorEvent::Csv(update) => self.note(&update) | self.csvs.handle_optional(update),
             OperatorEvent::Account(update) => self.note(&update) | self.accounts.handle(update),
             OperatorEvent::Secret(id, source) => {
                 let known = self.secrets.get(&id);
@@ -142,21 +142,6 @@ impl OperatorObjects {
         });
         named.collect()
     }
-}
-
-/// A resource that isn't served has no objects.
-fn listed<T: Versioned + Clone>(store: &mut Store<T>, update: Update<T>) -> bool {
-    if let Update::Failed(WatchError {
-        is_not_served: true,
-        ..
-    }) = update
-    {
-        let had_some = !store.live.is_empty() || !store.synced;
-        *store = Store::default();
-        store.synced = true;
-        return had_some;
-    }
-    store.handle(update)
 }
 
 /// Watches everything that operators need, except the pull secrets of catalogs.

@@ -92,12 +92,9 @@ impl PullSecrets {
         watch.is_some_and(|watch| watch.accounts.is_some())
     }
 
-    /// Everything that is watched has been listed.
-    pub(crate) fn is_synced(&self) -> bool {
-        let Some(watch) = &self.watch else {
-            return false;
-        };
-        self.secrets.synced && (watch.accounts.is_none() || self.accounts.synced)
+    /// The service accounts have been listed, if they are watched.
+    pub(crate) fn are_accounts_synced(&self) -> bool {
+        !self.watches_accounts() || self.accounts.synced
     }
 
     pub(super) fn handle_secret(&mut self, update: Update<PullSecretView>) -> bool {

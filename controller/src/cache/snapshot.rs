@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use globalps_core::api::SecretRef;
-use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET, is_own_secret};
+use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 
 use super::debounce::Debounced;
 use super::{Cache, OriginalRef};
-use crate::content::secret::revision;
+use crate::content::secret::{Global, revision};
 use crate::content::source::{Data, Source};
 use crate::nodes::absence::{Absence, absence};
 use crate::nodes::clock::Uptime;
@@ -34,11 +34,15 @@ impl Cache {
         let (sources, unnamed_sources) = self.sources();
         let restore_is_meant = config.is_some_and(is_restore_meant);
         let is_restoring = global.as_ref().is_some_and(|global| global.restoring);
-        let is_kept = !is_restoring
-            && matches!(
-                absence(&additional, &sources, &unnamed_sources, restore_is_meant),
-                Absence::OnlyUnnamed(_)
-            );
+        let is_of_sources = global.as_ref().is_some_and(Global::is_of_sources);
+        let absence = absence(
+            &additional,
+            is_of_sources,
+            &sources,
+            &unnamed_sources,
+            restore_is_meant,
+        );
+        let is_kept = !is_restoring && matches!(absence, Absence::OnlyUnnamed(_));
         let last = self.state().configuration.as_ref().filter(|_| is_kept);
         let last = last.map(|configuration| &configuration.spec);
         let mut spec = last.or(self.configured()).cloned().unwrap_or_default();
@@ -70,9 +74,9 @@ impl Cache {
             namespaces: self.namespaces.get().map(Cow::Borrowed),
             global,
             new_id: RevisionId::UNKNOWN,
-            global_deleted_out_of_band: self.deleted_global.is_some(),
+            global_is_lost: self.global.is_lost,
             first_written: self.first_written(),
-            rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
+            rolled_out_revision: self.rolled_out.get().map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
             namespaces_have: self.namespaces_have,
@@ -83,6 +87,7 @@ impl Cache {
             refused: Cow::default(),
             cleans_up: false,
             daemon_set: self.has_agents(),
+            has_leftovers: self.has_leftovers(),
             nodes: Cow::Borrowed(&self.nodes.live),
             unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
             unreadable_objects: self.unreadable(),

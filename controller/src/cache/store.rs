@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::decode::Unreadable;
 use kube::runtime::watcher::Event;
 
-use super::list_watch::Update;
+use super::list_watch::{Update, WatchError};
 use super::versioned::Versioned;
 use crate::targets::version_of;
 
@@ -16,12 +16,16 @@ pub(crate) struct Store<T> {
     pub(crate) live: BTreeMap<String, T>,
     /// Objects whose newest version can't be decoded.
     pub(crate) unreadable: BTreeMap<String, Box<Unreadable>>,
+    /// Versions of objects that the controller deleted: the events of its last writes may come later.
+    forgotten: BTreeMap<String, u64>,
     /// Filled during a relist, and replaces the objects at its end, so that deletions during a gap of the watch are not missed.
     relist: Option<Relist<T>>,
     /// A list is complete, and no later one is overdue.
     pub(crate) synced: bool,
     /// The API server has refused to list them since the last complete list.
     pub(crate) is_forbidden: bool,
+    /// The API server does not serve the resource: see [`Store::handle_optional`].
+    pub(crate) is_not_served: bool,
 }
 
 #[derive(Debug)]
@@ -44,9 +48,11 @@ impl<T> Default for Store<T> {
         Self {
             live: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             relist: None,
             synced: false,
             is_forbidden: false,
+            is_not_served: false,
         }
     }
 }
@@ -56,8 +62,16 @@ fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
     let key = object.key();
     let known = objects.get(&key);
     if known.is_none_or(|known| known.version() <= object.version()) {
-        objects.insert(key, object);
+        replace(objects, key, object);
     }
+}
+
+fn replace<T: Versioned>(objects: &mut BTreeMap<String, T>, key: String, mut object: T) {
+    let mut before = objects.range::<String, _>(..=&key);
+    if let Some((_, before)) = before.next_back() {
+        object.share(before);
+    }
+    objects.insert(key, object);
 }
 
 impl<T: Versioned + Clone> Store<T> {
@@ -85,10 +99,52 @@ impl<T: Versioned + Clone> Store<T> {
         }
     }
 
+    /// The same of a resource that nothing else may wait for: while it isn't served, it has no objects.
+    pub(crate) fn handle_optional(&mut self, update: Update<T>) -> bool {
+        match update {
+            Update::Failed(WatchError {
+                is_not_served: true,
+                ..
+            }) => {
+                let is_known = self.is_not_served && self.synced;
+                *self = Self {
+                    synced: true,
+                    is_not_served: true,
+                    ..Self::default()
+                };
+                !is_known
+            }
+            Update::Stale if self.is_not_served => false,
+            update => self.handle(update),
+        }
+    }
+
     /// Everything is gone, though no watch reports it.
     pub(crate) fn empty(&mut self) {
         self.live.clear();
         self.unreadable.clear();
+    }
+
+    /// It is gone, though no watch reports it yet.
+    pub(crate) fn forget(&mut self, key: &str) {
+        let known = self.live.remove(key).map(|known| known.version());
+        let unreadable = self.unreadable.remove(key);
+        let unreadable = unreadable.map(|known| version_of(&known.metadata));
+        if let Some(version) = known.max(unreadable) {
+            self.forgotten.insert(key.to_owned(), version);
+        }
+    }
+
+    /// The same of all objects.
+    pub(crate) fn forget_all(&mut self) {
+        for key in self.names() {
+            self.forget(&key);
+        }
+    }
+
+    /// Whether this is a version that is gone.
+    fn is_forgotten(&self, key: &str, version: u64) -> bool {
+        self.forgotten.get(key).is_some_and(|last| version <= *last)
     }
 
     fn handle_event(&mut self, event: Event<T>) -> bool {
@@ -97,6 +153,8 @@ impl<T: Versioned + Clone> Store<T> {
             Event::Delete(object) => self.delete(&object.key(), object.version()),
             Event::Init => {
                 self.relist = Some(Relist::default());
+                // What is listed from now on may be older only if it was restored from a backup.
+                self.forgotten.clear();
                 false
             }
             Event::InitApply(object) => {
@@ -104,11 +162,17 @@ impl<T: Versioned + Clone> Store<T> {
                 false
             }
             Event::InitDone => {
-                let Relist { live, unreadable } = self.relist.take().unwrap_or_default();
-                self.live = live;
-                self.unreadable = unreadable;
+                let mut relist = self.relist.take().unwrap_or_default();
+                relist
+                    .live
+                    .retain(|key, object| !self.is_forgotten(key, object.version()));
+                relist
+                    .unreadable
+                    .retain(|key, object| !self.is_forgotten(key, version_of(&object.metadata)));
+                self.live = relist.live;
+                self.unreadable = relist.unreadable;
                 self.synced = true;
-                self.is_forbidden = false;
+                (self.is_forbidden, self.is_not_served) = (false, false);
                 true
             }
         }
@@ -116,6 +180,9 @@ impl<T: Versioned + Clone> Store<T> {
 
     /// The controller's own write may have stored a newer one.
     fn delete(&mut self, key: &str, version: u64) -> bool {
+        if !self.is_forgotten(key, version) {
+            self.forgotten.remove(key);
+        }
         let known = self.live.get(key);
         if known.is_some_and(|known| known.version() > version) {
             return false;
@@ -125,6 +192,9 @@ impl<T: Versioned + Clone> Store<T> {
 
     /// The last readable version stays.
     fn put_unreadable(&mut self, key: String, version: u64, object: Box<Unreadable>) -> bool {
+        if self.is_forgotten(&key, version) {
+            return false;
+        }
         let known = self.live.get(&key);
         let is_old = known.is_some_and(|known| known.version() > version);
         if let Some(relist) = &mut self.relist {
@@ -148,6 +218,9 @@ impl<T: Versioned + Clone> Store<T> {
     /// whether it changes anything.
     pub(crate) fn put(&mut self, object: T) -> bool {
         let key = object.key();
+        if self.is_forgotten(&key, object.version()) {
+            return false;
+        }
         if let Some(relist) = &mut self.relist {
             // The list in progress may be older than this.
             relist.unreadable.remove(&key);
@@ -161,7 +234,7 @@ impl<T: Versioned + Clone> Store<T> {
             known.version() < object.version() && !known.means_the_same(&object)
         });
         let was_unreadable = self.unreadable.remove(&key).is_some();
-        self.live.insert(key, object);
+        replace(&mut self.live, key, object);
         changed || was_unreadable
     }
 
@@ -184,8 +257,16 @@ impl<T: Versioned + Clone> Store<T> {
         self.live.get(name)
     }
 
+    /// There is no object, readable or not.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// Each object, readable or not.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.live.keys().cloned().collect()
+        let unreadable = self.unreadable.keys();
+        let unreadable = unreadable.filter(|name| !self.live.contains_key(*name));
+        self.live.keys().chain(unreadable).cloned().collect()
     }
 }
 
@@ -203,6 +284,30 @@ mod tests {
         fn version(&self) -> u64 {
             self.1
         }
+    }
+
+    #[test]
+    fn late_events_bring_nothing_back_that_the_controller_deleted() {
+        let apply = |version| Update::Event(Event::Apply(("a", version)));
+        let mut store = Store::default();
+        store.handle(apply(1));
+        store.handle(apply(3));
+        store.forget("a");
+        for late in [apply(2), apply(3), Update::Event(Event::Delete(("a", 4)))] {
+            assert!(!store.handle(late));
+            assert_eq!(store.get("a"), None);
+        }
+        store.handle(apply(5));
+        assert!(store.get("a").is_some(), "it was created again");
+        store.handle(Update::Event(Event::Init));
+        store.handle(Update::Event(Event::InitApply(("a", 5))));
+        store.forget("a");
+        store.handle(Update::Event(Event::InitDone));
+        assert_eq!(store.get("a"), None, "the list was older");
+        for event in [Event::Init, Event::InitApply(("a", 2)), Event::InitDone] {
+            store.handle(Update::Event(event));
+        }
+        assert!(store.get("a").is_some(), "from a backup");
     }
 
     #[test]

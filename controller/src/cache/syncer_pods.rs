@@ -1,6 +1,6 @@
 //! The watched pods of the syncers and restorers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::decode::Unreadable;
 
@@ -15,8 +15,49 @@ pub(super) struct SyncerPods {
     pub(super) store: Store<PodView>,
     /// They can't be listed: the leader continues without them.
     has_failed: bool,
-    /// While they are replaced: how many have the current template, and since when.
-    pub(super) replaced: Option<(usize, Uptime)>,
+    pub(super) replacement: Replacement,
+}
+
+/// The replacement of pods with an earlier template.
+#[derive(Debug, Default)]
+pub(super) struct Replacement {
+    /// Generation of the templates.
+    of: i64,
+    /// Nodes whose pod was an earlier one, and none with the current template has run since.
+    open: BTreeSet<String>,
+    /// When the last node was added to or removed from `open`.
+    progressed: Uptime,
+}
+
+impl Replacement {
+    /// `outdated`, `current`: nodes whose pod runs with an earlier template, or with the current one. Others say nothing: a node
+    /// that is Ready only now and then makes no progress.
+    pub(super) fn observe(
+        &mut self,
+        of: i64,
+        (outdated, current): (&BTreeSet<String>, &BTreeSet<&str>),
+        now: Uptime,
+    ) {
+        if self.of != of {
+            *self = Self {
+                of,
+                progressed: now,
+                ..Self::default()
+            };
+        }
+        let before = self.open.len();
+        self.open.retain(|name| !current.contains(name.as_str()));
+        let replaced = before - self.open.len();
+        let before = self.open.len();
+        self.open.extend(outdated.iter().cloned());
+        if replaced > 0 || self.open.len() > before {
+            self.progressed = now;
+        }
+    }
+
+    pub(super) fn last_progress(&self) -> Uptime {
+        self.progressed
+    }
 }
 
 impl SyncerPods {

@@ -1,10 +1,11 @@
 //! The pods of the syncers and restorers, and on which nodes none runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::manifests::Agent;
 
 use super::Cache;
+use super::syncer_pods::Replacement;
 use crate::nodes::clock::Uptime;
 use crate::nodes::provider_paths::ProviderPods;
 use crate::nodes::syncers::{Cause, Down, START, Syncers, UNSUPPORTED_AFTER};
@@ -17,12 +18,20 @@ impl Cache {
         self.managed(ManagedObject { agent, kind })
     }
 
+    /// One that is being deleted gets no pods.
     pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
-        self.daemon_set(agent).is_some()
+        self.daemon_set(agent)
+            .is_some_and(|it| !it.is_being_deleted)
     }
 
     pub(super) fn has_agents(&self) -> bool {
         Agent::ALL.into_iter().any(|it| self.has_daemon_set(it))
+    }
+
+    /// Whether an object of a syncer or restorer still exists, even if it is being deleted.
+    pub(super) fn has_leftovers(&self) -> bool {
+        let mut managed = self.managed.iter();
+        managed.any(|(_, store)| !store.live.is_empty()) || !self.node_pull_secrets.is_empty()
     }
 
     /// What the syncers' pods support for `kubelet`; `None`: there are no pods yet.
@@ -51,12 +60,12 @@ impl Cache {
     pub(super) fn observe_syncers(&mut self, now: Uptime) {
         let before = std::mem::take(&mut self.syncers);
         let Some(templates) = self.templates() else {
-            self.pods.replaced = None;
+            self.pods.replacement = Replacement::default();
             return;
         };
         let pods = self.pods.by_node();
         let mut syncers = Syncers::default();
-        let mut current = 0_usize;
+        let mut current = BTreeSet::new();
         let nodes = self.nodes.live.values();
         for node in nodes.filter(|node| node.is_linux() && node.ready.is_ok()) {
             let cause = match pods.get(node.name.as_str()).map(|pod| (pod, &pod.runs)) {
@@ -70,7 +79,7 @@ impl Cache {
                     if template.is_some_and(is_old) && node.can_run_syncer() {
                         syncers.outdated.insert(node.name.clone());
                     } else {
-                        current = current.saturating_add(1);
+                        current.insert(node.name.as_str());
                     }
                     continue;
                 }
@@ -80,15 +89,12 @@ impl Cache {
                 .down
                 .insert(node.name.clone(), Down { since, cause });
         }
-        self.pods.replaced = match self.pods.replaced {
-            _ if syncers.outdated.is_empty() => None,
-            Some(known) if known.0 == current => Some(known),
-            _ => Some((current, now)),
-        };
-        syncers.are_replaced = self
-            .pods
-            .replaced
-            .is_some_and(|(_, since)| now - since < START);
+        let of = templates.values().map(|template| template.generation);
+        let of = of.fold(0, i64::saturating_add);
+        let seen = (&syncers.outdated, &current);
+        self.pods.replacement.observe(of, seen, now);
+        syncers.are_replaced =
+            !syncers.outdated.is_empty() && now - self.pods.replacement.last_progress() < START;
         for name in syncers.down.keys() {
             let object = self.node_pull_secrets.get(name);
             if object.is_none_or(|object| object.status.is_none() && object.spec.revision == 0) {
@@ -162,7 +168,7 @@ mod tests {
                     unknown: true,
                 });
             }
-            cache.nodes.put(node);
+            cache.nodes.put(Box::new(node));
         }
         let daemon_set = json!({
             "metadata": {"name": "a", "annotations": {"deprecated.daemonset.template.generation": "2"}},
@@ -228,6 +234,40 @@ mod tests {
         );
     }
 
+    /// Each flap changes how many nodes have a current pod, or an outdated one.
+    #[test]
+    fn a_node_that_flaps_extends_no_replacement() {
+        for (case, flapping, of) in [
+            ("with a current pod", "a", "a=2 b=1 c=2"),
+            ("with an outdated one", "a", "a=1 b=1 c=2"),
+            ("the only outdated one", "b", "a=2 b=1 c=2"),
+        ] {
+            let mut cache = cluster();
+            pods(&mut cache, of);
+            let set = |cache: &mut Cache, ready| {
+                let mut node = NodeView::of_test(flapping, Timestamp::UNIX_EPOCH);
+                node.ready = ready;
+                cache.nodes.put(Box::new(node));
+            };
+            let not_ready = Err(NotReady {
+                since: Timestamp::UNIX_EPOCH,
+                unknown: false,
+            });
+            for now in (0..600).step_by(30) {
+                let ready = if now % 60 == 0 {
+                    Ok(Timestamp::UNIX_EPOCH)
+                } else {
+                    not_ready
+                };
+                set(&mut cache, ready);
+                let seen = seen(&mut cache, now);
+                let is_outdated = flapping != "b" || ready.is_ok();
+                let is_replaced = is_outdated && now < 60;
+                assert_eq!(seen.contains('!'), is_replaced, "{case}: {now} {seen}");
+            }
+        }
+    }
+
     #[test]
     fn the_provider_waits_for_outdated_pods_only() {
         let mut cache = cluster();
@@ -259,7 +299,7 @@ mod tests {
         pods(&mut cache, "a=2 b=2");
         cache.observe_clock(at(0));
         let joined = NodeView::of_test("n", Timestamp::UNIX_EPOCH);
-        cache.nodes.put(joined.clone());
+        cache.nodes.put(Box::new(joined.clone()));
         for minute in 1..30 {
             cache.observe_clock(at(minute * 60));
         }

@@ -16,8 +16,8 @@ impl Cache {
         let operators = &self.operators;
         let stores = [
             ("GlobalPullSecret", &self.config.unreadable),
-            ("Secret", &self.global.unreadable),
-            ("Secret", &self.rolled_out.unreadable),
+            ("Secret", &self.global.store.unreadable),
+            ("Secret", &self.rolled_out.store.unreadable),
             ("Node", &self.nodes.unreadable),
             ("Pod", self.pods.unreadable()),
             ("NodePullSecret", &self.node_pull_secrets.unreadable),

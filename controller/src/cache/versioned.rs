@@ -3,7 +3,6 @@
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::api::PartialObjectMeta;
 
 use crate::objects::managed::LiveObject;
 use crate::objects::pods::PodView;
@@ -23,6 +22,9 @@ pub(crate) trait Versioned {
     fn means_the_same(&self, _other: &Self) -> bool {
         false
     }
+
+    /// Keeps once what is equal in the object before it by name: a store has thousands.
+    fn share(&mut self, _before: &Self) {}
 }
 
 /// Boxed objects, because a map reserves space for several values.
@@ -42,6 +44,10 @@ impl<T: Versioned> Versioned for Box<T> {
     fn means_the_same(&self, other: &Self) -> bool {
         T::means_the_same(self, other)
     }
+
+    fn share(&mut self, before: &Self) {
+        T::share(self, before);
+    }
 }
 
 macro_rules! versioned {
@@ -58,12 +64,7 @@ macro_rules! versioned {
     )*};
 }
 
-versioned!(
-    Secret,
-    PartialObjectMeta<Secret>,
-    GlobalPullSecret,
-    NodePullSecret
-);
+versioned!(Secret, GlobalPullSecret, NodePullSecret);
 
 impl Versioned for LiveObject {
     /// Each of these watches has one object.
@@ -80,7 +81,8 @@ impl Versioned for LiveObject {
     }
 
     fn means_the_same(&self, other: &Self) -> bool {
-        (&self.fingerprint, self.template) == (&other.fingerprint, other.template)
+        (&self.fingerprint, self.template, self.is_being_deleted)
+            == (&other.fingerprint, other.template, other.is_being_deleted)
     }
 }
 

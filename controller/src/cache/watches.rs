@@ -46,7 +46,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
     );
     let global = named(api(client, namespace), GLOBAL_SECRET, "global pull secret");
     let rolled_out = named(
-        api::<PartialObjectMeta<Secret>>(client, namespace),
+        api(client, namespace),
         ROLLED_OUT_SECRET,
         "rolled-out pull secret",
     );
@@ -83,7 +83,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         config.map(CacheEvent::Config).boxed(),
         state.map(CacheEvent::State).boxed(),
         nodes
-            .map(|update| CacheEvent::Node(update.map(|node| node_view(&node))))
+            .map(|update| CacheEvent::Node(update.map(|node| Box::new(node_view(&node)))))
             .boxed(),
         node_pull_secrets
             .map(|update| CacheEvent::NodePullSecret(update.map(stripped)))
@@ -122,7 +122,10 @@ pub(crate) fn original_events(
                 Source::Absent => {
                     Source::Unreadable(format!("there is no Secret `{namespace}/{name}`"))
                 }
-                other => other,
+                Source::Unreadable(reason) => Source::Unreadable(format!(
+                    "Secret `{namespace}/{name}` can't be read: {reason}"
+                )),
+                found @ Source::Found(_) => found,
             })
         })
         .boxed()
@@ -199,7 +202,7 @@ fn all() -> watcher::Config {
 }
 
 /// Without fields that nothing depends on: there are thousands of these objects.
-pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
+pub(crate) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.
     let kept = metadata.annotations.and_then(|mut annotations| {
@@ -212,6 +215,7 @@ pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
         annotations: kept,
         generation: metadata.generation,
         resource_version: metadata.resource_version,
+        deletion_timestamp: metadata.deletion_timestamp,
         ..ObjectMeta::default()
     };
     Box::new(object)

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
-use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::api::{ClusterPhase, ClusterPullSecretSpec, ClusterPullSecretStatus};
+use globalps_core::names::requested_retry;
 use globalps_core::rollout::{Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -14,12 +14,21 @@ use super::progress::{Context, failed_revision, has_unassigned};
 
 pub(super) type Assignment = (ClusterKey, ClusterPullSecretSpec);
 
-/// What other clients changed, as the hub had written it.
+/// What other clients changed, as the hub had written it. The deadline of a cluster under way does not start again: else a client that
+/// changes its spec again and again would keep its slot for it.
 pub(super) fn reverted(input: &Input) -> impl Iterator<Item = Assignment> {
     let changed = input.drift.changed.iter();
     changed.filter_map(|key| {
-        let known = input.objects.get(key)?.spec.clone();
-        Some((key.clone(), again(input, known)))
+        let object = input.objects.get(key)?;
+        let phase = object.status.as_ref().map(|status| status.phase);
+        let is_under_way = matches!(phase, Some(ClusterPhase::Syncing | ClusterPhase::Removing));
+        let known = object.spec.clone();
+        let spec = if is_under_way {
+            known
+        } else {
+            again(input, known)
+        };
+        Some((key.clone(), spec))
     })
 }
 
@@ -78,7 +87,7 @@ fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
 
 pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
-    let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
+    let retry = object.and_then(|object| requested_retry(object.annotations()));
     let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
     let revision = match goal {
         Goal::Revision(revision) => revision,
@@ -93,7 +102,7 @@ pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPu
         revision_id: revision.id,
         remove: goal == Goal::Restore,
         assigned_at: Some(Time(input.now)),
-        retry: retry.cloned().unwrap_or_default(),
+        retry: retry.unwrap_or_default(),
         failed_revision: failed.number,
         failed_revision_id: failed.id,
         ..spec(input, key)

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
+use super::clock::ClusterClock;
 use super::installation::Installation;
 use super::member::Reason;
 use super::revision::Revision;
@@ -35,11 +36,13 @@ pub(crate) struct ClusterView {
     /// Labels of the Secret that registers it; `None`: there is none.
     pub(crate) registered: Option<BTreeMap<String, String>>,
     pub(crate) is_deleting: bool,
+    /// When the API server created the first of both.
+    pub(crate) created: Option<Timestamp>,
     /// Reason and message if the hub must not write into it.
     pub(crate) obstacle: Option<Reason>,
 }
 
-/// What other clients did to the `ClusterPullSecret`s of a fleet. It is undone, and nothing is planned from it.
+/// What other clients did to the `ClusterPullSecret`s and the revisions of a fleet. It is undone, and nothing is planned from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drift {
     /// They changed the spec. The object in the input has the one that the hub wrote.
@@ -48,6 +51,8 @@ pub(crate) struct Drift {
     pub(crate) deleted: BTreeMap<ClusterKey, ClusterPullSecretSpec>,
     /// They deleted it, and since the hub wrote it again, the cluster has not reported what it has.
     pub(crate) recreated: BTreeSet<ClusterKey>,
+    /// Numbers of the revisions whose annotations they changed. Those in the input are as the hub wrote them.
+    pub(crate) revisions: BTreeSet<i64>,
 }
 
 /// One `FleetPullSecret` with everything that its plan depends on.
@@ -75,6 +80,9 @@ pub(crate) struct Input<'a> {
     pub(crate) hidden: Hidden,
     /// Writes that failed.
     pub(crate) refused: &'a Failures,
+    /// What has waited how long.
+    pub(crate) clock: &'a ClusterClock,
+    /// Only for what people read.
     pub(crate) now: Timestamp,
 }
 
@@ -135,6 +143,8 @@ pub(crate) fn revision_title(fleet: &FleetPullSecret, number: i64) -> String {
 
 /// The selectors of a `FleetPullSecret`.
 pub(crate) struct Selection {
+    /// It selects no cluster.
+    is_deleted: bool,
     namespace: String,
     clusters: Option<Selector>,
     namespaces: Option<Selector>,
@@ -143,17 +153,20 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// `Err`: a message about the invalid selector.
+    /// `Err`: a message about the invalid selector. One of a `FleetPullSecret` that is being deleted does not matter: it selects no
+    /// cluster any more, and nothing may keep it from being removed.
     pub(crate) fn new(fleet: &FleetPullSecret) -> Result<Self, String> {
         let spec = &fleet.spec;
-        let selector = |field: &str, selector: &_| {
-            labels::selector(selector)
-                .map_err(|error| format!("`spec.{field}` is invalid: {error}"))
+        let is_deleted = fleet.metadata.deletion_timestamp.is_some();
+        let selector = |field: &str, selector: &_| match labels::selector(selector) {
+            Err(_) if is_deleted => Ok(Selector::default()),
+            found => found.map_err(|error| format!("`spec.{field}` is invalid: {error}")),
         };
         let clusters = spec.cluster_selector.as_ref();
         let namespaces = spec.namespace_selector.as_ref();
         let registered = spec.registered.as_ref();
         Ok(Self {
+            is_deleted,
             namespace: fleet.metadata.namespace.clone().unwrap_or_default(),
             clusters: clusters
                 .map(|it| selector("clusterSelector", it))
@@ -181,7 +194,8 @@ impl Selection {
             let both = selector.as_ref().zip(labels.as_ref());
             both.is_some_and(|(selector, labels)| selector.matches(labels))
         };
-        self.selects_in(namespace, namespaces)
+        !self.is_deleted
+            && self.selects_in(namespace, namespaces)
             && (matches(&self.clusters, &cluster.labels)
                 || matches(&self.registered, &cluster.registered))
     }

@@ -4,7 +4,7 @@ use globalps_core::api::{Canary, FleetRollout, Rollout};
 use globalps_core::rollout;
 
 /// The limits in the form that `core`'s `rollout` takes.
-pub(super) fn limits(rollout: &FleetRollout) -> Rollout {
+pub(crate) fn limits(rollout: &FleetRollout) -> Rollout {
     Rollout {
         max_unavailable: rollout.max_unavailable.clone(),
         max_failures: rollout.max_failures.clone(),

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use globalps_core::api::{
-    ClusterPhase, ClusterPullSecretStatus, Counts, GlobalPullSecret, GlobalPullSecretStatus,
-    MESSAGE_LIMIT, condition,
-};
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
 use globalps_core::rollout::Revision;
+use globalps_core::state::RESTORE_CONFIGURATION;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
+use super::fleets::KnownFleets;
 use super::installation::Installation;
+use super::member_report::{MemberReport, MemberStatus};
 use crate::content::source::Data;
 
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
@@ -60,8 +60,19 @@ pub(crate) struct TargetView {
     has_other_keys: bool,
     /// Another field manager that owns the content.
     other_manager: Option<String>,
-    /// Another client owns the content, and the hub no longer does.
-    is_taken_over: bool,
+    owner: Owner,
+}
+
+/// Who owns the content, by `managedFields`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    /// This hub alone.
+    Hub,
+    /// This hub and another client.
+    Both,
+    /// Another client, and the hub no longer does.
+    Others,
 }
 
 impl TargetView {
@@ -101,7 +112,12 @@ impl TargetView {
                 .unwrap_or_default(),
             content,
             has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
-            is_taken_over: own.is_empty() && !others.is_empty(),
+            owner: match (own.is_empty(), others.is_empty()) {
+                (true, true) => Owner::Nobody,
+                (false, true) => Owner::Hub,
+                (false, false) => Owner::Both,
+                (true, false) => Owner::Others,
+            },
             other_manager: others
                 .first()
                 .map(|it| it.manager.clone().unwrap_or_default()),
@@ -112,7 +128,8 @@ impl TargetView {
     fn has(&self, fleet: &str, release: &Release) -> bool {
         self.fleet.as_deref() == Some(fleet)
             && self.revision == Some(release.revision.number)
-            && self.retry == release.retry
+            // Without a request of its own, the hub does not care whether others have made one there.
+            && (release.retry.is_empty() || self.retry == release.retry)
             && self.content == release.content
     }
 }
@@ -127,12 +144,18 @@ pub(crate) enum Action {
     Block(Reason),
 }
 
-/// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
-pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str) -> Action {
+/// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`. What this hub wrote for one that is gone, it
+/// adopts.
+pub(crate) fn action(
+    target: Option<&TargetView>,
+    desired: &Desired,
+    fleet: &str,
+    known: &KnownFleets,
+) -> Action {
     let block = |reason, message| Action::Block((reason, message));
     match (desired, target) {
         (Desired::Removed, Some(target))
-            if target.fleet.as_deref() == Some(fleet) && !target.is_taken_over =>
+            if target.fleet.as_deref() == Some(fleet) && target.owner != Owner::Others =>
         {
             if target.has_other_keys {
                 return block(
@@ -149,11 +172,14 @@ pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str
         (Desired::Revision(release), None) => Action::Apply(release.clone()),
         (Desired::Revision(release), Some(target)) => {
             let is_same = target.content == release.content;
-            if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
+            let other = target.fleet.as_deref().filter(|other| *other != fleet);
+            if let Some(other) =
+                other.filter(|it| target.owner != Owner::Hub || known.may_exist(it))
+            {
                 return block(
                     "Conflict",
                     format!(
-                        "FleetPullSecret `{other}`, possibly of another hub, writes the Secret"
+                        "FleetPullSecret `{other}`, possibly of another hub, writes the Secret; if no hub has it any more, {DELETE}"
                     ),
                 );
             }
@@ -185,70 +211,6 @@ pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str
     }
 }
 
-/// What the cluster's own globalps reports.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum MemberReport {
-    /// Not known yet.
-    #[default]
-    Unknown,
-    /// It is not installed.
-    NoGlobalps,
-    /// It is installed, but its status is missing or outdated.
-    NoStatus,
-    Status(Box<MemberStatus>),
-}
-
-/// The relevant part of a `GlobalPullSecret`'s status.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct MemberStatus {
-    /// `resourceVersion` of the additional Secret that it refers to.
-    additional_version: String,
-    is_ready: bool,
-    reason: String,
-    message: String,
-    counts: Counts,
-}
-
-impl MemberStatus {
-    /// `None`: its status is outdated.
-    pub(crate) fn of(object: &GlobalPullSecret) -> Option<Self> {
-        let generation = object.metadata.generation.unwrap_or_default();
-        let status: &GlobalPullSecretStatus = object.status.as_ref()?;
-        if status.observed_generation != generation {
-            return None;
-        }
-        let mut conditions = status.conditions.iter();
-        let ready = conditions.find(|it| it.type_ == condition::READY)?;
-        Some(Self {
-            additional_version: status.observed_additional.clone(),
-            is_ready: ready.status == "True",
-            reason: ready.reason.clone(),
-            message: ready.message.clone(),
-            counts: storable(status.counts),
-        })
-    }
-}
-
-/// A member can report any number, but the CRD accepts only signed 32-bit numbers.
-fn storable(counts: Counts) -> Counts {
-    let most = |count: u32| count.min(i32::MAX.unsigned_abs());
-    Counts {
-        total: most(counts.total),
-        synced: most(counts.synced),
-        progressing: most(counts.progressing),
-        failed: most(counts.failed),
-        unreachable: most(counts.unreachable),
-        unsupported: most(counts.unsupported),
-    }
-}
-
-impl MemberStatus {
-    /// Whether it refers to this `resourceVersion` of the target.
-    pub(crate) fn refers_to(&self, version: &str) -> bool {
-        self.additional_version == version
-    }
-}
-
 /// Observed state of a member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
@@ -256,6 +218,8 @@ pub(crate) struct Facts {
     pub(crate) unreachable: Option<Reason>,
     pub(crate) target: Option<TargetView>,
     pub(crate) report: MemberReport,
+    /// The report has been [`MemberReport::NoConfig`] for a while.
+    pub(crate) lacks_config: bool,
     /// The hub has installed globalps, but it does not run yet.
     pub(crate) is_installing: bool,
     /// Why the hub did not write, or the cluster rejected the write.
@@ -308,7 +272,8 @@ fn phase<'a>(
     let release = match desired {
         Desired::Nothing => return none(ClusterPhase::Pending),
         Desired::Removed => {
-            let is_gone = action(facts.target.as_ref(), desired, fleet) == Action::Keep;
+            let known = KnownFleets::default();
+            let is_gone = action(facts.target.as_ref(), desired, fleet, &known) == Action::Keep;
             return none(if is_gone {
                 ClusterPhase::Removed
             } else {
@@ -317,13 +282,12 @@ fn phase<'a>(
         }
         Desired::Revision(release) => release,
     };
-    let installing = (
-        ClusterPhase::Syncing,
-        "Installing",
-        "the hub has installed globalps, and its controller has not started yet".to_owned(),
-    );
     if facts.is_installing {
-        return installing;
+        return (
+            ClusterPhase::Syncing,
+            "Installing",
+            "the hub has installed globalps, and its controller has not started yet".to_owned(),
+        );
     }
     let target = facts.target.as_ref();
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {
@@ -333,14 +297,28 @@ fn phase<'a>(
         return none(ClusterPhase::Synced);
     }
     let Some(reported) = reported else {
-        return match facts.report {
-            _ if release.install.is_some() => installing,
-            MemberReport::NoGlobalps => (
-                ClusterPhase::Blocked,
+        let blocked = |reason, message| (ClusterPhase::Blocked, reason, message);
+        return match &facts.report {
+            MemberReport::NoGlobalps => blocked(
                 "NoGlobalps",
                 "the cluster has the Secret, but no node uses it because globalps is not installed; \
                  with `spec.requireNodes: false` the Secret alone is enough"
                     .to_owned(),
+            ),
+            MemberReport::NoConfig => {
+                let message = format!(
+                    "the cluster has the Secret, but no GlobalPullSecret, without which its globalps changes nothing: in that cluster, {RESTORE_CONFIGURATION}"
+                );
+                let phase = if facts.lacks_config {
+                    ClusterPhase::Blocked
+                } else {
+                    ClusterPhase::Syncing
+                };
+                (phase, "NoGlobalPullSecret", message)
+            }
+            MemberReport::Unreadable(reason) => blocked(
+                "Unreadable",
+                format!("the cluster's GlobalPullSecret can't be read: {reason}"),
             ),
             _ => none(ClusterPhase::Syncing),
         };
@@ -351,7 +329,7 @@ fn phase<'a>(
     let phase = match reported.reason.as_str() {
         _ if reported.is_ready => return none(ClusterPhase::Synced),
         "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
-        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" => ClusterPhase::Blocked,
+        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" => ClusterPhase::Blocked,
         _ => ClusterPhase::Syncing,
     };
     (phase, &reported.reason, reported.message.clone())
@@ -437,6 +415,7 @@ mod tests {
             "annotations": null, "managedFields": [owner(MANAGER), owner("kubectl")],
         }});
         let of_both = [owner(MANAGER), owner("kubectl")];
+        let retried = json!({"metadata": {"annotations": {"globalps.io/retry": "x"}}});
         let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
         let a = || desired(1, "A", "");
         let b = || desired(2, "B", "");
@@ -453,6 +432,18 @@ mod tests {
             (
                 "a retry",
                 Some(target(&json!({}))),
+                desired(1, "A", "1"),
+                "apply 1",
+            ),
+            (
+                "another client's retry",
+                Some(target(&retried)),
+                a(),
+                "keep",
+            ),
+            (
+                "another client's retry, and then the hub's",
+                Some(target(&retried)),
                 desired(1, "A", "1"),
                 "apply 1",
             ),
@@ -544,9 +535,68 @@ mod tests {
                 "keep",
             ),
         ] {
-            let found = action(target.as_ref(), &desired, FLEET);
+            let found = action(target.as_ref(), &desired, FLEET, &exists("ns/other"));
             assert_eq!(in_one_line(&found), expected, "{case}");
         }
+    }
+
+    /// The hub knows everything in these namespaces.
+    fn exists(title: &str) -> KnownFleets {
+        KnownFleets {
+            titles: [FLEET.to_owned(), title.to_owned()].into(),
+            namespaces: Some(["ns".to_owned(), "hidden".to_owned()].into()),
+            hidden: ["hidden".to_owned()].into(),
+        }
+    }
+
+    #[test]
+    fn what_a_fleet_that_is_gone_has_left_is_adopted_if_this_hub_wrote_it() {
+        let adopted = "apply 2";
+        let conflict = "block Conflict";
+        for (case, fleet, owners, expected) in [
+            ("it is gone", "ns/gone", vec![MANAGER], adopted),
+            ("it exists", "ns/other", vec![MANAGER], conflict),
+            (
+                "its namespace can't be read",
+                "hidden/gone",
+                vec![MANAGER],
+                conflict,
+            ),
+            (
+                "its namespace is not the hub's",
+                "elsewhere/gone",
+                vec![MANAGER],
+                conflict,
+            ),
+            ("it is no FleetPullSecret", "gone", vec![MANAGER], conflict),
+            (
+                "another hub wrote it",
+                "ns/gone",
+                vec!["globalps-hub-2"],
+                conflict,
+            ),
+            (
+                "another client has changed it",
+                "ns/gone",
+                vec![MANAGER, "kubectl"],
+                conflict,
+            ),
+        ] {
+            let owners: Vec<Value> = owners.into_iter().map(owner).collect();
+            let target = target(&json!({"metadata": {
+                "annotations": {"globalps.io/fleet": fleet}, "managedFields": owners,
+            }}));
+            let known = exists("ns/other");
+            let found = action(Some(&target), &desired(2, "B", ""), FLEET, &known);
+            assert_eq!(in_one_line(&found), expected, "{case}");
+            let removed = action(Some(&target), &Desired::Removed, FLEET, &known);
+            assert_eq!(removed, Action::Keep, "{case}: it is not of this one");
+        }
+        let everything = KnownFleets::default();
+        assert!(
+            !everything.may_exist("elsewhere/gone"),
+            "the hub of all namespaces"
+        );
     }
 
     #[test]
@@ -561,7 +611,9 @@ mod tests {
             (json!({"immutable": true}), b(), true),
             (keys, Desired::Removed, false),
         ] {
-            let Action::Block((reason, message)) = action(Some(&target(&changes)), &desired, FLEET)
+            let known = KnownFleets::default();
+            let Action::Block((reason, message)) =
+                action(Some(&target(&changes)), &desired, FLEET, &known)
             else {
                 panic!("{changes}");
             };
@@ -585,21 +637,6 @@ mod tests {
         });
         let object = serde_json::from_value(object).unwrap();
         MemberReport::Status(Box::new(MemberStatus::of(&object).unwrap()))
-    }
-
-    #[test]
-    fn counts_of_a_member_are_limited_to_what_the_status_accepts() {
-        let counts: Counts = serde_json::from_value(json!({
-            "total": u32::MAX, "synced": 3, "progressing": u32::MAX, "failed": u32::MAX, "unreachable": u32::MAX,
-            "unsupported": u32::MAX,
-        }))
-        .unwrap();
-        let most = i32::MAX;
-        let expected = json!({
-            "total": most, "synced": 3, "progressing": most, "failed": most, "unreachable": most,
-            "unsupported": most,
-        });
-        assert_eq!(serde_json::to_value(storable(counts)).unwrap(), expected);
     }
 
     #[test]
@@ -654,6 +691,16 @@ mod tests {
             (
                 "ready",
                 has(),
+                reported("7", "True", "Synced"),
+                a(),
+                nodes,
+                "Synced ",
+            ),
+            (
+                "ready, with another client's retry",
+                Some(target(
+                    &json!({"metadata": {"annotations": {"globalps.io/retry": "x"}}}),
+                )),
                 reported("7", "True", "Synced"),
                 a(),
                 nodes,
@@ -716,6 +763,38 @@ mod tests {
                 "Blocked NoGlobalps",
             ),
             (
+                "its GlobalPullSecret was deleted a moment ago",
+                has(),
+                MemberReport::NoConfig,
+                a(),
+                nodes,
+                "Syncing NoGlobalPullSecret",
+            ),
+            (
+                "its GlobalPullSecret can't be decoded",
+                has(),
+                MemberReport::Unreadable("its field `spec.rollout` can't be decoded".to_owned()),
+                a(),
+                nodes,
+                "Blocked Unreadable",
+            ),
+            (
+                "its own globalps can't decode something",
+                has(),
+                reported("7", "False", "Unreadable"),
+                a(),
+                nodes,
+                "Blocked Unreadable",
+            ),
+            (
+                "no GlobalPullSecret, and it is not required",
+                has(),
+                MemberReport::NoConfig,
+                a(),
+                secret,
+                "Synced ",
+            ),
+            (
                 "no globalps, and it is not required",
                 has(),
                 MemberReport::NoGlobalps,
@@ -769,5 +848,58 @@ mod tests {
         facts.unreachable = Some(("Timeout", "no response".to_owned()));
         assert_eq!(phase(&facts), ClusterPhase::Unreachable);
         assert_eq!(status(&facts, &a(), FLEET, nodes).nodes.unwrap().synced, 2);
+    }
+
+    #[test]
+    fn what_the_hub_installed_is_not_starting_once_it_runs() {
+        let install = Installation {
+            controller_image: "c:1".to_owned(),
+            syncer_image: "s:1".to_owned(),
+            pull_secret: None,
+        };
+        let Desired::Revision(release) = desired(1, "A", "") else {
+            unreachable!();
+        };
+        let desired = Desired::Revision(Release {
+            install: Some(Arc::new(install)),
+            ..release
+        });
+        let criteria = DoneCriteria {
+            require_nodes: true,
+            is_additional: true,
+        };
+        let unreadable =
+            || MemberReport::Unreadable("its field `spec` can't be decoded".to_owned());
+        for (report, is_installing, lacks_config, expected) in [
+            (MemberReport::Unknown, true, false, "Syncing Installing"),
+            (MemberReport::Unknown, false, false, "Syncing "),
+            (MemberReport::NoStatus, false, false, "Syncing "),
+            (MemberReport::NoConfig, true, true, "Syncing Installing"),
+            (
+                MemberReport::NoConfig,
+                false,
+                false,
+                "Syncing NoGlobalPullSecret",
+            ),
+            (
+                MemberReport::NoConfig,
+                false,
+                true,
+                "Blocked NoGlobalPullSecret",
+            ),
+            (MemberReport::NoGlobalps, false, false, "Blocked NoGlobalps"),
+            (unreadable(), false, false, "Blocked Unreadable"),
+        ] {
+            let facts = Facts {
+                target: Some(target(&json!({}))),
+                report,
+                is_installing,
+                lacks_config,
+                ..Facts::default()
+            };
+            let status = status(&facts, &desired, FLEET, criteria);
+            let found = format!("{} {}", status.phase, status.reason);
+            assert_eq!(found, expected, "{:?}", facts.report);
+        }
     }
 }

@@ -1,19 +1,19 @@
 //! The plan for one `FleetPullSecret`: the hub's next writes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use globalps_core::api::{ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION, OnFailure};
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
+use super::earlier::{bootstrapped, desired, joins, needed, rejection, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::limits;
 use super::member::Reason;
-use super::progress::{Context, member, up_to_date};
+use super::progress::{Context, member};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Verdict};
 
@@ -45,8 +45,12 @@ pub(crate) struct FleetPlan {
     pub(crate) hold: Option<Hold>,
     /// Newest revision; `NONE`: none.
     pub(crate) revision: rollout::Revision,
+    /// Enough canaries have had it, as recorded.
+    pub(crate) canary_passed: bool,
     /// Revisions to write before anything else.
     pub(crate) revisions: Vec<Revision>,
+    /// Why the source's content was rolled back, if that is why other content is in force.
+    pub(crate) rolled_back: Option<String>,
     /// Numbers of revisions to delete.
     pub(crate) outdated: Vec<i64>,
     /// The clusters with a goal.
@@ -58,18 +62,32 @@ pub(crate) struct FleetPlan {
     pub(crate) released: Vec<ClusterKey>,
     /// The plan only writes a new revision. The next one plans the rest.
     pub(crate) is_first_step: bool,
-    /// The `FleetPullSecret` is being deleted, and none of its objects is left.
+    /// The `FleetPullSecret` is being deleted, and none of its objects is left, or only until others remove their finalizers.
     pub(crate) is_finished: bool,
 }
 
 pub(crate) fn plan(input: &Input) -> FleetPlan {
+    let mut plan = rollout(input);
+    let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);
+    let changed = |known: &&Revision| input.drift.revisions.contains(&known.number);
+    let changed = input.revisions.iter().filter(changed);
+    let reverted: Vec<Revision> = changed.filter(|it| !is_written(it)).cloned().collect();
+    plan.revisions.extend(reverted);
+    plan
+}
+
+fn rollout(input: &Input) -> FleetPlan {
     let (verdict, data) = input.validated();
     let newest = input.revisions.last().map(Revision::revision);
     let mut plan = FleetPlan {
         verdict,
         hold: None,
         revision: newest.unwrap_or_default(),
+        canary_passed: input.revisions.last().is_some_and(|it| it.canary_passed),
         revisions: Vec::new(),
+        rolled_back: rolled_back(input, data)
+            .filter(|(rejected, _)| newest != Some(rejected.revision()))
+            .and_then(|(rejected, _)| rejected.rejected.clone()),
         outdated: Vec::new(),
         members: Vec::new(),
         obstacles: BTreeMap::new(),
@@ -107,7 +125,9 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
                 plan.revisions.push(revision);
             }
             Next::New(revision) => {
+                plan.revisions.extend(outcome(input, &selection, &plan));
                 plan.revision = revision.revision();
+                plan.canary_passed = false;
                 plan.revisions.push(revision);
                 plan.is_first_step = true;
                 plan.assignments = reverted(input).collect();
@@ -116,7 +136,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
             Next::Hold(hold) => plan.hold = Some(hold),
         }
     }
-    with_members(input, &selection, is_deleted, &mut plan);
+    with_members(input, &selection, &mut plan);
     if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
         plan.revisions
             .extend(with_progress(input, newest, &plan.members));
@@ -124,10 +144,30 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     assign(input, is_deleted, &mut plan);
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let assigned = assigned.chain(plan.assignments.iter().map(|(_, spec)| spec.revision));
+    let needed: Vec<i64> = assigned.chain(needed(input, data)).collect();
     let history = input.fleet.spec.history_limit;
-    plan.outdated = outdated(&input.revisions, &assigned.collect::<Vec<_>>(), history);
-    plan.is_finished = is_deleted && input.objects.is_empty();
+    plan.outdated = outdated(&input.revisions, &needed, history);
+    // What other programs' finalizers keep of an object is nothing in its cluster.
+    let is_gone = |(key, object): (&ClusterKey, &&ClusterPullSecret)| {
+        object.metadata.deletion_timestamp.is_some() && plan.released.contains(key)
+    };
+    plan.is_finished = is_deleted && input.objects.iter().all(is_gone);
     plan
+}
+
+/// How far the revision got that another one replaces now: clusters may have reported since its progress was written.
+fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
+    let replaced = input.revisions.last()?;
+    let mut plan = plan.clone();
+    with_members(input, selection, &mut plan);
+    let revision = with_progress(input, replaced, &plan.members)?;
+    // Another revision replaces it already.
+    let rejected = replaced.rejected.clone();
+    let revision = Revision {
+        rejected,
+        ..revision
+    };
+    (revision != *replaced).then_some(revision)
 }
 
 enum Next {
@@ -150,17 +190,7 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
         Ok(install) => install.clone(),
         Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
     };
-    let rejected = input
-        .revisions
-        .iter()
-        .rev()
-        .find(|it| it.rejected.is_some());
-    let is_rejected = rejected.is_some_and(|it| it.is_equivalent(data, install.as_deref()));
-    let good = last_rolled_out(&input.revisions).filter(|_| is_rejected);
-    let (content, install) = match good {
-        Some(good) => (Arc::clone(&good.content), good.install.clone()),
-        None => (Arc::new(data.clone()), install),
-    };
+    let (content, install) = desired(input, data, install);
     let is_same = |newest: &Revision| {
         newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
     };
@@ -184,20 +214,14 @@ fn next_number(input: &Input, last: i64) -> Option<i64> {
     (last.checked_add(1)?..=MAX_REVISION).find(is_free)
 }
 
-fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {
-    revisions.iter().rev().find(|it| it.rolled_out.is_some())
-}
-
-fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &mut FleetPlan) {
+fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
     let absent = ClusterView::default();
-    let is_selected = |key: &ClusterKey, cluster: &ClusterView| {
-        !is_deleted && selection.selects(key, cluster, input.namespaces)
-    };
+    let is_selected =
+        |key: &ClusterKey, cluster: &ClusterView| selection.selects(key, cluster, input.namespaces);
     let selected = input
         .clusters
         .iter()
         .filter(|(key, it)| is_selected(key, it));
-    let has_content = last_rolled_out(&input.revisions).is_some();
     let orphans = input.fleet.spec.deletion_policy == DeletionPolicy::Orphan;
     for (key, cluster) in selected {
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
@@ -209,7 +233,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         };
         let object = input.objects.get(key).copied();
         let goal = Goal::Revision(plan.revision);
-        let context = Context::of(input, key, has_content);
+        let context = Context::of(input, key, joins(input, cluster));
         let mut member = member(title(key), object, goal, context);
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped |= cluster.is_deleting || obstacle.is_some();
@@ -229,8 +253,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         }
         let context = Context::of(input, key, false);
         let member = member(title(key), Some(object), Goal::Restore, context);
-        let spec = &object.spec;
-        let has_nothing = spec.revision == 0 && !spec.remove && !spec.revoked;
+        let has_nothing = !object.spec.has_assignment();
         let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
@@ -259,19 +282,8 @@ fn with_progress(
     if is_complete {
         revision.rolled_out.get_or_insert(input.now);
     }
-    let rolls_back = limits.on_failure == OnFailure::Rollback
-        && !limits.paused
-        && revision.rolled_out.is_none()
-        && rollout::is_halted(failed.len(), &limits, members.len())
-        && last_rolled_out(&input.revisions)
-            .is_some_and(|good| !good.is_equivalent(&newest.content, newest.install.as_deref()));
-    if rolls_back && revision.rejected.is_none() {
-        let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
-        let names = names.join(", ");
-        revision.rejected = Some(format!(
-            "revision {} failed in {names} and was rolled back in every cluster",
-            newest.number
-        ));
+    if let Some(reason) = rejection(input, &revision, &failed, members.len()) {
+        revision.rejected = Some(reason);
     }
     (revision != *newest).then_some(revision)
 }
@@ -279,15 +291,14 @@ fn with_progress(
 /// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
 /// [`upkeep`].
 fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
-    let canary_passed = input.revisions.last().is_some_and(|it| it.canary_passed);
     plan.assignments = missing(input, &plan.members, &plan.obstacles);
-    let new = bootstrapped(input, plan, canary_passed);
+    let new = bootstrapped(input, &plan.members);
     plan.assignments.extend(new);
     let is_held = plan.hold.is_some() || plan.revision == rollout::Revision::NONE;
     let rolled_out = if is_held && !is_deleted {
         Vec::new()
     } else {
-        next_assignments(input, plan, canary_passed)
+        next_assignments(input, plan)
     };
     let keys = plan.assignments.iter().map(|(key, _)| key.clone());
     let mut written: BTreeSet<ClusterKey> = keys.collect();
@@ -301,41 +312,13 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     plan.assignments.extend(rest);
 }
 
-/// New clusters get what the fleet has, outside the limits.
-fn bootstrapped(input: &Input, plan: &FleetPlan, canary_passed: bool) -> Vec<Assignment> {
-    let members = || plan.members.iter().map(|(_, member)| member);
-    let limits = limits(&input.fleet.spec.rollout);
-    let failed = members().filter(|it| it.has_failed()).count();
-    let continues = !limits.paused && !rollout::is_halted(failed, &limits, members().count());
-    let for_new = match last_rolled_out(&input.revisions) {
-        Some(_) if canary_passed && continues => input.revisions.last(),
-        good => good,
-    };
-    let Some(revision) = for_new else {
-        return Vec::new();
-    };
-    let goal = Goal::Revision(revision.revision());
-    let new = plan.members.iter().filter(|(key, member)| {
-        let object = input.objects.get(key);
-        object.is_some_and(|object| {
-            let spec = &object.spec;
-            let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-            let is_new = spec.revision == 0 && !spec.remove && !spec.revoked && has_nothing;
-            let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
-            is_new && is_reached && !member.is_skipped && member.goal != Goal::Restore
-        })
-    });
-    new.map(|(key, _)| (key.clone(), assigned(input, key, goal)))
-        .collect()
-}
-
 /// Revocations, then assignments.
-fn next_assignments(input: &Input, plan: &FleetPlan, canary_passed: bool) -> Vec<Assignment> {
+fn next_assignments(input: &Input, plan: &FleetPlan) -> Vec<Assignment> {
     let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
     let next = rollout::next(&Fleet {
         members: &members,
         limits: &limits(&input.fleet.spec.rollout),
-        canary_passed,
+        canary_passed: plan.canary_passed,
     });
     let keys = plan.members.iter();
     let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, DeletionPolicy, FleetPullSecret,
+    OnFailure,
 };
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::RevisionId;
@@ -10,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::super::clock::ClusterClock;
 use super::super::input::{Drift, Hidden, object_title, revision_title};
 use super::super::installation::Installation;
 use super::*;
@@ -123,6 +126,7 @@ fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
         },
     );
     object.metadata.generation = Some(2);
+    object.metadata.uid = Some(name.to_owned());
     let revision = object.spec.revision;
     let phase: Option<ClusterPhase> = serde_json::from_value(json!(phase)).ok();
     let phase = phase.filter(|phase| *phase != ClusterPhase::Other);
@@ -156,10 +160,14 @@ fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
 
 impl Hub {
     fn plan(&self) -> FleetPlan {
-        plan(&self.input())
+        plan(&self.input(&self.clock()))
     }
 
-    fn input(&self) -> Input<'_> {
+    fn clock(&self) -> ClusterClock {
+        ClusterClock::of_times(self.objects.values(), now())
+    }
+
+    fn input<'a>(&'a self, clock: &'a ClusterClock) -> Input<'a> {
         Input {
             fleet: &self.fleet,
             unreadable: None,
@@ -179,44 +187,48 @@ impl Hub {
             taken: self.taken.clone(),
             hidden: self.hidden.clone(),
             refused: &self.refused,
+            clock,
             now: now(),
         }
     }
 
-    /// The plan's writes in one line: revisions with their marks, assignments (`?`: revoked), deleted objects and revisions.
     fn line(&self) -> String {
-        let plan = self.plan();
-        let mut words: Vec<String> = plan.hold.iter().map(|hold| format!("{hold:?}")).collect();
-        words.extend(plan.revisions.iter().map(|it| {
-            let marks = [
-                (it.canary_passed, "p"),
-                (it.rolled_out.is_some(), "r"),
-                (it.rejected.is_some(), "x"),
-            ];
-            let marks = marks.into_iter().filter(|(holds, _)| *holds);
-            let marks: String = marks.map(|(_, mark)| mark).collect();
-            format!("write {}{marks}", it.number)
-        }));
-        words.extend(plan.assignments.iter().map(|((_, name), spec)| {
-            let goal = if spec.remove {
-                "R".to_owned()
-            } else {
-                spec.revision.to_string()
-            };
-            let revoked = if spec.revoked { "?" } else { "" };
-            format!("{name}={goal}{revoked}")
-        }));
-        words.extend(plan.released.iter().map(|(_, name)| format!("-{name}")));
-        words.extend(
-            plan.outdated
-                .iter()
-                .map(|number| format!("forget {number}")),
-        );
-        if plan.is_finished {
-            words.push("finished".to_owned());
-        }
-        words.join(" ")
+        line(&self.plan())
     }
+}
+
+/// The plan's writes in one line: revisions with their marks, assignments (`?`: revoked), deleted objects and revisions.
+fn line(plan: &FleetPlan) -> String {
+    let mut words: Vec<String> = plan.hold.iter().map(|hold| format!("{hold:?}")).collect();
+    words.extend(plan.revisions.iter().map(|it| {
+        let marks = [
+            (it.canary_passed, "p"),
+            (it.rolled_out.is_some(), "r"),
+            (it.rejected.is_some(), "x"),
+        ];
+        let marks = marks.into_iter().filter(|(holds, _)| *holds);
+        let marks: String = marks.map(|(_, mark)| mark).collect();
+        format!("write {}{marks}", it.number)
+    }));
+    words.extend(plan.assignments.iter().map(|((_, name), spec)| {
+        let goal = if spec.remove {
+            "R".to_owned()
+        } else {
+            spec.revision.to_string()
+        };
+        let revoked = if spec.revoked { "?" } else { "" };
+        format!("{name}={goal}{revoked}")
+    }));
+    words.extend(plan.released.iter().map(|(_, name)| format!("-{name}")));
+    words.extend(
+        plan.outdated
+            .iter()
+            .map(|number| format!("forget {number}")),
+    );
+    if plan.is_finished {
+        words.push("finished".to_owned());
+    }
+    words.join(" ")
 }
 
 fn found(text: &str) -> Source {
@@ -418,6 +430,184 @@ fn a_fleet_with_on_failure_rollback_rolls_back_until_the_source_changes() {
 }
 
 #[test]
+fn without_rollback_nobody_s_mark_brings_old_content_back() {
+    let mut hub = hub(
+        found(B),
+        &[(1, A, "r"), (2, B, "rx")],
+        "a=2:Synced b=2:Synced",
+    );
+    assert_eq!(hub.line(), "", "nothing failed");
+    hub.revisions = [(1, A, "r"), (2, B, "px"), (3, A, "r")]
+        .iter()
+        .map(revision)
+        .collect();
+    for object in hub.objects.values_mut() {
+        object.spec.revision = 3;
+    }
+    assert!(!hub.line().contains("write 4"), "a rollback that was stays");
+}
+
+#[test]
+fn what_other_clients_make_of_a_revision_is_written_again() {
+    let mut hub = hub(
+        found(B),
+        &[(1, A, "r"), (2, B, "r")],
+        "a=2:Synced b=2:Synced",
+    );
+    hub.drift.revisions = [1, 2].into();
+    assert_eq!(hub.line(), "write 1pr write 2pr");
+    hub.fleet.spec.rollout.paused = true;
+    assert_eq!(hub.line(), "write 1pr write 2pr");
+    hub.source = found(C);
+    assert_eq!(hub.line(), "write 3 write 1pr write 2pr", "once each");
+}
+
+const C: &str = r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#;
+
+#[test]
+fn rolled_back_content_is_not_rolled_out_again_until_the_source_changes() {
+    type Revisions<'a> = &'a [(i64, &'a str, &'a str)];
+    let rolled_back: Revisions = &[(1, A, "r"), (2, B, "px"), (3, A, "p")];
+    let at_rest: Revisions = &[(1, A, "r"), (2, B, "px"), (3, A, "r")];
+    for (case, source, revisions, clusters, expected) in [
+        (
+            "the failed cluster gets the old content, and the rejection stays",
+            found(B),
+            rolled_back,
+            "a=3 b=3:Synced",
+            "",
+        ),
+        (
+            "nor does it go when every cluster has the old content",
+            found(B),
+            at_rest,
+            "a=3:Synced b=3:Synced",
+            "",
+        ),
+        (
+            "nor while there is no valid source",
+            Source::Absent,
+            at_rest,
+            "a=3:Synced b=3:Synced",
+            "NoValidContent",
+        ),
+        (
+            "the source has the old content, too",
+            found(A),
+            at_rest,
+            "a=3:Synced b=3:Synced",
+            "forget 2",
+        ),
+        (
+            "other content is in force, so the source has changed since",
+            found(B),
+            &[(1, A, "r"), (2, B, "px"), (3, A, "r"), (4, C, "r")],
+            "a=4:Synced b=2",
+            "write 5",
+        ),
+    ] {
+        let mut hub = hub(source, revisions, clusters);
+        hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
+        hub.fleet.spec.history_limit = 0;
+        let line = hub.line();
+        let line = line.replace("forget 1", "");
+        assert_eq!(line.trim(), expected, "{case}");
+        let reason = hub.plan().rolled_back;
+        assert_eq!(
+            reason.is_some(),
+            expected != "forget 2" && expected != "write 5",
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn a_rollback_never_returns_to_what_a_later_revision_has_replaced_in_some_clusters() {
+    for (case, revisions, clusters, expected) in [
+        (
+            "what 1 has may be revoked",
+            &[(1, A, "r"), (2, B, "p"), (3, C, "p")][..],
+            "a=3:Failed b=2:Synced",
+            "",
+        ),
+        (
+            "no cluster is assigned 2 any more",
+            &[(1, A, "r"), (2, B, "p"), (3, C, "p")],
+            "a=3:Failed b=1:Synced",
+            "",
+        ),
+        (
+            "2 has passed no canary",
+            &[(1, A, "r"), (2, B, ""), (3, C, "p")],
+            "a=3:Failed b=1:Synced",
+            "write 3px forget 2",
+        ),
+        (
+            "2 was rolled back itself",
+            &[(1, A, "r"), (2, B, "px"), (3, C, "p")],
+            "a=3:Failed b=1:Synced",
+            "write 3px forget 2",
+        ),
+        (
+            "2 has what 1 has",
+            &[(1, A, "r"), (2, A, "p"), (3, C, "p")],
+            "a=3:Failed b=2:Synced",
+            "write 3px",
+        ),
+    ] {
+        let mut hub = hub(found(C), revisions, clusters);
+        hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
+        assert_eq!(hub.line(), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_new_cluster_gets_the_last_revision_that_passed_also_if_the_source_changed_before_all_had_it() {
+    let revisions = [(1, A, "p"), (2, B, "")];
+    let hub = |clusters: &str, is_new: bool| {
+        let mut hub = hub(found(B), &revisions, clusters);
+        hub.fleet.spec.rollout.paused = true;
+        for (revision, minute) in hub.revisions.iter_mut().zip(0..) {
+            revision.created = Some(NOW + SignedDuration::from_mins(minute));
+        }
+        let created = NOW + SignedDuration::from_secs(if is_new { 30 } else { -30 });
+        hub.clusters.get_mut(&key("c")).unwrap().created = Some(created);
+        hub
+    };
+    let clusters = "a=1:Synced b=1:Synced c=0";
+    let mut paused = hub(clusters, true);
+    assert_eq!(paused.line(), "c=1");
+    paused.fleet.spec.rollout.paused = false;
+    assert_eq!(paused.line(), "c=1 a=2", "and nothing else changes");
+    let halted = hub("a=2:Failed b=1:Synced c=0", true);
+    assert_eq!(halted.line(), "c=1");
+    assert_eq!(
+        hub("a=1:Synced b=0 c=0", false).line(),
+        "",
+        "it waits for its turn"
+    );
+    let mut failed = hub("a=1:Failed b=1:Synced c=0", true);
+    assert_eq!(failed.line(), "", "1 has failed");
+    failed.revisions[0] = revision(&(1, A, "r"));
+    assert_eq!(failed.line(), "", "in a cluster of the fleet");
+}
+
+#[test]
+fn a_change_of_the_source_records_first_how_far_the_replaced_revision_got() {
+    let mut hub = hub(found(B), &[(1, A, "p")], "a=1:Synced b=1:Synced c=0");
+    hub.fleet.spec.rollout.paused = true;
+    assert_eq!(hub.line(), "write 2", "c has nothing");
+    hub.objects.remove(&key("c"));
+    hub.clusters.remove(&key("c"));
+    assert_eq!(hub.line(), "write 1pr write 2");
+    hub.revisions[0].canary_passed = false;
+    hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
+    hub.fleet.spec.rollout.paused = false;
+    hub.objects.insert(key("b"), object("b", "1:Failed", false));
+    assert_eq!(hub.line(), "write 1p write 2", "it is not rolled back");
+}
+
+#[test]
 fn a_cluster_that_failed_halts_no_later_revision_until_it_was_synced() {
     for (case, failed, state, expected) in [
         ("the first failure halts", 0, "2:Failed", ""),
@@ -437,7 +627,7 @@ fn a_cluster_that_failed_halts_no_later_revision_until_it_was_synced() {
         spec.failed_revision_id = crate::content::secret::revision_of_test(failed).id;
         assert_eq!(hub.line(), expected, "{case}");
         let next = Goal::Revision(crate::content::secret::revision_of_test(3));
-        let found = assigned(&hub.input(), &key("a"), next).failed_revision;
+        let found = assigned(&hub.input(&hub.clock()), &key("a"), next).failed_revision;
         let expected = match (failed, state) {
             (_, "2:Synced") => 0,
             (0, _) => 2,
@@ -463,6 +653,14 @@ fn canaries_limits_pauses_and_retries_work_as_for_nodes() {
     let failed = hub.objects.get_mut(&key("b")).unwrap();
     failed.metadata.annotations = Some(annotations.into());
     assert_eq!(hub.line(), "b=1");
+    let failed = hub.objects.get_mut(&key("b")).unwrap();
+    failed
+        .annotations_mut()
+        .insert(RETRY_ANNOTATION.to_owned(), "x".repeat(1100));
+    let retried = hub.plan().assignments.remove(0).1.retry;
+    assert!(!retried.is_empty() && retried.len() <= 1024, "{retried}");
+    hub.objects.get_mut(&key("b")).unwrap().spec.retry = retried;
+    assert_eq!(hub.line(), "", "once for each value");
     hub.objects.insert(key("b"), object("b", "1:Synced", false));
     hub.revisions[0].canary_passed = true;
     hub.fleet.spec.rollout.max_unavailable = IntOrString::Int(2);
@@ -492,6 +690,45 @@ fn a_cluster_that_becomes_unreachable_keeps_its_slot_for_half_a_minute() {
 }
 
 #[test]
+fn a_clock_that_is_set_neither_ends_a_wait_early_nor_makes_it_longer() {
+    for (hours, has_time) in [-24, -1, 0, 1, 24]
+        .into_iter()
+        .flat_map(|it| [(it, true), (it, false)])
+    {
+        // Another client may have removed it.
+        let time = |wall| has_time.then_some(Time(wall));
+        let wall = |seconds| {
+            let ahead = SignedDuration::from_hours(if seconds == 0 { 0 } else { hours });
+            now() + ahead + SignedDuration::from_secs(seconds)
+        };
+        let mut clock = ClusterClock::default();
+        let revisions = [(1, A, "r"), (2, B, "p")];
+        let mut hub = hub(found(B), &revisions, "a=2 b=1:Synced");
+        let mut line_after = |hub: &Hub, seconds| {
+            clock.observe(hub.objects.values(), SignedDuration::from_secs(seconds));
+            let input = Input {
+                now: wall(seconds),
+                ..hub.input(&clock)
+            };
+            line(&plan(&input))
+        };
+        hub.objects.get_mut(&key("a")).unwrap().spec.assigned_at = time(wall(0));
+        assert_eq!(line_after(&hub, 0), "", "{hours} h: assigned");
+        assert_eq!(line_after(&hub, 119), "", "{hours} h: may still begin");
+        assert_eq!(line_after(&hub, 120), "a=1? b=2", "{hours} h: unresponsive");
+        hub.objects.insert(key("a"), object("a", "2", true));
+        let unreachable = hub.objects.get_mut(&key("a")).unwrap();
+        // Another assignment.
+        unreachable.spec.retry = "again".to_owned();
+        unreachable.spec.assigned_at = time(wall(0));
+        unreachable.status.as_mut().unwrap().last_transition_time = Some(Time(wall(0)));
+        assert_eq!(line_after(&hub, 200), "", "{hours} h: unreachable");
+        assert_eq!(line_after(&hub, 229), "", "{hours} h");
+        assert_eq!(line_after(&hub, 230), "a=1? b=2", "{hours} h: for 30 s");
+    }
+}
+
+#[test]
 fn a_deleted_fleet_is_removed_within_the_limits_or_orphaned() {
     let mut hub = hub(
         found(A),
@@ -505,8 +742,43 @@ fn a_deleted_fleet_is_removed_within_the_limits_or_orphaned() {
     assert_eq!(hub.line(), "b=R -a");
     hub.fleet.spec.deletion_policy = DeletionPolicy::Orphan;
     assert_eq!(hub.line(), "-a -b -c");
+    for object in hub.objects.values_mut() {
+        object.metadata.deletion_timestamp = Some(Time(now()));
+    }
+    let kept = "finalizers of others keep the objects";
+    assert_eq!(hub.line(), "-a -b -c finished", "{kept}");
+    hub.fleet.spec.deletion_policy = DeletionPolicy::Remove;
+    assert_eq!(hub.line(), "b=R -a", "b and c still have the Secret");
     hub.objects.clear();
     assert_eq!(hub.line(), "finished");
+}
+
+#[test]
+fn an_invalid_selector_keeps_no_fleet_from_being_deleted() {
+    let invalid = json!({"matchExpressions": [{"key": "a", "operator": "x"}]});
+    for field in [
+        json!({"clusterSelector": invalid}),
+        json!({"namespaceSelector": invalid}),
+        json!({"registered": {"selector": invalid}}),
+        json!({"rollout": {"canary": {"clusterSelector": invalid}}}),
+    ] {
+        let mut hub = hub(found(A), &[(1, A, "r")], "a=1:Synced b=1:Synced");
+        let mut spec = serde_json::to_value(&hub.fleet.spec).unwrap();
+        spec.as_object_mut()
+            .unwrap()
+            .extend(field.as_object().unwrap().clone());
+        hub.fleet.spec = serde_json::from_value(spec).unwrap();
+        assert!(hub.line().starts_with("Selector("), "{field}");
+        hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
+        assert_eq!(hub.line(), "a=R", "{field}");
+        for name in ["a", "b"] {
+            hub.objects
+                .insert(key(name), object(name, "R:Removed", false));
+        }
+        assert_eq!(hub.line(), "-a -b", "{field}");
+        hub.objects.clear();
+        assert_eq!(hub.line(), "finished", "{field}");
+    }
 }
 
 #[test]
@@ -615,6 +887,7 @@ fn globalps_itself_is_part_of_a_revision() {
     assert_eq!(hub.line(), "a=2", "the canary");
 
     hub.revisions[1].rejected = Some("it failed".to_owned());
+    hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
     let plan = hub.plan();
     assert_eq!(plan.revisions[0].number, 3);
     assert_eq!(plan.revisions[0].install, None, "the previous installation");
@@ -749,6 +1022,26 @@ fn what_other_clients_write_is_undone_and_halts_nobody() {
     }))
     .ok();
     assert!(hub.line().ends_with("a=2"), "or its selector is invalid");
+}
+
+#[test]
+fn a_client_that_changes_the_spec_of_a_cluster_under_way_does_not_extend_its_deadline() {
+    let revisions = [(1, A, "r"), (2, B, "p")];
+    for (clusters, is_extended) in [
+        ("a=2:Syncing b=1:Synced", false),
+        ("a=2:Synced b=2:Syncing", true),
+    ] {
+        let mut hub = hub(found(B), &revisions, clusters);
+        let before = hub.objects[&key("a")].spec.assigned_at.clone();
+        hub.drift.changed.insert(key("a"));
+        let plan = hub.plan();
+        let (_, spec) = plan
+            .assignments
+            .iter()
+            .find(|(it, _)| *it == key("a"))
+            .unwrap();
+        assert_eq!(spec.assigned_at != before, is_extended, "{clusters}");
+    }
 }
 
 #[test]

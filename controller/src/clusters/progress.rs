@@ -4,13 +4,14 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
-use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::names::requested_retry;
 use globalps_core::rollout::{
     self, Goal, Member, Progress, Revision, UNREACHABLE_AFTER, UNRESPONSIVE_AFTER,
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
+use super::clock::ClusterClock;
 use super::input::{ClusterKey, Input};
 use crate::refused::Failure;
 
@@ -18,15 +19,13 @@ use crate::refused::Failure;
 const SKIPPED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Progress extends the deadline of an assignment to this age at most, because a cluster can report progress forever.
 const MAX_EXTENSION: SignedDuration = SignedDuration::from_hours(1);
-/// How far the clock of an earlier leader may be ahead.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// The hub retries a blocked cluster after this time.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Input of [`member`] besides the object and its goal.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    pub(super) now: Timestamp,
+    pub(super) clock: &'a ClusterClock,
     /// There is a revision that new clusters get outside the limits.
     pub(super) fleet_has_content: bool,
     /// The object's revision is one of the fleet. Otherwise the hub can't have assigned it.
@@ -43,7 +42,7 @@ impl<'a> Context<'a> {
         let mut revisions = input.revisions.iter();
         let drift = &input.drift;
         Self {
-            now: input.now,
+            clock: input.clock,
             fleet_has_content,
             is_known: assigned.is_some_and(|it| revisions.any(|known| known.revision() == it)),
             was_deleted: drift.deleted.contains_key(key) || drift.recreated.contains(key),
@@ -60,7 +59,7 @@ pub(super) fn member(
     context: Context,
 ) -> Member {
     let Context {
-        now,
+        clock,
         refused: (refused, at),
         ..
     } = context;
@@ -74,9 +73,9 @@ pub(super) fn member(
     let mut member = Member {
         name,
         goal,
-        not_ready: object.and_then(|object| unreachable_for(object, now)),
+        not_ready: object.and_then(|object| unreachable_for(object, clock)),
         assigned,
-        assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, now)),
+        assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, clock)),
         is_up_to_date,
         agent_down: None,
         awaits_agent: false,
@@ -103,7 +102,11 @@ pub(super) fn member(
     if member.at_goal() == Some(Progress::Blocked) {
         // Each attempt ends in the same phase, which is then as old as the first one.
         member.retry |= object.is_some_and(|object| {
-            in_phase_for(object, now).min(assigned_for(object, now)) >= BLOCKED_RETRY
+            clock
+                .elapsed(object)
+                .in_phase
+                .min(assigned_for(object, clock))
+                >= BLOCKED_RETRY
         });
     }
     member
@@ -117,8 +120,7 @@ pub(crate) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecre
 }
 
 fn is_retry_requested(object: &ClusterPullSecret) -> bool {
-    let requested = object.annotations().get(RETRY_ANNOTATION);
-    requested.is_some_and(|requested| *requested != object.spec.retry)
+    requested_retry(object.annotations()).is_some_and(|requested| requested != object.spec.retry)
 }
 
 /// A cluster without its object. Its last assignment may still be in progress there.
@@ -145,8 +147,9 @@ pub(super) fn has_unassigned(object: &ClusterPullSecret, goal: Goal) -> bool {
 }
 
 /// A revision that isn't known counts as none: the cluster has what it reports.
-fn unassigned(object: &ClusterPullSecret, now: Timestamp) -> (Goal, Progress) {
-    let is_awaited = up_to_date(object).is_none() && assigned_for(object, now) < UNRESPONSIVE_AFTER;
+fn unassigned(object: &ClusterPullSecret, clock: &ClusterClock) -> (Goal, Progress) {
+    let is_awaited =
+        up_to_date(object).is_none() && assigned_for(object, clock) < UNRESPONSIVE_AFTER;
     let progress = if is_awaited {
         Progress::Unknown
     } else {
@@ -174,8 +177,8 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
     let goal = match (spec.remove, spec.revision) {
         (true, _) => Goal::Restore,
         (false, 0) if !spec.revoked => return None,
-        (false, 0) => return Some(unassigned(object, context.now)),
-        (false, _) if !context.is_known => return Some(unassigned(object, context.now)),
+        (false, 0) => return Some(unassigned(object, context.clock)),
+        (false, _) if !context.is_known => return Some(unassigned(object, context.clock)),
         (false, _) => Goal::Revision(spec.assigned()),
     };
     let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
@@ -192,7 +195,7 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
         return Some(if has_it {
             (goal, Progress::Done)
         } else {
-            unassigned(object, context.now)
+            unassigned(object, context.clock)
         });
     }
     let Some(status) = up_to_date(object) else {
@@ -229,41 +232,29 @@ fn has(status: &ClusterPullSecretStatus, goal: Goal) -> bool {
 }
 
 /// Time since the assignment, or since the cluster's last progress after it: a large cluster needs more time.
-fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
-    let assigned = object.spec.assigned_at.as_ref();
-    let Some(assigned) = assigned else {
+fn assigned_for(object: &ClusterPullSecret, clock: &ClusterClock) -> SignedDuration {
+    // Not by `assignedAt`, which another client may remove while no hub runs.
+    if !object.spec.has_assignment() {
         return SignedDuration::ZERO;
-    };
-    let total = now.duration_since(assigned.0);
-    // Another client wrote this time. It must not hold a slot forever.
-    if total < SignedDuration::ZERO.saturating_sub(CLOCK_SKEW) {
-        return MAX_EXTENSION;
     }
-    let total = total.max(SignedDuration::ZERO);
-    let progress = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
-    match progress {
-        Some(progress) if total < MAX_EXTENSION => {
-            let since = now.duration_since(progress.0);
-            since.clamp(SignedDuration::ZERO, total)
-        }
-        _ => total,
+    let elapsed = clock.elapsed(object);
+    let total = elapsed.assigned;
+    let has_progress = up_to_date(object).is_some_and(|status| status.last_progress_time.is_some());
+    if has_progress && total < MAX_EXTENSION {
+        elapsed.without_progress.min(total)
+    } else {
+        total
     }
-}
-
-fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
-    let status = object.status.as_ref();
-    let since = status.and_then(|status| status.last_transition_time.as_ref());
-    since.map_or(SignedDuration::ZERO, |since| now.duration_since(since.0))
 }
 
 /// How long the cluster is unreachable. From [`SKIPPED_AFTER`] on, this is at least the limit for nodes: a cluster must release
 /// its slot earlier than a node, since nothing in the cluster waits for the hub.
-fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedDuration> {
+fn unreachable_for(object: &ClusterPullSecret, clock: &ClusterClock) -> Option<SignedDuration> {
     let status = object.status.as_ref()?;
     if status.phase != ClusterPhase::Unreachable {
         return None;
     }
-    let time = in_phase_for(object, now).max(SignedDuration::ZERO);
+    let time = clock.elapsed(object).in_phase;
     Some(if time >= SKIPPED_AFTER {
         time.max(UNREACHABLE_AFTER)
     } else {
@@ -278,9 +269,9 @@ mod tests {
 
     use super::*;
 
-    fn context(now: Timestamp) -> Context<'static> {
+    fn context(clock: &ClusterClock, now: Timestamp) -> Context<'_> {
         Context {
-            now,
+            clock,
             fleet_has_content: true,
             is_known: true,
             was_deleted: false,
@@ -309,7 +300,9 @@ mod tests {
             (60, 90, true),
         ] {
             object.spec.assigned_at = Some(Time(at(assigned)));
-            let member = member("a".to_owned(), Some(&object), goal, context(at(now)));
+            let clock = ClusterClock::of_times([&object].into_iter(), at(now));
+            let context = context(&clock, at(now));
+            let member = member("a".to_owned(), Some(&object), goal, context);
             assert!(member.is_blocked());
             assert_eq!(member.retry, expected, "assigned at {assigned}, now {now}");
         }
@@ -321,6 +314,7 @@ mod tests {
         let mut object = ClusterPullSecret::new(
             "a",
             ClusterPullSecretSpec {
+                revision: 1,
                 assigned_at: Some(Time(at(10))),
                 ..ClusterPullSecretSpec::default()
             },
@@ -339,8 +333,9 @@ mod tests {
                 last_progress_time: progress.map(|minute| Time(at(minute))),
                 ..ClusterPullSecretStatus::default()
             });
+            let clock = ClusterClock::of_times([&object].into_iter(), at(now));
             assert_eq!(
-                assigned_for(&object, at(now)),
+                assigned_for(&object, &clock),
                 SignedDuration::from_mins(expected),
                 "{progress:?} {now}"
             );

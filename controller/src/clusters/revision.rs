@@ -26,6 +26,8 @@ const IMAGES_KEY: &str = "images";
 pub(crate) struct Revision {
     pub(crate) number: i64,
     pub(crate) id: RevisionId,
+    /// When the API server created its Secret; `None`: not yet.
+    pub(crate) created: Option<Timestamp>,
     /// Shared to save memory: there may be a thousand clusters.
     pub(crate) content: Arc<Data>,
     /// What to install; `None`: the hub does not install globalps.
@@ -46,6 +48,7 @@ impl Revision {
         Self {
             number,
             id,
+            created: None,
             content,
             install,
             canary_passed: false,
@@ -74,6 +77,7 @@ impl Revision {
         Some(Self {
             number,
             id: id.map_or(RevisionId::UNKNOWN, |id| id.as_str().into()),
+            created: secret.metadata.creation_timestamp.as_ref().map(|it| it.0),
             content: Arc::new(Data::of(secret, DATA_KEY)),
             install: install.map(Arc::new),
             canary_passed: is(CANARY_PASSED_ANNOTATION),
@@ -141,9 +145,8 @@ fn has_same_credentials(one: &Data, other: &Data) -> bool {
             .is_some_and(|(one, other)| one.means_the_same(&other))
 }
 
-/// The revisions to delete: all except the newest, the last `1 + history` that every cluster had, and those that are assigned to
-/// a cluster.
-pub(super) fn outdated(revisions: &[Revision], assigned: &[i64], history: u32) -> Vec<i64> {
+/// The revisions to delete: all except the newest, the last `1 + history` that every cluster had, and those that are needed.
+pub(super) fn outdated(revisions: &[Revision], needed: &[i64], history: u32) -> Vec<i64> {
     let newest = revisions.last().map(|revision| revision.number);
     let rolled_out = revisions.iter().rev().filter(|it| it.rolled_out.is_some());
     let kept: Vec<i64> = rolled_out
@@ -152,6 +155,6 @@ pub(super) fn outdated(revisions: &[Revision], assigned: &[i64], history: u32) -
         .collect();
     let numbers = revisions.iter().map(|revision| revision.number);
     numbers
-        .filter(|n| Some(*n) != newest && !kept.contains(n) && !assigned.contains(n))
+        .filter(|n| Some(*n) != newest && !kept.contains(n) && !needed.contains(n))
         .collect()
 }

@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::secret::revision;
+use super::secret::number;
 use super::source::Data;
 
 /// An additional Secret that was rolled out to every node.
@@ -71,7 +71,7 @@ pub(crate) fn encode(slot: u32, write: &HistoryWrite) -> Secret {
 
 pub(crate) fn decode(secret: &Secret) -> Kept {
     Kept {
-        revision: revision(secret).number,
+        revision: number(secret),
         additional: Data::of(secret, DATA_KEY),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
+use globalps_core::checksum::CHECKSUM_SIZE;
 use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Severity, shown_key};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
 use globalps_core::provider::{Content, Scope, ScopedConfig};
@@ -312,7 +313,7 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     }
     let values = content_data(&desired.content);
     let content: usize = values.iter().map(|(_, value)| value.0.len()).sum();
-    let size = kept + content;
+    let size = kept + content + CHECKSUM_SIZE;
     (size > SECRET_LIMIT).then_some(size)
 }
 

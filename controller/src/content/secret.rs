@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::MAX_REVISION;
+use globalps_core::checksum::{add_checksum, has_checksum};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, CONTENT_SINCE_ANNOTATION, DATA_KEY,
     DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY,
     LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION,
     REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
+    ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
+    SECRET_TYPE,
 };
 use globalps_core::provider::{self, Content, Delivery, Scope};
 use globalps_core::rollout::{Revision, RevisionId};
@@ -56,6 +58,11 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// Only sources of the configuration gave the content; not if there was none.
+    pub(crate) fn is_of_sources(&self) -> bool {
+        self.last_additional.is_none() && !self.last_sources.is_empty()
+    }
+
     /// Whether everything except the content is equal.
     pub(crate) fn has_same_state(&self, other: &Self) -> bool {
         let Self {
@@ -138,11 +145,18 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
             rolled_out.map(|time| time.to_string()),
         ),
         (
+            ROLLED_OUT_REVISION_ANNOTATION,
+            rolled_out.map(|_| revision.number.to_string()),
+        ),
+        (
             ADDITIONAL_PROVEN_ANNOTATION,
-            additional_was_rolled_out.then(|| "true".to_owned()),
+            additional_was_rolled_out.then(|| revision.number.to_string()),
         ),
         (REFUSED_ANNOTATION, rejected_reason.clone()),
-        (RESTORING_ANNOTATION, restoring.then(|| "true".to_owned())),
+        (
+            RESTORING_ANNOTATION,
+            restoring.then(|| revision.number.to_string()),
+        ),
         (CONFIG_FILE_ANNOTATION, config_file.clone()),
         (DELIVERY_ANNOTATION, delivery(&write.content)),
         (
@@ -241,7 +255,7 @@ fn secret(
     annotations: BTreeMap<String, String>,
     data: Vec<(String, ByteString)>,
 ) -> Secret {
-    Secret {
+    let mut secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             annotations: Some(annotations),
@@ -250,14 +264,47 @@ fn secret(
         type_: Some(SECRET_TYPE.to_owned()),
         data: Some(data.into_iter().collect()),
         ..Secret::default()
+    };
+    add_checksum(&mut secret);
+    secret
+}
+
+/// `None`: it has no revision or no content, or another client changed it.
+pub(crate) fn decode_rolled_out(secret: &Secret) -> Option<RolledOutWrite> {
+    let revision = revision(secret);
+    let content = decode_content(secret)?;
+    revision
+        .is_identified()
+        .then_some(RolledOutWrite { revision, content })
+}
+
+/// Missing or unparsable parts count as absent. Which revision a Secret has that another client changed, how far that got, and whether
+/// it was rejected or is being removed is unknown: only the sources themselves can say so.
+pub(crate) fn decode(secret: &Secret) -> Global {
+    if has_checksum(secret) {
+        return decode_all(secret, named_revision(secret));
+    }
+    Global {
+        content: None,
+        provider_since: 0,
+        canary_passed: false,
+        rolled_out: None,
+        additional_was_rolled_out: false,
+        rejected: None,
+        rejected_reason: None,
+        restoring: false,
+        content_since: Since::default(),
+        ..decode_all(secret, Revision::NONE)
     }
 }
 
-/// Missing or unparsable parts count as absent.
-pub(crate) fn decode(secret: &Secret) -> Global {
+fn decode_all(secret: &Secret, revision: Revision) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
-    let revision = revision(secret);
+    // What another client leaves here must not count for a later revision.
+    let is_of_revision = |key: &str| {
+        annotation(key).is_some_and(|text| annotation(REVISION_ANNOTATION) == Some(text))
+    };
     Global {
         revision,
         content: decode_content(secret),
@@ -280,14 +327,14 @@ pub(crate) fn decode(secret: &Secret) -> Global {
             .and_then(|text| text.parse().ok())
             .filter(|since| (1..=revision.number).contains(since))
             .unwrap_or_default(),
-        canary_passed: annotation(PROVEN_ANNOTATION)
-            .is_some_and(|passed| annotation(REVISION_ANNOTATION) == Some(passed)),
-        rolled_out: annotation(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
-        additional_was_rolled_out: annotation(ADDITIONAL_PROVEN_ANNOTATION)
-            .is_some_and(|text| text == "true"),
+        canary_passed: is_of_revision(PROVEN_ANNOTATION),
+        rolled_out: annotation(ROLLED_OUT_ANNOTATION)
+            .filter(|_| is_of_revision(ROLLED_OUT_REVISION_ANNOTATION))
+            .and_then(|text| text.parse().ok()),
+        additional_was_rolled_out: is_of_revision(ADDITIONAL_PROVEN_ANNOTATION),
         rejected: kept(REFUSED_KEY),
         rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
-        restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true"),
+        restoring: is_of_revision(RESTORING_ANNOTATION),
         config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
         content_since: annotation(CONTENT_SINCE_ANNOTATION)
             .and_then(|text| serde_json::from_str(text).ok())
@@ -295,18 +342,29 @@ pub(crate) fn decode(secret: &Secret) -> Global {
     }
 }
 
-/// Revision of a Secret that the controller wrote. Number 0: none, or not a valid one.
-pub(crate) fn revision(secret: &impl kube::ResourceExt) -> Revision {
-    let annotation = |key: &str| secret.annotations().get(key);
-    let number = annotation(REVISION_ANNOTATION)
-        .and_then(|text| text.parse().ok())
-        .filter(|number| (1..=MAX_REVISION).contains(number))
-        .unwrap_or_default();
-    let id = annotation(REVISION_ID_ANNOTATION);
+/// Revision of a Secret that the controller wrote. Number 0: none, not a valid one, or another client changed the Secret.
+pub(crate) fn revision(secret: &Secret) -> Revision {
+    if has_checksum(secret) {
+        named_revision(secret)
+    } else {
+        Revision::NONE
+    }
+}
+
+fn named_revision(secret: &Secret) -> Revision {
+    let id = secret.annotations().get(REVISION_ID_ANNOTATION);
     Revision::new(
-        number,
+        number(secret),
         id.map_or(RevisionId::UNKNOWN, |id| id.as_str().into()),
     )
+}
+
+/// Number of the revision that the Secret names; 0: none, or not a valid one.
+pub(super) fn number(secret: &Secret) -> i64 {
+    let text = secret.annotations().get(REVISION_ANNOTATION);
+    text.and_then(|text| text.parse().ok())
+        .filter(|number| (1..=MAX_REVISION).contains(number))
+        .unwrap_or_default()
 }
 
 /// The same id for each number; 0: none.
@@ -473,7 +531,73 @@ mod tests {
         let change = change.iter();
         let change = change.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         secret.annotations_mut().extend(change);
+        add_checksum(&mut secret);
         decode(&secret)
+    }
+
+    /// As by `kubectl patch`, while no controller runs.
+    #[test]
+    fn neither_content_nor_progress_of_an_edited_secret_is_believed() {
+        let full = Global {
+            revision: revision_of_test(7),
+            last_additional: Some(Data(Some(b"a".to_vec()))),
+            canary_passed: true,
+            rolled_out: Some(Timestamp::UNIX_EPOCH),
+            config_file: Some("/var/lib/kubelet/config.json".to_owned()),
+            ..Global::default()
+        };
+        let content = Content::default();
+        let whole = encode(&GlobalWrite {
+            content: content.clone(),
+            global: full.clone(),
+        });
+        let write = RolledOutWrite {
+            revision: full.revision,
+            content,
+        };
+        let rolled_out = encode_rolled_out(&write);
+        assert!(decode(&whole).has_same_state(&full));
+        assert!(decode_rolled_out(&rolled_out).is_some());
+        let edits: [fn(&mut Secret); 5] = [
+            |it| {
+                let other = ByteString(br#"{"auths":{"a":{"auth":"dTpw"}}}"#.to_vec());
+                it.data.as_mut().unwrap().insert(DATA_KEY.to_owned(), other);
+            },
+            |it| {
+                let newest = MAX_REVISION.to_string();
+                let annotations = it.annotations_mut();
+                annotations.insert(REVISION_ANNOTATION.to_owned(), newest);
+            },
+            |it| {
+                let id = RevisionId::from_random(9).to_string();
+                let annotations = it.annotations_mut();
+                annotations.insert(REVISION_ID_ANNOTATION.to_owned(), id);
+            },
+            |it| {
+                let annotations = it.annotations_mut();
+                annotations.insert(RESTORING_ANNOTATION.to_owned(), "7".to_owned());
+            },
+            |it| {
+                let kept = it.data.as_mut().unwrap();
+                let last = kept.get(LAST_ADDITIONAL_KEY).cloned().unwrap_or_default();
+                kept.insert(REFUSED_KEY.to_owned(), last);
+                let annotations = it.annotations_mut();
+                annotations.insert(REFUSED_ANNOTATION.to_owned(), "reason".to_owned());
+            },
+        ];
+        for edit in edits {
+            let [mut whole, mut rolled_out] = [whole.clone(), rolled_out.clone()];
+            edit(&mut whole);
+            edit(&mut rolled_out);
+            let found = decode(&whole);
+            assert_eq!((found.revision, found.rolled_out), (Revision::NONE, None));
+            assert!(found.content.is_none() && !found.canary_passed && !found.restoring);
+            assert!(found.rejected.is_none() && found.rejected_reason.is_none());
+            assert_eq!(found.last_additional, full.last_additional);
+            assert_eq!(found.config_file, full.config_file);
+            assert_eq!(revision(&rolled_out), Revision::NONE);
+            assert!(decode_rolled_out(&rolled_out).is_none());
+        }
     }
 
     #[test]
@@ -506,7 +630,15 @@ mod tests {
         }
         assert!(with(PROVEN_ANNOTATION, "7").canary_passed);
         assert!(!with(PROVEN_ANNOTATION, "6").canary_passed);
-        for (text, expected) in [("true", true), ("false", false)] {
+        let time = (ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z");
+        for (number, expected) in [("7", true), ("6", false), ("", false)] {
+            let number = (ROLLED_OUT_REVISION_ANNOTATION, number);
+            let found = annotated(global.clone(), &[time, number]).rolled_out;
+            assert_eq!(found.is_some(), expected, "{number:?}");
+        }
+        let alone = annotated(global.clone(), &[time]);
+        assert_eq!(alone.rolled_out, None, "of which revision is not said");
+        for (text, expected) in [("7", true), ("6", false), ("true", false)] {
             let proven = with(ADDITIONAL_PROVEN_ANNOTATION, text);
             assert_eq!(proven.additional_was_rolled_out, expected, "{text}");
             assert_eq!(

@@ -18,7 +18,7 @@ impl Hub {
     ) -> bool {
         let (objects, changes): (Vec<_>, Vec<_>) = assignments
             .iter()
-            .partition(|(_, spec)| spec.revision == 0 && !spec.remove && !spec.revoked);
+            .partition(|(_, spec)| !spec.has_assignment());
         let (revocations, others): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|(key, spec)| {
                 spec.revoked
@@ -43,25 +43,23 @@ impl Hub {
         assignments: Vec<&Assignment>,
     ) -> (bool, bool) {
         let writer = &self.writer;
-        let calls: Vec<_> = assignments
-            .iter()
-            .filter_map(|(key, spec)| {
-                let owner = self.cache.owner(key)?;
-                let call = async move {
-                    if spec.revision > 0 {
-                        tracing::info!(
-                            cluster = title(key),
-                            revision = spec.revision,
-                            remove = spec.remove,
-                            revoked = spec.revoked,
-                            "assigning"
-                        );
-                    }
-                    writer.object(key, fleet, owner, spec).await
-                };
-                Some((object_title(key, fleet), call))
-            })
-            .collect();
+        let cache = &self.cache;
+        let calls = assignments.iter().filter_map(|(key, spec)| {
+            let owner = cache.owner(key)?;
+            let call = async move {
+                if spec.revision > 0 {
+                    tracing::info!(
+                        cluster = title(key),
+                        revision = spec.revision,
+                        remove = spec.remove,
+                        revoked = spec.revoked,
+                        "assigning"
+                    );
+                }
+                writer.object(key, fleet, owner, spec).await
+            };
+            Some((object_title(key, fleet), call))
+        });
         let written = self.refusals.all(calls).await;
         let is_any = !written.done.is_empty();
         for object in written.done {

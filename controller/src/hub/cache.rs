@@ -5,26 +5,29 @@ use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
+use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
-use super::objects::owner_uid;
+use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;
 use super::views::{Id, NamespaceLabels, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
-use crate::clusters::input::{ClusterKey, ClusterView, Drift, Hidden};
+use crate::clusters::input::{ClusterKey, ClusterView, Drift, Hidden, fleet_title};
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
 
 pub(super) struct HubCache {
     /// By namespace; the empty string stands for all namespaces.
-    scopes: BTreeMap<String, Scope>,
+    pub(super) scopes: BTreeMap<String, Scope>,
     namespaces: Store<NamespaceLabels>,
+    /// Namespaces and names of Secrets that are named like revisions and have no label of them.
+    taken: BTreeSet<ClusterKey>,
     /// The cache drops kubeconfigs of other shards.
     shard: Shard,
 }
@@ -35,6 +38,7 @@ impl HubCache {
         Self {
             scopes: scopes.map(|scope| (scope, Scope::default())).collect(),
             namespaces: Store::default(),
+            taken: BTreeSet::new(),
             shard,
         }
     }
@@ -68,21 +72,21 @@ impl HubCache {
                     }
                     _ => true,
                 };
-                scope.objects.handle(update, shard.plans()) && is_relevant
+                scope.objects.handle(update, shard) && is_relevant
             }
             HubEvent::Cluster(update) => {
-                let before = scope.has_no_clusters;
-                scope.has_no_clusters |=
-                    matches!(&update, Update::Failed(error) if error.is_not_served);
-                scope.clusters.handle(update) || before != scope.has_no_clusters
+                let is_listed = matches!(&update, Update::Event(Event::InitDone));
+                scope.has_no_clusters &= !is_listed;
+                scope.clusters.handle(update)
             }
+            HubEvent::NoClusterApi => !std::mem::replace(&mut scope.has_no_clusters, true),
             HubEvent::Kubeconfig(update) => scope
                 .kubeconfigs
                 .handle(update.map(|it| it.for_shard(shard))),
             HubEvent::Registered(update) => scope
                 .registered
                 .handle(update.map(|it| it.for_shard(shard))),
-            HubEvent::Revision(update) => scope.revisions.handle(update),
+            HubEvent::Revision(update) => scope.revisions.handle(update, shard.plans()),
         }
     }
 
@@ -122,22 +126,21 @@ impl HubCache {
         }
     }
 
-    /// Stores the response to a write of a status, which may arrive before the watch event.
+    /// Stores the response to a write of a status.
     pub(super) fn put_status(&mut self, object: ClusterPullSecret) {
-        let plans = self.shard.plans();
+        let shard = self.shard;
         let namespace = object.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            // Its spec may be of another client.
-            let response = Update::Event(Event::Apply(Box::new(object)));
-            scope.objects.handle(response, plans);
+            scope.objects.put_status(object, shard);
         }
     }
 
     /// The same of a spec.
     pub(super) fn put_object(&mut self, object: ClusterPullSecret) {
+        let shard = self.shard;
         let namespace = object.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            scope.objects.put_written(object);
+            scope.objects.put_written(object, shard);
         }
     }
 
@@ -173,14 +176,21 @@ impl HubCache {
         scope.objects.store.get(&key).map(|it| &**it)
     }
 
-    /// What other clients did to the fleet's objects.
-    pub(super) fn drift(&self, fleet: &str) -> Drift {
+    /// What other clients did to the fleet's objects and revisions.
+    pub(super) fn drift(&self, fleet: &FleetPullSecret) -> Drift {
+        let (title, uid) = (fleet_title(fleet), fleet.uid().unwrap_or_default());
         let of_fleet = |object: &ClusterPullSecret| {
             let (of, cluster) = pair(object)?;
-            (of == fleet).then_some(cluster)
+            (of == title).then_some(cluster)
         };
         let mut drift = Drift::default();
-        for Scope { objects, .. } in self.scopes.values() {
+        for Scope {
+            objects, revisions, ..
+        } in self.scopes.values()
+        {
+            let own = revisions.store.live.values().filter(|it| it.owner == uid);
+            let changed = own.filter(|it| revisions.is_changed(it));
+            drift.revisions.extend(changed.map(|it| it.revision.number));
             for object in objects.store.live.values() {
                 if objects.is_changed(object) {
                     drift.changed.extend(of_fleet(object));
@@ -203,8 +213,24 @@ impl HubCache {
     pub(super) fn put_revision(&mut self, secret: &Secret) {
         let namespace = secret.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
-            scope.revisions.put(revision(secret));
+            scope.revisions.put_written(revision(secret));
         }
+    }
+
+    /// The hub writes this revision now. The response may get lost.
+    pub(super) fn expect_revision(&mut self, fleet: &FleetPullSecret, revision: &Revision) {
+        let (namespace, name) = key(fleet);
+        let key = format!("{namespace}/{}", fleet_revision(&name, revision.number));
+        if let Some(scope) = self.scope_mut(&namespace) {
+            scope.revisions.expect(key, revision.clone());
+        }
+    }
+
+    /// The next revision gets another number.
+    pub(super) fn put_taken(&mut self, fleet: &FleetPullSecret, number: i64) {
+        let (namespace, name) = key(fleet);
+        self.taken
+            .insert((namespace, fleet_revision(&name, number)));
     }
 
     pub(super) fn put_fleet(&mut self, fleet: FleetPullSecret) {
@@ -223,25 +249,6 @@ impl HubCache {
         self.scopes.get_mut(scope)
     }
 
-    /// Oldest first: if two have the same target, the older one writes it.
-    pub(super) fn fleets(&self) -> Vec<FleetPullSecret> {
-        let fleets = self.scopes.values().flat_map(|it| it.fleets.live.values());
-        let mut fleets: Vec<FleetPullSecret> = fleets.map(|fleet| (**fleet).clone()).collect();
-        fleets.sort_by_key(|fleet| {
-            let created = fleet.metadata.creation_timestamp.as_ref();
-            (created.map(|time| time.0), key(fleet))
-        });
-        fleets
-    }
-
-    /// Why the newest version of the fleet can't be decoded.
-    pub(super) fn unreadable_fleet(&self, fleet: &FleetPullSecret) -> Option<String> {
-        let (namespace, name) = key(fleet);
-        let key = format!("{namespace}/{name}");
-        let mut scopes = self.scopes.values();
-        scopes.find_map(|it| Some(it.fleets.unreadable.get(&key)?.to_string()))
-    }
-
     /// `ClusterPullSecret`s that can't be decoded.
     pub(super) fn unreadable_objects(&self) -> impl Iterator<Item = &Unreadable> {
         let scopes = self.scopes.values();
@@ -257,7 +264,7 @@ impl HubCache {
                 ("Cluster", &it.clusters.unreadable),
                 ("Secret", &it.kubeconfigs.unreadable),
                 ("Secret", &it.registered.unreadable),
-                ("Secret", &it.revisions.unreadable),
+                ("Secret", &it.revisions.store.unreadable),
             ]
         });
         let all = of_scopes.chain([("Namespace", &self.namespaces.unreadable)]);
@@ -273,10 +280,7 @@ impl HubCache {
 
     /// Those of the clusters that this shard connects to.
     pub(super) fn own_objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
-        self.objects().filter(|object| {
-            let (namespace, name) = cluster_of(object);
-            self.shard.has(namespace, name)
-        })
+        self.objects().filter(|it| connects(self.shard, it))
     }
 
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
@@ -285,7 +289,7 @@ impl HubCache {
         let all = self
             .scopes
             .values()
-            .flat_map(|it| it.revisions.live.values());
+            .flat_map(|it| it.revisions.store.live.values());
         let of = all.filter(|it| it.owner == uid);
         let mut revisions: Vec<Revision> = of
             .map(|it| it.revision.clone())
@@ -300,12 +304,12 @@ impl HubCache {
         let uid = fleet.uid().unwrap_or_default();
         let (namespace, name) = key(fleet);
         let scopes = self.scopes.values();
-        let all = scopes.flat_map(|it| it.revisions.live.values());
-        let foreign = all.filter(|it| {
-            let (place, secret) = &it.id.key;
-            it.owner != uid && *place == namespace && secret.starts_with(&name)
-        });
-        foreign.map(|it| it.id.key.1.clone()).collect()
+        let all = scopes.flat_map(|it| it.revisions.store.live.values());
+        let labelled = all.filter(|it| it.owner != uid).map(|it| &it.id.key);
+        let foreign = labelled.chain(&self.taken);
+        let foreign =
+            foreign.filter(|(place, secret)| *place == namespace && secret.starts_with(&name));
+        foreign.map(|(_, secret)| secret.clone()).collect()
     }
 
     pub(super) fn namespaces(&self) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -334,11 +338,13 @@ impl HubCache {
                 let view = clusters.entry(cluster.id.key.clone()).or_default();
                 view.labels = Some(cluster.labels.clone());
                 view.is_deleting = cluster.is_deleting;
+                view.created = cluster.id.created;
             }
             let registered = scope.registered.live.values();
             for secret in registered.filter(|it| is_relevant(&it.id)) {
                 let view = clusters.entry(secret.id.key.clone()).or_default();
                 view.registered = Some(secret.labels.clone());
+                view.created = view.created.into_iter().chain(secret.id.created).min();
             }
         }
         clusters
@@ -361,25 +367,16 @@ impl HubCache {
             .then(|| Arc::clone(&found.kubeconfig))
     }
 
-    /// Owner of the cluster's `ClusterPullSecret`: whether it is a `Cluster` (otherwise a Secret), and its uid.
-    pub(super) fn owner(&self, (namespace, name): &ClusterKey) -> Option<(bool, String)> {
+    /// Owner of the cluster's `ClusterPullSecret`: the `apiVersion` of its `Cluster` (`None`: it is the Secret that registers the
+    /// cluster), and its uid.
+    pub(super) fn owner(&self, (namespace, name): &ClusterKey) -> Option<(Option<String>, String)> {
         let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
         let key = format!("{namespace}/{name}");
-        let cluster = scope.clusters.get(&key).map(|it| (true, it.id.uid.clone()));
-        let registered = || {
-            scope
-                .registered
-                .get(&key)
-                .map(|it| (false, it.id.uid.clone()))
-        };
+        let cluster = scope.clusters.get(&key);
+        let cluster = cluster.map(|it| (Some(it.api_version.clone()), it.id.uid.clone()));
+        let registered = || Some((None, scope.registered.get(&key)?.id.uid.clone()));
         cluster.or_else(registered)
     }
-}
-
-/// Namespace and name of the object's cluster.
-fn cluster_of(object: &ClusterPullSecret) -> (&str, &str) {
-    let namespace = object.metadata.namespace.as_deref();
-    (namespace.unwrap_or_default(), &object.spec.cluster)
 }
 
 #[cfg(test)]
@@ -457,10 +454,41 @@ mod tests {
                 key: (String::new(), name.to_owned()),
                 uid: name.to_owned(),
                 version: 1,
+                created: None,
             },
             labels: BTreeMap::new(),
             is_deleting: false,
         }
+    }
+
+    #[test]
+    fn only_an_answer_without_cluster_api_says_that_there_are_no_clusters() {
+        let mut cache = HubCache::new(&[], "0/1".parse().unwrap());
+        let mut handle = |event| cache.handle((String::new(), event));
+        handle(HubEvent::Namespace(Update::Event(Event::InitDone)));
+        handle(HubEvent::Fleet(Seen::Listed.of()));
+        handle(HubEvent::Object(Seen::Listed.of()));
+        handle(HubEvent::Kubeconfig(Seen::Listed.of()));
+        handle(HubEvent::Registered(Seen::Listed.of()));
+        handle(HubEvent::Revision(Seen::Listed.of()));
+        handle(HubEvent::Cluster(Update::Failed(WatchError {
+            message: String::new(),
+            is_forbidden: false,
+            is_not_served: true,
+        })));
+        assert!(!cache.synced(), "the version may be another one");
+        let mut handle = |event| cache.handle((String::new(), event));
+        assert!(handle(HubEvent::NoClusterApi));
+        assert!(!handle(HubEvent::NoClusterApi), "nothing new");
+        assert!(cache.synced());
+        // It was installed.
+        let mut handle = |event| cache.handle((String::new(), event));
+        assert!(handle(HubEvent::Cluster(Seen::Listed.of())));
+        assert!(cache.synced());
+        let mut handle = |event| cache.handle((String::new(), event));
+        handle(HubEvent::Cluster(Seen::Failed.of()));
+        handle(HubEvent::Cluster(Seen::Stale.of()));
+        assert!(!cache.synced(), "then it is listed like the others");
     }
 
     /// With a fleet in each namespace.

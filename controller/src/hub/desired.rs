@@ -49,27 +49,26 @@ pub(super) fn member_specs(
             (fleet_title(&fleet), (fleet, selection, revisions))
         })
         .collect();
+    let known = Arc::new(cache.known_fleets());
     let specs = cache.own_objects().filter_map(|object| {
         let pair = pair(object)?;
         let (fleet, selection, revisions) = fleets.get(&pair.0)?;
         let cluster = clusters.get(&pair.1)?;
         let status = object.status.as_ref();
-        let is_deleted = fleet.metadata.deletion_timestamp.is_some();
         // Which clusters an invalid selector selects is unknown.
-        let is_selected = !is_deleted
-            && selection
-                .as_ref()
-                .is_none_or(|it| it.selects(&pair.1, cluster, &namespaces));
+        let is_selected = selection
+            .as_ref()
+            .is_none_or(|it| it.selects(&pair.1, cluster, &namespaces));
         let spec = MemberSpec {
             kubeconfig: cache.kubeconfig(&pair.1),
             generation: object.metadata.generation.unwrap_or_default(),
             desired: desired_state(object, is_selected, revisions),
             target: fleet.spec.target.clone(),
             fleet: pair.0.clone(),
+            known: Arc::clone(&known),
             require_nodes: fleet.spec.require_nodes,
-            identity: status
-                .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
-                .and_then(|status| status.identity.clone()),
+            identity: status.and_then(|status| status.identity.clone()),
+            may_write: cluster.obstacle.is_none() && !cluster.is_deleting,
             revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
             is_settled: up_to_date(object)
                 .is_some_and(|status| status.phase == ClusterPhase::Synced),

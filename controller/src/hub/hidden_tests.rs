@@ -16,8 +16,8 @@ use crate::content::source::Source;
 use crate::objects::fake_api::FakeApi;
 
 /// The hub of the namespaces `ns` and `team-b`, which may not read `team-b`.
-async fn hub(api: &FakeApi) -> Hub {
-    let mut hub = hub_of(api, &["ns", "team-b"]).await;
+fn hub(api: &FakeApi) -> Hub {
+    let mut hub = hub_of(api, &["ns", "team-b"]);
     let namespace = NamespaceLabels {
         id: id("", "team-b"),
         labels: [("kind".to_owned(), "edge".to_owned())].into(),
@@ -67,7 +67,7 @@ fn younger(hub: &mut Hub) -> FleetPullSecret {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_the_hub_may_not_read_harms_no_fleet_elsewhere() {
     let api = FakeApi::default();
-    let mut hub = hub(&api).await;
+    let mut hub = hub(&api);
     reconcile(&mut hub, "").await;
     let written = all_of(&api);
     for expected in [
@@ -83,7 +83,7 @@ async fn a_namespace_that_the_hub_may_not_read_harms_no_fleet_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_fleet_with_clusters_there_changes_nothing_and_says_so() {
     let api = FakeApi::default();
-    let mut hub = hub(&api).await;
+    let mut hub = hub(&api);
     let younger = younger(&mut hub);
     let younger_path = fleet_path().replace("/shared", "/younger");
     api.put(&younger_path, &younger);

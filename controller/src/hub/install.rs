@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::requests::within;
 use crate::clusters::installation::Installation;
 use crate::content::source::Data;
+use crate::objects::apply::is_absent;
 
 /// Attempts and pause for an object whose CRD is not served yet.
 const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
@@ -111,7 +112,7 @@ async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Opti
     let (attempts, pause) = SERVED;
     for _ in 1..attempts {
         match within(api.patch(&name, &params, &patch)).await {
-            Err(Some(kube::Error::Api(status))) if status.code == 404 => sleep(pause).await,
+            Err(Some(kube::Error::Api(status))) if is_absent(&status) => sleep(pause).await,
             applied => return applied.map(drop),
         }
     }

@@ -14,7 +14,8 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::{MemberReport, MemberStatus, Reason};
+use crate::clusters::member::Reason;
+use crate::clusters::member_report::{MemberReport, MemberStatus};
 use crate::remote::unreachable;
 
 /// The API server ends a watch after this time, and the watch resumes. A watch without a response for longer counts as dead.
@@ -52,9 +53,9 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
                         None
                     }
                     Ok(Event::InitDone) => {
-                        (!listed).then_some(WatchEvent::Report(MemberReport::NoStatus))
+                        (!listed).then_some(WatchEvent::Report(MemberReport::NoConfig))
                     }
-                    Ok(Event::Delete(_)) => Some(WatchEvent::Report(MemberReport::NoStatus)),
+                    Ok(Event::Delete(_)) => Some(WatchEvent::Report(MemberReport::NoConfig)),
                     Err(error) => Some(WatchEvent::Failed(error)),
                 };
                 std::future::ready(event)
@@ -90,13 +91,14 @@ pub(super) fn member_events_later(
     .boxed()
 }
 
-/// A status that can't be decoded counts as missing.
 fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
-    let status = match object {
-        Item::Readable(object) => MemberStatus::of(object).map(Box::new),
-        Item::Unreadable(_) => None,
+    let report = match object {
+        Item::Readable(object) => MemberStatus::of(object).map_or(MemberReport::NoStatus, |it| {
+            MemberReport::Status(Box::new(it))
+        }),
+        Item::Unreadable(unreadable) => MemberReport::Unreadable(unreadable.to_string()),
     };
-    WatchEvent::Report(status.map_or(MemberReport::NoStatus, MemberReport::Status))
+    WatchEvent::Report(report)
 }
 
 /// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.

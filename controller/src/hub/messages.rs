@@ -6,6 +6,7 @@ use globalps_core::api::{ClusterPullSecretStatus, Target};
 use globalps_core::rollout::Revision;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::clusters::fleets::KnownFleets;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Desired;
 use crate::content::source::Data;
@@ -22,10 +23,13 @@ pub(super) struct MemberSpec {
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
+    /// All of them.
+    pub(super) known: Arc<KnownFleets>,
     pub(super) require_nodes: bool,
-    /// uid of the cluster's `kube-system`. The session writes only into this cluster, which is neither a duplicate nor the
-    /// management cluster. `None`: the session writes nothing.
+    /// uid of the cluster's `kube-system`, as reported. `None`: not known yet.
     pub(super) identity: Option<String>,
+    /// The session writes into the cluster with this identity, which is neither a duplicate nor the management cluster.
+    pub(super) may_write: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
     /// The status refers to this generation, and its phase is `Synced`.
@@ -41,7 +45,7 @@ impl MemberSpec {
 
     /// Whether the session may write into the cluster with this identity.
     pub(super) fn accepts(&self, identity: Option<&String>) -> bool {
-        self.identity.is_some() && self.identity.as_ref() == identity
+        self.may_write && self.identity.is_some() && self.identity.as_ref() == identity
     }
 
     /// Whether the same connection and watch serve both.

@@ -2,7 +2,9 @@
 
 mod assign;
 mod cache;
+mod cluster_api;
 mod desired;
+mod fleets;
 #[cfg(test)]
 mod hidden_tests;
 mod install;
@@ -17,8 +19,10 @@ mod reconcile;
 mod refused_tests;
 mod report;
 mod requests;
+mod revisions;
 mod scope;
 mod session;
+mod session_report;
 mod sessions;
 mod source;
 mod statuses;
@@ -39,6 +43,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::clusters::clock::ClusterClock;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::shard::Shard;
 use crate::leader::election::identity;
@@ -114,7 +119,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     // Each term starts with new watches and new connections to the clusters.
     terms
         .lead(async |token| {
-            let mut hub = Hub::new(&process, &args, &token).await;
+            let mut hub = Hub::new(&process, &args, &token);
             Box::pin(hub.run()).await
         })
         .await
@@ -134,6 +139,7 @@ struct Hub {
     hidden: BTreeSet<String>,
     shard: Shard,
     cache: HubCache,
+    clock: ClusterClock,
     writer: Writer,
     refusals: Refusals,
     client: Client,
@@ -142,16 +148,15 @@ struct Hub {
 }
 
 impl Hub {
-    async fn new(process: &Process, args: &HubArgs, token: &Arc<FencingToken>) -> Self {
+    fn new(process: &Process, args: &HubArgs, token: &Arc<FencingToken>) -> Self {
         let client = fenced_client(&process.client, token, &process.health);
         let fence = Fence {
             token: Arc::clone(token),
             health: Arc::clone(&process.health),
         };
-        let resource = watches::cluster_resource(&client).await;
         let (sender, observations) = mpsc::unbounded_channel();
         Self {
-            events: watches::events(&client, &args.namespaces, &resource),
+            events: watches::events(&client, &args.namespaces, args.shard),
             source_events: SelectAll::new(),
             sources: BTreeMap::new(),
             observations,
@@ -160,8 +165,9 @@ impl Hub {
             unreadable: BTreeSet::new(),
             hidden: BTreeSet::new(),
             cache: HubCache::new(&args.namespaces, args.shard),
+            clock: ClusterClock::default(),
             shard: args.shard,
-            writer: Writer::new(client.clone(), resource),
+            writer: Writer::new(client.clone()),
             refusals: Refusals::default(),
             client,
             health: Arc::clone(&process.health),

@@ -1,8 +1,10 @@
-//! The `ClusterPullSecret`s of one scope. Only the hub writes them: what other clients do to a spec is undone, and nothing is planned from it.
+//! The `ClusterPullSecret`s of one scope. Only the hub writes them: what other clients do to a spec or a status is undone, and nothing is
+//! planned from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
+use globalps_core::names::HUB;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
@@ -12,11 +14,14 @@ use crate::cache::own_specs::OwnSpecs;
 use crate::cache::store::Store;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::progress::up_to_date;
+use crate::clusters::shard::Shard;
 
 #[derive(Default)]
 pub(super) struct Objects {
     pub(super) store: Store<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
+    /// Those whose status another client changed, until this process has written it again. The cache keeps what it was.
+    statuses: BTreeSet<String>,
     /// The last state of those that another client deleted, until the hub writes them again.
     deleted: BTreeMap<String, Box<ClusterPullSecret>>,
     /// Those that the hub has written again since, until their clusters have reported what they have.
@@ -26,16 +31,85 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Whether the update changes anything. `plans`: this process writes the specs.
+    /// Whether the update changes anything.
     pub(super) fn handle(
         &mut self,
         mut update: Update<Box<ClusterPullSecret>>,
-        plans: bool,
+        shard: Shard,
     ) -> bool {
-        if plans {
+        match &mut update {
+            Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
+                self.keep_status(object, shard);
+            }
+            Update::Event(Event::Delete(object)) => {
+                self.statuses.remove(&object.key());
+            }
+            _ => {}
+        }
+        self.handle_spec(update, shard)
+    }
+
+    /// Stores the response to a write of a status, which may arrive before the watch event. Its spec may be of another client.
+    pub(super) fn put_status(&mut self, object: ClusterPullSecret, shard: Shard) {
+        self.statuses.remove(&object.key());
+        self.handle_spec(Update::Event(Event::Apply(Box::new(object))), shard);
+    }
+
+    /// Only the process that connects to the cluster writes the status, and stores the responses: whatever else changes it is of another
+    /// client. A process that starts can't tell.
+    fn keep_status(&mut self, object: &mut ClusterPullSecret, shard: Shard) {
+        let key = object.key();
+        let known = self.store.get(&key);
+        let known = known.filter(|known| known.metadata.uid == object.metadata.uid);
+        let Some(known) = known.filter(|known| connects(shard, known)) else {
+            self.statuses.remove(&key);
+            return;
+        };
+        if known.version() > object.version() {
+            return;
+        }
+        if known.status == object.status {
+            self.statuses.remove(&key);
+            return;
+        }
+        object.status.clone_from(&known.status);
+        if self.statuses.insert(key.clone()) {
+            tracing::warn!(
+                object = key,
+                "another client changed the status of a ClusterPullSecret; the hub writes it again"
+            );
+        }
+    }
+
+    fn handle_spec(&mut self, mut update: Update<Box<ClusterPullSecret>>, shard: Shard) -> bool {
+        if shard.plans() {
             self.keep(&mut update);
+        } else {
+            self.follow(&mut update);
         }
         self.store.handle(update)
+    }
+
+    /// A process that does not plan follows only what the hub wrote. Until the planning process has reverted what another client
+    /// wrote, what the hub had written before counts; without that, nothing.
+    fn follow(&self, update: &mut Update<Box<ClusterPullSecret>>) {
+        let Update::Event(Event::Apply(object) | Event::InitApply(object)) = update else {
+            return;
+        };
+        let is_own = is_of_the_hub(object);
+        object.metadata.managed_fields = None;
+        if is_own {
+            return;
+        }
+        let known = self.store.get(&object.key());
+        object.spec = known.map_or_else(
+            || ClusterPullSecretSpec {
+                fleet: std::mem::take(&mut object.spec.fleet),
+                cluster: std::mem::take(&mut object.spec.cluster),
+                ..ClusterPullSecretSpec::default()
+            },
+            |known| known.spec.clone(),
+        );
     }
 
     fn keep(&mut self, update: &mut Update<Box<ClusterPullSecret>>) {
@@ -73,7 +147,9 @@ impl Objects {
     }
 
     /// Stores the response to a write of the spec, which may arrive before the watch event.
-    pub(super) fn put_written(&mut self, object: ClusterPullSecret) {
+    pub(super) fn put_written(&mut self, mut object: ClusterPullSecret, shard: Shard) {
+        // Its status may be of another client.
+        self.keep_status(&mut object, shard);
         let key = object.key();
         self.specs.forget(&key);
         self.released.remove(&key);
@@ -106,6 +182,16 @@ impl Objects {
         }
     }
 
+    /// Another client changed the status of any of them.
+    pub(super) fn has_changed_statuses(&self) -> bool {
+        !self.statuses.is_empty()
+    }
+
+    /// Another client changed its status.
+    pub(super) fn is_status_changed(&self, object: &ClusterPullSecret) -> bool {
+        !self.statuses.is_empty() && self.statuses.contains(&object.key())
+    }
+
     /// Another client changed its spec.
     pub(super) fn is_changed(&self, object: &ClusterPullSecret) -> bool {
         let changed = self.specs.changed();
@@ -122,6 +208,29 @@ impl Objects {
     }
 }
 
+/// Whether the hub has applied each field of the spec that says something. A field that another client changes is no longer the
+/// hub's.
+fn is_of_the_hub(object: &ClusterPullSecret) -> bool {
+    let mut entries = object.managed_fields().iter();
+    let own = entries.find_map(|entry| {
+        let is_own = entry.manager.as_deref() == Some(HUB)
+            && entry.operation.as_deref() == Some("Apply")
+            && entry.subresource.as_deref().unwrap_or_default().is_empty();
+        entry.fields_v1.as_ref().filter(|_| is_own)?.0.get("f:spec")
+    });
+    let fields = |spec: &ClusterPullSecretSpec| serde_json::to_value(spec).unwrap_or_default();
+    let (spec, nothing) = (
+        fields(&object.spec),
+        fields(&ClusterPullSecretSpec::default()),
+    );
+    let mut said = spec.as_object().into_iter().flatten();
+    own.is_some_and(|own| {
+        said.all(|(key, value)| {
+            nothing.get(key) == Some(value) || own.get(format!("f:{key}")).is_some()
+        })
+    })
+}
+
 /// Earlier reports only repeat what the object says, and a new object says nothing.
 fn has_settled(phase: ClusterPhase) -> bool {
     matches!(phase, ClusterPhase::Synced | ClusterPhase::Removed)
@@ -131,4 +240,16 @@ fn has_settled(phase: ClusterPhase) -> bool {
 pub(super) fn owner_uid(object: &ClusterPullSecret) -> Option<&str> {
     let owner = object.owner_references().first()?;
     Some(&owner.uid)
+}
+
+/// Namespace and name of the object's cluster.
+pub(super) fn cluster_of(object: &ClusterPullSecret) -> (&str, &str) {
+    let namespace = object.metadata.namespace.as_deref();
+    (namespace.unwrap_or_default(), &object.spec.cluster)
+}
+
+/// Whether this process connects to the object's cluster.
+pub(super) fn connects(shard: Shard, object: &ClusterPullSecret) -> bool {
+    let (namespace, name) = cluster_of(object);
+    shard.has(namespace, name)
 }

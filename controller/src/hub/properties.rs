@@ -1,18 +1,21 @@
 //! Property: whatever other clients do to `ClusterPullSecret`s, and whichever clusters are behind the kubeconfigs, the rollout continues
 //! within its limits, and each cluster has the newest revision in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
     FleetPullSecret,
 };
-use globalps_core::names::{cluster_pull_secret, fleet_revision};
+use globalps_core::names::{
+    CANARY_PASSED_ANNOTATION, HUB, REJECTED_ANNOTATION, REVISION_ANNOTATION,
+    REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret, fleet_revision,
+};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference, Time};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event as WatchEvent;
 use proptest::prelude::*;
@@ -22,19 +25,22 @@ use super::cache::HubCache;
 use super::desired::member_specs;
 use super::messages::MemberSpec;
 use super::reconcile::with_obstacles;
-use super::statuses::dated;
-use super::views::{ClusterObject, Id, NamespaceLabels, pair};
+use super::statuses::{dated, due};
+use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
 use crate::cache::list_watch::Update;
+use crate::clusters::clock::ClusterClock;
 use crate::clusters::input::{ClusterKey, Input, fleet_title};
 use crate::clusters::member::Desired;
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::revision;
 use crate::content::source::{Data, Source};
+use crate::properties::config;
 use crate::refused::Failures;
 
 const CLUSTERS: usize = 4;
 const MAX_UNAVAILABLE: usize = 2;
+const FOLLOWER: &str = "1/2";
 
 /// A spec that another client writes.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +52,30 @@ enum HandMade {
     Revoke,
     Nothing,
     AnotherFleet,
-    AnotherTime(i64),
+    /// In this many minutes; `None`: no time.
+    AnotherTime(Option<i64>),
+}
+
+/// What another client makes of a status.
+#[derive(Clone, Copy, Debug)]
+enum Edit {
+    Phase(ClusterPhase),
+    /// That of another cluster.
+    Identity(usize),
+    Revision(i64),
+    Nothing,
+}
+
+/// What another client makes of a revision's annotations.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Rejected,
+    CanaryPassed,
+    RolledOut,
+    /// Another number.
+    Number,
+    /// No marks.
+    None,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +95,15 @@ enum Event {
     Reachable(usize, bool),
     /// Another client creates a Secret that is named like a revision.
     Foreign(i64),
+    /// Another client annotates a revision.
+    Annotate(i64, Mark),
+    /// The cluster fails with the content that the source has now.
+    Break(usize),
+    EditStatus(usize, Edit),
     /// Writes take effect, but their responses are lost.
     Lose(bool),
+    /// The hub's clock is set by this many minutes.
+    ClockSet(i64),
     Plan,
     /// The session with the cluster does what the spec says, and reports.
     Session(usize),
@@ -81,7 +117,34 @@ fn hand_made() -> impl Strategy<Value = HandMade> {
         Just(HandMade::Revoke),
         Just(HandMade::Nothing),
         Just(HandMade::AnotherFleet),
-        prop_oneof![Just(-100_000), Just(100_000)].prop_map(HandMade::AnotherTime),
+        prop_oneof![Just(None), Just(Some(-100_000)), Just(Some(100_000))]
+            .prop_map(HandMade::AnotherTime),
+    ]
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        prop_oneof![
+            Just(ClusterPhase::Failed),
+            Just(ClusterPhase::Unreachable),
+            Just(ClusterPhase::Blocked),
+            Just(ClusterPhase::Synced),
+            Just(ClusterPhase::Removed),
+        ]
+        .prop_map(Edit::Phase),
+        (0..CLUSTERS).prop_map(Edit::Identity),
+        prop_oneof![Just(99), 0..4_i64].prop_map(Edit::Revision),
+        Just(Edit::Nothing),
+    ]
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    prop_oneof![
+        Just(Mark::Rejected),
+        Just(Mark::CanaryPassed),
+        Just(Mark::RolledOut),
+        Just(Mark::Number),
+        Just(Mark::None),
     ]
 }
 
@@ -103,7 +166,11 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (at.clone(), proptest::option::of(at.clone())).prop_map(|(at, of)| Event::Clone(at, of)),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Reachable(at, is)),
         1 => prop_oneof![Just(9_007_199_254_740_991), 1..9_i64].prop_map(Event::Foreign),
+        2 => (1..6_i64, mark()).prop_map(|(number, mark)| Event::Annotate(number, mark)),
+        2 => at.clone().prop_map(Event::Break),
+        3 => (at.clone(), edit()).prop_map(|(at, edit)| Event::EditStatus(at, edit)),
         1 => any::<bool>().prop_map(Event::Lose),
+        1 => (-1440..1440_i64).prop_map(Event::ClockSet),
         10 => Just(Event::Plan),
         12 => at.prop_map(Event::Session),
     ]
@@ -126,13 +193,30 @@ struct Simulation {
     /// As the API server has them, by name.
     objects: BTreeMap<String, ClusterPullSecret>,
     revisions: BTreeMap<i64, Secret>,
+    /// As the hub wrote them last.
+    written: BTreeMap<i64, revision::Revision>,
+    /// The rotation and the content of each revision that the hub has written.
+    rolled_out: BTreeSet<(i64, Vec<u8>)>,
+    /// Clusters, and content with which they fail.
+    broken: BTreeSet<(usize, Vec<u8>)>,
+    /// Fields of each object's spec that the hub owns.
+    owned: BTreeMap<String, BTreeSet<String>>,
     /// Secrets of other clients that are named like revisions.
     foreign: BTreeMap<i64, Secret>,
     members: Vec<Member>,
     cache: HubCache,
+    /// Of another process, which only connects.
+    follower: HubCache,
+    /// What the hub assigned last, by name of the object.
+    planned: BTreeMap<String, ClusterPullSecretSpec>,
+    /// The statuses that the hub wrote last, by name of the object.
+    reported: BTreeMap<String, ClusterPullSecretStatus>,
     loses: bool,
     version: u64,
+    /// By the hub's clock, which events set.
     now: Timestamp,
+    uptime: SignedDuration,
+    clock: ClusterClock,
 }
 
 fn name(at: usize) -> String {
@@ -151,7 +235,7 @@ impl Simulation {
     fn new() -> Self {
         let spec = json!({
             "secretRef": {"name": "shared"}, "clusterSelector": {},
-            "rollout": {"maxUnavailable": MAX_UNAVAILABLE},
+            "rollout": {"maxUnavailable": MAX_UNAVAILABLE, "onFailure": "Rollback"},
         });
         let mut fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
         fleet.metadata.namespace = Some("ns".to_owned());
@@ -169,12 +253,21 @@ impl Simulation {
             rotations: 0,
             objects: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            written: BTreeMap::new(),
+            rolled_out: BTreeSet::new(),
+            broken: BTreeSet::new(),
+            owned: BTreeMap::new(),
             foreign: BTreeMap::new(),
             members: (0..CLUSTERS).map(member).collect(),
             cache: HubCache::new(&[], "0/1".parse().unwrap()),
+            follower: HubCache::new(&[], FOLLOWER.parse().unwrap()),
+            planned: BTreeMap::new(),
+            reported: BTreeMap::new(),
             loses: false,
             version: 1,
-            now: Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1000),
+            now: Timestamp::UNIX_EPOCH + SignedDuration::from_hours(10_000),
+            uptime: SignedDuration::ZERO,
+            clock: ClusterClock::default(),
         };
         simulation.rotate();
         simulation.restart();
@@ -196,16 +289,40 @@ impl Simulation {
     }
 
     fn watch(&mut self, event: HubEvent) {
+        let copy = match &event {
+            HubEvent::Namespace(Update::Event(WatchEvent::Apply(it))) => {
+                Some(HubEvent::Namespace(applied(it.clone())))
+            }
+            HubEvent::Fleet(Update::Event(WatchEvent::Apply(it))) => {
+                Some(HubEvent::Fleet(applied(it.clone())))
+            }
+            HubEvent::Cluster(Update::Event(WatchEvent::Apply(it))) => {
+                Some(HubEvent::Cluster(applied(it.clone())))
+            }
+            HubEvent::Revision(Update::Event(WatchEvent::Apply(it))) => {
+                Some(HubEvent::Revision(applied(it.clone())))
+            }
+            HubEvent::Object(Update::Event(it)) => {
+                Some(HubEvent::Object(Update::Event(it.clone())))
+            }
+            _ => None,
+        };
+        if let Some(copy) = copy {
+            self.follower.handle((String::new(), copy));
+        }
         self.cache.handle((String::new(), event));
     }
 
     /// A new hub lists everything.
     fn restart(&mut self) {
+        self.clock = ClusterClock::default();
         self.cache = HubCache::new(&[], "0/1".parse().unwrap());
+        self.follower = HubCache::new(&[], FOLLOWER.parse().unwrap());
         let id = |namespace: &str, name: &str| Id {
             key: (namespace.to_owned(), name.to_owned()),
             uid: name.to_owned(),
             version: 1,
+            created: None,
         };
         let namespace = NamespaceLabels {
             id: id("", "kube-system"),
@@ -217,6 +334,7 @@ impl Simulation {
         for at in 0..CLUSTERS {
             let cluster = ClusterObject {
                 id: id("ns", &name(at)),
+                api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
                 labels: BTreeMap::new(),
                 is_deleting: false,
             };
@@ -224,6 +342,7 @@ impl Simulation {
         }
         for secret in self.revisions.values().chain(self.foreign.values()) {
             self.cache.put_revision(secret);
+            self.follower.put_revision(secret);
         }
         for object in self.objects.clone().into_values() {
             self.watch(HubEvent::Object(applied(Box::new(object))));
@@ -262,17 +381,22 @@ impl Simulation {
                 ..spec
             },
             HandMade::AnotherTime(minutes) => {
-                let time = self.now + SignedDuration::from_mins(minutes);
+                let time = |minutes| Time(self.now + SignedDuration::from_mins(minutes));
                 ClusterPullSecretSpec {
-                    assigned_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time)),
+                    assigned_at: minutes.map(time),
                     ..spec
                 }
             }
         })
     }
 
-    /// Writes a spec as any client can, and returns the object.
-    fn write(&mut self, at: usize, spec: ClusterPullSecretSpec) -> ClusterPullSecret {
+    /// Writes a spec as any client can, and returns the object. Each field is of the client that changed it last.
+    fn write(
+        &mut self,
+        at: usize,
+        spec: ClusterPullSecretSpec,
+        manager: &str,
+    ) -> ClusterPullSecret {
         let version = self.next_version();
         let name = object_name(at);
         let object = self.objects.entry(name.clone()).or_insert_with(|| {
@@ -289,6 +413,28 @@ impl Simulation {
         if object.spec != spec || object.metadata.generation == Some(0) {
             *object.metadata.generation.get_or_insert_default() += 1;
         }
+        let is_hub = manager == HUB;
+        let fields = |spec: &ClusterPullSecretSpec| serde_json::to_value(spec).unwrap();
+        let (before, after) = (fields(&object.spec), fields(&spec));
+        let all: BTreeSet<String> = after.as_object().unwrap().keys().cloned().collect();
+        let changed = all.iter().filter(|key| before.get(*key) != after.get(*key));
+        let changed: BTreeSet<String> = changed.cloned().collect();
+        let entry = |manager: &str, keys: &BTreeSet<String>| {
+            let keys = keys.iter().map(|key| (format!("f:{key}"), json!({})));
+            let fields = json!({"f:spec": keys.collect::<serde_json::Map<_, _>>()});
+            let operation = if manager == HUB { "Apply" } else { "Update" };
+            let entry = json!({"manager": manager, "operation": operation, "fieldsV1": fields});
+            serde_json::from_value::<ManagedFieldsEntry>(entry).unwrap()
+        };
+        let owned = self.owned.entry(name).or_default();
+        *owned = if is_hub {
+            all
+        } else {
+            owned.difference(&changed).cloned().collect()
+        };
+        let other = (!is_hub).then(|| entry(manager, &changed));
+        let entries = other.into_iter().chain([entry(HUB, owned)]);
+        object.metadata.managed_fields = Some(entries.collect());
         object.spec = spec;
         object.metadata.resource_version = Some(version.to_string());
         object.clone()
@@ -296,11 +442,13 @@ impl Simulation {
 
     fn change(&mut self, at: usize, hand_made: HandMade) -> Option<ClusterPullSecret> {
         let spec = self.spec(at, hand_made)?;
-        Some(self.write(at, spec))
+        Some(self.write(at, spec, "kubectl"))
     }
 
     fn delete(&mut self, at: usize) {
         let version = self.next_version();
+        self.owned.remove(&object_name(at));
+        self.reported.remove(&object_name(at));
         if let Some(mut object) = self.objects.remove(&object_name(at)) {
             object.metadata.resource_version = Some(version.to_string());
             let event = Update::Event(WatchEvent::Delete(Box::new(object)));
@@ -308,13 +456,21 @@ impl Simulation {
         }
     }
 
+    fn pass(&mut self, seconds: i64) {
+        let time = SignedDuration::from_secs(seconds);
+        self.now += time;
+        self.uptime += time;
+    }
+
     fn happen(&mut self, event: Event) {
-        self.now += SignedDuration::from_secs(1);
+        self.pass(1);
         match event {
+            Event::ClockSet(minutes) => self.now += SignedDuration::from_mins(minutes),
             Event::Rotate => self.rotate(),
             Event::Pause(paused) => {
                 self.fleet.spec.rollout.paused = paused;
                 self.cache.put_fleet(self.fleet.clone());
+                self.follower.put_fleet(self.fleet.clone());
             }
             Event::Change(at, hand_made) => {
                 if let Some(object) = self.change(at, hand_made) {
@@ -325,7 +481,7 @@ impl Simulation {
             Event::Replace(at, hand_made) => {
                 if let Some(spec) = self.spec(at, hand_made) {
                     self.delete(at);
-                    let object = self.write(at, spec);
+                    let object = self.write(at, spec, "kubectl");
                     self.watch(HubEvent::Object(applied(Box::new(object))));
                 }
             }
@@ -361,6 +517,11 @@ impl Simulation {
             }
             Event::Reachable(at, is_reachable) => self.members[at].is_reachable = is_reachable,
             Event::Foreign(number) => self.create_foreign(number),
+            Event::Annotate(number, mark) => self.annotate(number, mark),
+            Event::Break(at) => {
+                self.broken.insert((at, self.source.clone().into_bytes()));
+            }
+            Event::EditStatus(at, edit) => self.edit_status(at, edit),
             Event::Lose(loses) => self.loses = loses,
             Event::Plan => {
                 self.plan();
@@ -369,18 +530,69 @@ impl Simulation {
         }
     }
 
+    fn edit_status(&mut self, at: usize, edit: Edit) {
+        let version = self.next_version();
+        let identity = |of: usize| self.members[of].identity.clone();
+        let Some(object) = self.objects.get_mut(&object_name(at)) else {
+            return;
+        };
+        let status = object.status.get_or_insert_default();
+        status.observed_generation = object.metadata.generation.unwrap_or_default();
+        match edit {
+            Edit::Phase(phase) => status.phase = phase,
+            Edit::Identity(of) => status.identity = Some(identity(of)),
+            Edit::Revision(number) => status.set_in_force(Revision::new(number, id_of(number))),
+            Edit::Nothing => object.status = None,
+        }
+        object.metadata.resource_version = Some(version.to_string());
+        let object = object.clone();
+        self.watch(HubEvent::Object(applied(Box::new(object))));
+    }
+
+    /// The hub writes the status of the object with this name.
+    fn write_status(&mut self, name: &str, status: ClusterPullSecretStatus) {
+        let version = self.next_version();
+        let Some(object) = self.objects.get_mut(name) else {
+            return;
+        };
+        object.status = Some(status.clone());
+        object.metadata.resource_version = Some(version.to_string());
+        let object = object.clone();
+        self.reported.insert(name.to_owned(), status);
+        self.cache.put_status(object.clone());
+        self.follower.put_status(object.clone());
+        self.watch(HubEvent::Object(applied(Box::new(object))));
+    }
+
     /// Plans, and writes. Returns whether there was something to write.
     fn plan(&mut self) -> bool {
+        for (object, status) in due(&self.cache, &BTreeMap::new(), self.now) {
+            self.write_status(&object.name_any(), status);
+        }
         let plan = self.planned();
         for revision in &plan.revisions {
             assert!(!self.foreign.contains_key(&revision.number), "of another");
+            if !self.revisions.contains_key(&revision.number) {
+                let content = revision.content.0.clone().unwrap_or_default();
+                let is_source = content == self.source.as_bytes();
+                let mut broken = self.broken.iter();
+                let has_failed = broken.any(|(_, with)| with == self.source.as_bytes());
+                assert!(is_source || has_failed, "only what fails is rolled back");
+                let is_first = self.rolled_out.insert((self.rotations, content));
+                assert!(is_first, "a source's content is rolled out once");
+            }
+            self.cache.expect_revision(&self.fleet, revision);
             let secret = self.secret_of(revision, "fleet");
+            let written = views::revision(&secret).revision;
+            self.written.insert(revision.number, written);
             self.cache.put_revision(&secret);
+            self.follower.put_revision(&secret);
             self.revisions.insert(revision.number, secret);
         }
         for ((_, cluster), spec) in &plan.assignments {
             let at = (0..CLUSTERS).find(|at| name(*at) == *cluster).unwrap();
-            let object = self.write(at, spec.clone());
+            let object = self.write(at, spec.clone(), HUB);
+            self.planned.insert(object_name(at), spec.clone());
             if self.loses {
                 self.cache
                     .wrote_without_response("ns", &object_name(at), spec.clone());
@@ -390,7 +602,6 @@ impl Simulation {
             self.watch(HubEvent::Object(applied(Box::new(object))));
         }
         assert!(plan.released.is_empty(), "every cluster is selected");
-        assert!(!plan.revisions.iter().any(|it| it.rejected.is_some()));
         !plan.assignments.is_empty() || !plan.revisions.is_empty()
     }
 
@@ -407,6 +618,35 @@ impl Simulation {
         secret
     }
 
+    /// The watch reports it.
+    fn annotate(&mut self, number: i64, mark: Mark) {
+        let version = self.next_version();
+        let Some(secret) = self.revisions.get_mut(&number) else {
+            return;
+        };
+        secret.metadata.resource_version = Some(version.to_string());
+        let annotations = secret.annotations_mut();
+        let (key, value) = match mark {
+            Mark::Rejected => (REJECTED_ANNOTATION, "x"),
+            Mark::CanaryPassed => (CANARY_PASSED_ANNOTATION, "true"),
+            Mark::RolledOut => (ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z"),
+            Mark::Number => (REVISION_ANNOTATION, "99"),
+            Mark::None => {
+                for key in [
+                    REJECTED_ANNOTATION,
+                    CANARY_PASSED_ANNOTATION,
+                    ROLLED_OUT_ANNOTATION,
+                ] {
+                    annotations.remove(key);
+                }
+                (REVISION_ID_ANNOTATION, "x")
+            }
+        };
+        annotations.insert(key.to_owned(), value.to_owned());
+        let found = views::revision(secret);
+        self.watch(HubEvent::Revision(applied(found)));
+    }
+
     fn create_foreign(&mut self, number: i64) {
         if self.revisions.contains_key(&number) {
             return;
@@ -416,10 +656,12 @@ impl Simulation {
         let revision = revision::Revision::new(Revision::new(number, id), content, None);
         let secret = self.secret_of(&revision, "another");
         self.cache.put_revision(&secret);
+        self.follower.put_revision(&secret);
         self.foreign.insert(number, secret);
     }
 
-    fn planned(&self) -> FleetPlan {
+    fn planned(&mut self) -> FleetPlan {
+        self.clock.observe(self.cache.objects(), self.uptime);
         let clusters = with_obstacles(&self.cache);
         let objects = self.cache.objects();
         let objects = objects.filter_map(|object| {
@@ -440,10 +682,11 @@ impl Simulation {
             clusters: &clusters,
             namespaces: &BTreeMap::new(),
             objects: objects.collect(),
-            drift: self.cache.drift(&fleet_title(&self.fleet)),
+            drift: self.cache.drift(&self.fleet),
             taken: BTreeMap::new(),
             hidden: self.cache.hidden(),
             refused: &Failures::default(),
+            clock: &self.clock,
             now: self.now,
         })
     }
@@ -470,7 +713,12 @@ impl Simulation {
                 assert!(number >= had, "c{at} goes back from {had} to {number}");
                 member.content = Some(release.revision);
                 member.content_as.clone_from(&member.identity);
-                (ClusterPhase::Synced, release.revision)
+                let content = release.content.0.clone().unwrap_or_default();
+                if self.broken.contains(&(at, content)) {
+                    (ClusterPhase::Failed, spec.revision)
+                } else {
+                    (ClusterPhase::Synced, release.revision)
+                }
             }
             Desired::Removed => panic!("c{at} is selected"),
         };
@@ -486,14 +734,36 @@ impl Simulation {
             let known = known.find(|it| pair(it).is_some_and(|(_, it)| it == key(at)));
             known.and_then(|object| dated(object, &status, self.now))
         };
-        let version = self.next_version();
-        let object = self.objects.get_mut(&object_name(at));
-        if let (Some(object), Some(dated)) = (object, dated) {
-            object.status = Some(dated);
-            object.metadata.resource_version = Some(version.to_string());
-            let object = object.clone();
-            self.cache.put_status(object.clone());
-            self.watch(HubEvent::Object(applied(Box::new(object))));
+        if let Some(dated) = dated {
+            self.write_status(&object_name(at), dated);
+        }
+    }
+
+    /// Another process believes only what the hub assigned.
+    fn check_follower(&self) {
+        let clusters = with_obstacles(&self.follower);
+        for ((_, (_, cluster)), spec) in member_specs(&self.follower, &clusters) {
+            let planned = self
+                .planned
+                .get(&cluster_pull_secret(&cluster, "ns", "shared"));
+            match (spec.desired, planned) {
+                (Desired::Revision(release), Some(planned)) => {
+                    assert!(!planned.revoked && !planned.remove, "{cluster}");
+                    assert_eq!(release.revision, planned.assigned(), "{cluster}");
+                }
+                (Desired::Nothing, _) => {}
+                (desired, _) => panic!("{cluster}: {desired:?}"),
+            }
+        }
+    }
+
+    /// Whatever others have made of them.
+    fn check_statuses(&self) {
+        for cache in [&self.cache, &self.follower] {
+            for object in cache.own_objects() {
+                let name = object.name_any();
+                assert_eq!(object.status.as_ref(), self.reported.get(&name), "{name}");
+            }
         }
     }
 
@@ -517,12 +787,36 @@ impl Simulation {
         (0..CLUSTERS).filter(changes).count()
     }
 
+    /// As the hub wrote them, whatever others have made of them.
+    fn check_revisions(&self) {
+        for found in self.cache.revisions(&self.fleet) {
+            let is_own = self.written.get(&found.number) == Some(&found);
+            assert!(is_own, "{found:?}");
+        }
+    }
+
     fn check(&self) {
+        self.check_follower();
+        self.check_revisions();
+        self.check_statuses();
         assert!(self.in_flight() <= MAX_UNAVAILABLE, "{}", self.in_flight());
         let last = self.revisions.keys().last().copied().unwrap_or_default();
         let skipped = self.foreign.range(..last).count();
-        let most = self.rotations + i64::try_from(skipped).unwrap();
+        // Of each content, and of the one that replaces it if it fails.
+        let most = 2 * self.rotations + i64::try_from(skipped).unwrap();
         assert!(last <= most, "nobody's number is raised to");
+    }
+
+    fn rest(&mut self) {
+        for _ in 0..40 {
+            self.pass(61);
+            self.plan();
+            self.check();
+            for at in 0..CLUSTERS {
+                self.session(at);
+            }
+        }
+        assert!(!self.plan(), "it converges");
     }
 
     /// No more disturbances, and time passes.
@@ -534,15 +828,10 @@ impl Simulation {
             self.members[at].identity = format!("{}-{}", name(at), self.next_version());
             self.members[at].written = 0;
         }
-        for _ in 0..40 {
-            self.now += SignedDuration::from_secs(61);
-            self.plan();
-            self.check();
-            for at in 0..CLUSTERS {
-                self.session(at);
-            }
-        }
-        assert!(!self.plan(), "it converges");
+        self.rest();
+        // Content that fails in too many clusters is rolled back, or halts.
+        self.happen(Event::Rotate);
+        self.rest();
         let newest = self.cache.revisions(&self.fleet).pop().unwrap();
         assert!(newest.rolled_out.is_some());
         assert_eq!(
@@ -557,6 +846,13 @@ impl Simulation {
             assert!(!spec.remove && !spec.revoked, "c{at}");
             let status = object.status.as_ref().unwrap();
             assert_eq!(status.in_force(), newest.revision(), "c{at}");
+        }
+        let followed = member_specs(&self.follower, &with_obstacles(&self.follower));
+        assert!(!followed.is_empty(), "it has some of the clusters");
+        for ((_, (_, cluster)), spec) in followed {
+            let is_newest =
+                matches!(&spec.desired, Desired::Revision(it) if it.revision == newest.revision());
+            assert!(is_newest, "{cluster}: {:?}", spec.desired);
         }
     }
 }
@@ -590,10 +886,7 @@ fn a_cluster_whose_object_was_deleted_takes_a_slot_until_it_reports_what_it_has(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(256))]
 
     #[test]
     fn clusters_get_the_newest_revision_after_anything_that_others_do(

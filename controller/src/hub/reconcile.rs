@@ -16,8 +16,9 @@ use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
 use super::views::pair;
-use super::writes::object_name;
+use super::writes::{Written, object_name};
 use super::{Hub, RESYNC};
+use crate::cache::uptime;
 use crate::clusters::hidden::sentence;
 use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{
@@ -25,7 +26,6 @@ use crate::clusters::input::{
 };
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
 use crate::clusters::plan::{FleetPlan, plan};
-use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::process::backoff::random_bits;
 use crate::refused;
@@ -64,6 +64,7 @@ impl Hub {
             return RESYNC;
         }
         self.log_unreadable();
+        self.clock.observe(self.cache.objects(), uptime());
         let clusters = with_obstacles(&self.cache);
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
@@ -98,7 +99,7 @@ impl Hub {
         let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
         let unreadable = self.cache.unreadable_fleet(&fleet);
         let clusters = &self.with_unreadable(&fleet, clusters);
-        let (plan, input_revisions) = {
+        let plan = {
             let known = found.as_ref().map(|found| &found.source);
             let taken_here = state.taken.iter().filter(|((it, _), _)| *it == place);
             let input = Input {
@@ -112,15 +113,16 @@ impl Hub {
                 clusters,
                 namespaces,
                 objects: self.objects_of(&fleet),
-                drift: self.cache.drift(&fleet_name),
+                drift: self.cache.drift(&fleet),
                 taken: taken_here
                     .map(|((_, key), other)| (key.clone(), other.clone()))
                     .collect(),
                 hidden: self.cache.hidden(),
                 refused: &self.refusals.failures,
+                clock: &self.clock,
                 now: Timestamp::now(),
             };
-            (plan(&input), input.revisions)
+            plan(&input)
         };
         for (key, member) in &plan.members {
             if member.refused.is_some() && !member.is_done() {
@@ -146,9 +148,7 @@ impl Hub {
             state.has_written |= self.perform(&fleet, &plan).await;
         }
         let version = found.map(|found| found.version).unwrap_or_default();
-        let reported = self
-            .write_report(&fleet, &plan, &input_revisions, &version)
-            .await;
+        let reported = self.write_report(&fleet, &plan, &version).await;
         state.counts = sum(state.counts, reported);
     }
 
@@ -229,21 +229,29 @@ impl Hub {
     /// has found. Returns whether the writes affect the next plan.
     async fn perform(&mut self, fleet: &FleetPullSecret, plan: &FleetPlan) -> bool {
         let writer = &self.writer;
+        let known = self.cache.revisions(fleet);
+        for revision in &plan.revisions {
+            self.cache.expect_revision(fleet, revision);
+        }
         let revisions = plan.revisions.iter().map(|revision| {
+            let is_new = known.iter().all(|it| it.number != revision.number);
             let call = async move {
                 tracing::info!(
                     fleet = fleet_title(fleet),
                     revision = revision.number,
                     "writing revision"
                 );
-                writer.revision(fleet, revision).await
+                writer.revision(fleet, revision, is_new).await
             };
             (revision_title(fleet, revision.number), call)
         });
         let written = self.refusals.all(revisions).await.done;
         let has_revision = !written.is_empty();
-        for secret in &written {
-            self.cache.put_revision(secret);
+        for written in written {
+            match written {
+                Written::Revision(secret) => self.cache.put_revision(&secret),
+                Written::Taken(number) => self.cache.put_taken(fleet, number),
+            }
         }
         let has_assigned = self.assign(fleet, &plan.assignments).await;
         let writer = &self.writer;
@@ -264,6 +272,14 @@ impl Hub {
         }
         let has_finalizer = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if plan.is_finished && has_finalizer {
+            for object in self.objects_of(fleet).values() {
+                let (object, finalizers) = (object.name_any(), object.finalizers().join(", "));
+                tracing::warn!(
+                    object,
+                    finalizers,
+                    "a ClusterPullSecret stays until other programs remove their finalizers"
+                );
+            }
             let call = self.writer.finalizer(fleet, false);
             self.refusals.one(fleet_object(fleet), call).await;
         }
@@ -274,7 +290,6 @@ impl Hub {
         &mut self,
         fleet: &FleetPullSecret,
         plan: &FleetPlan,
-        revisions: &[Revision],
         observed_secret: &str,
     ) -> Counts {
         // The plan after a new revision reports the counts.
@@ -288,7 +303,7 @@ impl Hub {
         let titles = titles(fleet, plan, &objects, fleet_object(fleet));
         let refused = failures.messages(|object| titles.contains(object));
         let failure = |key: &ClusterKey| failures.get(&object_title(key, fleet));
-        let mut status = report(fleet, plan, revisions, &objects, (&refused, &failure), now);
+        let mut status = report(fleet, plan, &objects, (&refused, &failure), now);
         observed_secret.clone_into(&mut status.observed_secret);
         let counts = status.counts;
         if fleet.status.as_ref() == Some(&status) {
@@ -297,7 +312,7 @@ impl Hub {
         let writer = &self.writer;
         let call = async {
             match writer.fleet_status(fleet, &status).await {
-                Err(error) if error.is_code(404) => Ok(None),
+                Err(error) if error.is_absent() => Ok(None),
                 done => done.map(Some),
             }
         };

@@ -9,23 +9,27 @@ use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
     FleetPullSecret, Target,
 };
-use globalps_core::names::cluster_pull_secret;
+use globalps_core::names::{
+    REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
+};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::watcher::Event;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::messages::{MemberSpec, Shared};
 use super::session::Session;
 use super::source::SourceState;
-use super::views::{ClusterObject, Id, NamespaceLabels};
+use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
 use super::{Cli, Command, Hub};
 use crate::cache::list_watch::Update;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{Desired, Facts, Release};
+use crate::clusters::member::{Desired, Release};
+use crate::clusters::member_report::MemberReport;
 use crate::clusters::revision::Revision;
 use crate::content::secret::revision_of_test;
 use crate::content::source::{Data, Source};
@@ -79,6 +83,7 @@ pub(super) fn id(namespace: &str, name: &str) -> Id {
         key: (namespace.to_owned(), name.to_owned()),
         uid: name.to_owned(),
         version: 1,
+        created: None,
     }
 }
 
@@ -118,18 +123,18 @@ fn status(cluster: &str, revision: i64, phase: ClusterPhase) -> ClusterPullSecre
 
 /// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and f no longer exists.
 /// Nobody needs revision 1. The session of c has something to report.
-async fn hub(api: &FakeApi) -> Hub {
-    hub_of(api, &[]).await
+fn hub(api: &FakeApi) -> Hub {
+    hub_of(api, &[])
 }
 
 /// The same with `--namespaces`, of which the first one is `ns`.
-pub(super) async fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
+pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
     let flag = format!("--namespaces={}", namespaces.join(","));
     let flag = (!namespaces.is_empty()).then_some(flag);
     let args = ["globalps-hub".to_owned(), "run".to_owned()];
     let Command::Run(args) = Cli::parse_from(args.into_iter().chain(flag)).command;
     let scope = namespaces.first().copied().unwrap_or_default();
-    let mut hub = Hub::new(&process(api), &args, &token()).await;
+    let mut hub = Hub::new(&process(api), &args, &token());
     let spec = json!({
         "secretRef": {"name": "shared"}, "historyLimit": 0,
         "clusterSelector": {"matchLabels": {"env": "prod"}},
@@ -166,6 +171,7 @@ pub(super) async fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
         let env = if cluster == "e" { "test" } else { "prod" };
         events.push(HubEvent::Cluster(applied(ClusterObject {
             id: id("ns", cluster),
+            api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
             labels: [("env".to_owned(), env.to_owned())].into(),
             is_deleting: false,
         })));
@@ -247,7 +253,7 @@ pub(super) fn ready(api: &FakeApi) -> String {
 #[tokio::test(start_paused = true)]
 async fn one_refused_write_of_the_hub_costs_only_this_write() {
     let api = FakeApi::default();
-    let mut all_right = hub(&api).await;
+    let mut all_right = hub(&api);
     reconcile(&mut all_right, "").await;
     let all = all_of(&api);
     let fleet_status = format!("{}/status", fleet_path());
@@ -268,7 +274,7 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
         for refusal in REFUSALS {
             let case = format!("{write}: {refusal:?}");
             let api = FakeApi::default();
-            let mut hub = hub(&api).await;
+            let mut hub = hub(&api);
             api.state().refused = Some((write.clone(), refusal));
             reconcile(&mut hub, &case).await;
             let mut expected = all.clone();
@@ -310,6 +316,107 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_another_client_that_is_named_like_the_next_revision_stays() {
+    let api = FakeApi::default();
+    let mut of_others = hub(&api);
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"a": "Yg=="},
+        "metadata": {"name": "shared-revision-3", "namespace": "ns", "uid": "theirs"}});
+    api.put(&revision_path(3), &theirs);
+    reconcile(&mut of_others, "").await;
+    assert_eq!(api.get(&revision_path(3)), Some(theirs));
+    assert!(!all_of(&api).contains(&revision_path(3)));
+    let a = api.get(&object_path("a")).unwrap();
+    assert_eq!(a["spec"]["revision"], 4, "the number is skipped");
+    assert!(of_others.refusals.failures.is_empty());
+
+    // The fleet's own, without its label.
+    let api = FakeApi::default();
+    let mut of_fleet = hub(&api);
+    let own = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+        "name": "shared-revision-3", "namespace": "ns", "uid": "u",
+        "ownerReferences": [{"apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret", "name": "shared", "uid": "u"}],
+    }});
+    api.put(&revision_path(3), &own);
+    reconcile(&mut of_fleet, "").await;
+    let written = api.get(&revision_path(3)).unwrap();
+    assert_eq!(written["metadata"]["labels"]["globalps.io/fleet"], "shared");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_client_makes_of_a_revision_is_reverted_and_changes_nothing_else() {
+    for (number, key, value) in [
+        (3, REJECTED_ANNOTATION, "x"),
+        (3, ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z"),
+        (2, REJECTED_ANNOTATION, "x"),
+        (2, REVISION_ANNOTATION, "99"),
+    ] {
+        let api = FakeApi::default();
+        let mut hub = hub(&api);
+        reconcile(&mut hub, "").await;
+        all_of(&api);
+        let path = revision_path(number);
+        let before = api.get(&path).unwrap();
+        let mut changed = before.clone();
+        changed["metadata"]["annotations"][key] = json!(value);
+        changed["metadata"]["resourceVersion"] = json!("1000");
+        api.put(&path, &changed);
+        let fields = json!({"metadata": {"annotations": {key: value}}});
+        api.state().others.insert(path.clone(), fields);
+        let secret: Secret = serde_json::from_value(changed).unwrap();
+        let event = HubEvent::Revision(applied(revision(&secret)));
+        hub.cache.handle((String::new(), event));
+        reconcile(&mut hub, key).await;
+        let after = api.get(&path).unwrap();
+        let annotations = |secret: &Value| secret["metadata"]["annotations"].clone();
+        assert_eq!(annotations(&after), annotations(&before), "{number} {key}");
+        assert_eq!(all_of(&api), [path].into(), "{number} {key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_client_writes_is_written_again_and_nothing_follows_from_it() {
+    for change in [
+        json!({"phase": "Failed", "message": "x"}),
+        json!({"phase": "Unreachable"}),
+        json!({"identity": "a"}),
+        json!({"revision": 1, "observedGeneration": 7}),
+        json!({"lastTransitionTime": "2026-01-01T00:00:00Z"}),
+        json!({"phase": null, "revision": null, "identity": null}),
+    ] {
+        let api = FakeApi::default();
+        let mut hub = hub(&api);
+        reconcile(&mut hub, "").await;
+        all_of(&api);
+        let path = object_path("b");
+        let before = api.get(&path).unwrap();
+        let mut changed = before.clone();
+        for (key, value) in change.as_object().unwrap() {
+            changed["status"][key] = value.clone();
+        }
+        changed["metadata"]["resourceVersion"] = json!("1000");
+        changed["status"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|_, value| !value.is_null());
+        api.state().version = 1000;
+        api.put(&path, &changed);
+        let object: ClusterPullSecret = serde_json::from_value(changed).unwrap();
+        let event = HubEvent::Object(applied(Box::new(object)));
+        hub.cache.handle((String::new(), event));
+        reconcile(&mut hub, "").await;
+        let status = |object: &Value| -> ClusterPullSecretStatus {
+            serde_json::from_value(object["status"].clone()).unwrap()
+        };
+        let after = api.get(&path).unwrap();
+        assert_eq!(status(&after), status(&before), "{change}");
+        let expected = format!("{path}/status");
+        assert_eq!(all_of(&api), [expected].into(), "{change}");
+        reconcile(&mut hub, "").await;
+        assert_eq!(all_of(&api), BTreeSet::new(), "{change}: once");
+    }
+}
+
 /// A session with a member that gets revision 1, and globalps itself.
 fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
     let installation = Installation {
@@ -329,29 +436,24 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         desired: Desired::Revision(release),
         target: Target::default(),
         fleet: "ns/shared".to_owned(),
+        known: Arc::default(),
         require_nodes: false,
         identity: Some("m".to_owned()),
+        may_write: true,
         revision: revision_of_test(0),
         is_settled: false,
     };
     let (sender, specs) = watch::channel(spec.clone());
-    let session = Session {
-        cluster: ("ns".to_owned(), "m".to_owned()),
-        shared: Shared {
-            fence: Fence {
-                token: token(),
-                health: Arc::new(Health::new()),
-            },
-            manager: "globalps-hub-own".into(),
-            observations: mpsc::unbounded_channel().0,
-            connecting: Arc::new(Semaphore::new(1)),
+    let shared = Shared {
+        fence: Fence {
+            token: token(),
+            health: Arc::new(Health::new()),
         },
-        specs,
-        facts: Facts::default(),
-        identity: Some("m".to_owned()),
-        installed: None,
-        reported: None,
+        manager: "globalps-hub-own".into(),
+        observations: mpsc::unbounded_channel().0,
+        connecting: Arc::new(Semaphore::new(1)),
     };
+    let session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
     (session, spec, sender)
 }
 
@@ -451,4 +553,31 @@ async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
     assert!(writes_with(same).await);
     let other = Some(Arc::new(data("other")));
     assert!(!writes_with(other).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_session_that_may_not_read_who_the_cluster_is_continues_with_it() {
+    let api = FakeApi::default();
+    let (mut session, spec, _specs) = session();
+    session.identify(&api.client()).await.unwrap();
+    assert_eq!(session.identity, spec.identity);
+    assert!(write_member(&mut session, &spec, &api).await);
+    assert!(!all_of(&api).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_its_global_pull_secret_is_blocked_after_a_while() {
+    let (mut session, _, _specs) = session();
+    assert_eq!(session.await_config(), None);
+    session.facts.report = MemberReport::NoConfig;
+    let due = session.await_config().unwrap();
+    assert!(!session.facts.lacks_config, "it may be created in a moment");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(session.await_config(), Some(due));
+    tokio::time::advance(Duration::from_secs(50)).await;
+    assert_eq!(session.await_config(), None);
+    assert!(session.facts.lacks_config);
+    session.facts.report = MemberReport::NoStatus;
+    assert_eq!(session.await_config(), None);
+    assert!(!session.facts.lacks_config);
 }

@@ -6,17 +6,18 @@ use globalps_core::api::{
     ClusterFailure, ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret,
     FleetPullSecretStatus, STATUS_CLUSTERS, condition,
 };
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::clusters::input::{ClusterKey, UNREADABLE, title};
-use crate::clusters::limits::is_halted as halts;
+use crate::clusters::limits::{is_halted as halts, limits};
 use crate::clusters::plan::{FleetPlan, Hold};
-use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
 use crate::refused::Failure;
-use crate::report::statement::{Statement, dated, first, sentences, statement, with_refused};
+use crate::report::statement::{
+    Statement, dated, first, sentences, statement, waits_for_canary, with_refused,
+};
 
 /// Condition that only a `FleetPullSecret` has.
 const SOURCE_VALID: &str = "SourceValid";
@@ -30,6 +31,8 @@ struct Summary {
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
+    /// Those of them that don't have what they should.
+    unreached: Vec<ClusterFailure>,
     /// Clusters with a revoked assignment.
     timed_out: Vec<ClusterFailure>,
     waiting: u32,
@@ -38,7 +41,6 @@ struct Summary {
 pub(super) fn report(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
-    revisions: &[Revision],
     objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
     (refused, failure): (&[String], Failed),
     now: Timestamp,
@@ -47,7 +49,7 @@ pub(super) fn report(
     let before = fleet.status.as_ref();
     let summary = count(plan, objects, failure);
     let statements = [
-        with_refused(ready(fleet, plan, revisions, &summary), refused),
+        with_refused(ready(fleet, plan, &summary), refused),
         progressing(fleet, plan, &summary),
         source_valid(&plan.verdict, plan.revision.number > 0),
     ];
@@ -110,6 +112,9 @@ fn count(
         } else if is_unreachable {
             summary.counts.unreachable += 1;
             summary.unreachable.push(failure());
+            if !member.is_done() {
+                summary.unreached.push(failure());
+            }
         } else if member.is_done() {
             summary.counts.synced += 1;
         } else if member.has_failed() {
@@ -147,31 +152,29 @@ fn unwritten(plan: &FleetPlan) -> Option<i64> {
     numbers.find(|number| *number > plan.revision.number)
 }
 
-fn ready(
-    fleet: &FleetPullSecret,
-    plan: &FleetPlan,
-    revisions: &[Revision],
-    summary: &Summary,
-) -> Statement {
+fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
-    if let Some(Hold::Hidden(reason)) = &plan.hold {
-        return no("NamespaceForbidden", reason.clone());
-    }
-    if fleet.metadata.deletion_timestamp.is_some() {
-        let left = plan.members.len();
-        return no(
-            "Removing",
-            format!("clusters that still have the Secret: {left}"),
-        );
-    }
-    let counts = &summary.counts;
     match &plan.hold {
+        Some(Hold::Hidden(reason)) => return no("NamespaceForbidden", reason.clone()),
+        // Also while it is being deleted: which clusters still have the Secret was not looked at.
         Some(Hold::Unreadable(reason)) => {
             let message = format!(
                 "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
             );
             return no(UNREADABLE, message);
         }
+        _ => {}
+    }
+    if fleet.metadata.deletion_timestamp.is_some() {
+        let left = plan.members.len();
+        let mut message = format!("clusters that still have the Secret: {left}");
+        if left > 0 && fleet.spec.rollout.paused {
+            message += "; the rollout is paused, so no further cluster is changed";
+        }
+        return no("Removing", message);
+    }
+    let counts = &summary.counts;
+    match &plan.hold {
         Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
         Some(Hold::NothingYet) => {
             return no("NoSource", "there is no valid source yet".to_owned());
@@ -190,7 +193,7 @@ fn ready(
                 "the revision number has reached its maximum".to_owned(),
             );
         }
-        Some(Hold::Hidden(_)) | None => {}
+        Some(Hold::Hidden(_) | Hold::Unreadable(_)) | None => {}
     }
     if !summary.failed.is_empty() {
         return no("ClustersFailed", list(&summary.failed));
@@ -214,8 +217,7 @@ fn ready(
         }
         return no("RollingOut", message);
     }
-    let rejected = revisions.iter().rev().find_map(|it| it.rejected.clone());
-    if let Some(reason) = rejected.filter(|_| is_rolled_back(plan, revisions)) {
+    if let Some(reason) = &plan.rolled_back {
         let hint = "the previous content is in force until the source changes";
         return no("TakenBack", format!("{reason}; {hint}"));
     }
@@ -223,22 +225,18 @@ fn ready(
         "revision {} is in force in {} of {} clusters",
         plan.revision.number, counts.synced, counts.total
     );
-    if counts.synced == 0 {
-        return no("NoClusters", message);
-    }
     if !summary.unreachable.is_empty() {
         message = format!("{message}; unreachable: {}", list(&summary.unreachable));
     }
+    if counts.synced == 0 {
+        let reason = if summary.unreachable.is_empty() {
+            "NoClusters"
+        } else {
+            "ClustersUnreachable"
+        };
+        return no(reason, message);
+    }
     statement(condition::READY, "True", "Synced", message)
-}
-
-/// The newest revision follows one that was rolled back.
-fn is_rolled_back(plan: &FleetPlan, revisions: &[Revision]) -> bool {
-    let before = revisions
-        .iter()
-        .rev()
-        .find(|it| it.number < plan.revision.number);
-    before.is_some_and(|it| it.rejected.is_some())
 }
 
 fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
@@ -248,16 +246,39 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
     let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
     let (status, reason, message) = match () {
         () if plan.hold.is_some() => ("False", "Held", String::new()),
-        () if open == 0 && unwritten(plan).is_none() => ("False", "Complete", String::new()),
+        () if open == 0 && unwritten(plan).is_none() => {
+            // Nothing is in progress, but the rollout continues once they are back.
+            if summary.unreached.is_empty() {
+                ("False", "Complete", String::new())
+            } else {
+                ("False", "ClustersUnreachable", list(&summary.unreached))
+            }
+        }
         () if fleet.spec.rollout.paused => (
             "False",
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
         () if is_halted => ("False", "Halted", list(&summary.failed)),
+        () if let Some(waits) = canary_wait(fleet, plan) => waits,
         () => ("True", "RollingOut", format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)
+}
+
+/// What `Progressing` says while no cluster can be the canary.
+fn canary_wait(
+    fleet: &FleetPullSecret,
+    plan: &FleetPlan,
+) -> Option<(&'static str, &'static str, String)> {
+    if plan.canary_passed {
+        return None;
+    }
+    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
+    let goal = Goal::Revision(plan.revision);
+    let stuck = stuck_canaries(&members, goal, &limits(&fleet.spec.rollout))?;
+    let nobody = "no cluster matches `spec.rollout.canary.clusterSelector`";
+    Some(waits_for_canary(&stuck, nobody))
 }
 
 fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
@@ -293,14 +314,16 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
     use globalps_core::rollout::{Member, Progress};
     use jiff::SignedDuration;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
 
-    #[test]
-    fn a_cluster_that_timed_out_is_named() {
-        let member = Member {
+    /// It has revision 1, and its assignment of revision 2 was revoked.
+    fn member() -> Member {
+        Member {
             name: "ns/slow".to_owned(),
             goal: Goal::Revision(crate::content::secret::revision_of_test(2)),
             not_ready: None,
@@ -321,30 +344,62 @@ mod tests {
             is_skipped: false,
             in_place: false,
             refused: None,
-        };
-        let plan = FleetPlan {
+        }
+    }
+
+    /// With that member.
+    fn plan() -> FleetPlan {
+        FleetPlan {
             verdict: Verdict::Valid(Vec::new()),
             hold: None,
             revision: crate::content::secret::revision_of_test(2),
+            canary_passed: false,
             revisions: Vec::new(),
+            rolled_back: None,
             outdated: Vec::new(),
-            members: vec![(("ns".to_owned(), "slow".to_owned()), member)],
+            members: vec![(("ns".to_owned(), "slow".to_owned()), member())],
             obstacles: BTreeMap::new(),
             assignments: Vec::new(),
             released: Vec::new(),
             is_first_step: false,
             is_finished: false,
-        };
+        }
+    }
+
+    fn fleet() -> FleetPullSecret {
         let spec = r#"{"secretRef": {"name": "shared"}}"#;
-        let fleet = FleetPullSecret::new("shared", serde_json::from_str(spec).unwrap());
+        FleetPullSecret::new("shared", serde_json::from_str(spec).unwrap())
+    }
+
+    #[test]
+    fn a_cluster_that_timed_out_is_named_and_so_are_a_canary_and_a_pause_of_a_removal() {
+        let plan = plan();
+        let fleet = fleet();
         let status = report(
             &fleet,
             &plan,
-            &[],
             &BTreeMap::new(),
             (&[], &|_| None),
             Timestamp::UNIX_EPOCH,
         );
+        let progressing = |plan: &FleetPlan| {
+            let objects = BTreeMap::new();
+            let refused: (&[String], Failed) = (&[], &|_| None);
+            let status = report(&fleet, plan, &objects, refused, Timestamp::UNIX_EPOCH);
+            let found = &status.conditions[1];
+            format!("{} {} {}", found.status, found.reason, found.message)
+        };
+        let mut canary = plan.clone();
+        let no_canary = "False NoCanary no cluster matches `spec.rollout.canary.clusterSelector`";
+        assert_eq!(progressing(&canary), no_canary);
+        canary.members[0].1.is_canary = true;
+        let rolling_out = "True RollingOut clusters left: 1";
+        assert_eq!(progressing(&canary), rolling_out);
+        canary.members[0].1.not_ready = Some(SignedDuration::from_mins(1));
+        let waits = "True WaitingForCanary no canary can change now: ns/slow";
+        assert_eq!(progressing(&canary), waits);
+        canary.canary_passed = true;
+        assert_eq!(progressing(&canary), rolling_out);
         let failure = &status.failures[0];
         assert_eq!(
             (&*failure.cluster, &*failure.reason),
@@ -357,5 +412,77 @@ mod tests {
             "{}",
             ready.message
         );
+        let mut fleet = fleet;
+        fleet.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let mut message = |paused| {
+            fleet.spec.rollout.paused = paused;
+            let objects = BTreeMap::new();
+            let refused: (&[String], Failed) = (&[], &|_| None);
+            let status = report(&fleet, &plan, &objects, refused, Timestamp::UNIX_EPOCH);
+            status.conditions[0].message.clone()
+        };
+        let left = "clusters that still have the Secret: 1";
+        assert_eq!(message(false), left);
+        let expected = format!("{left}; the rollout is paused, so no further cluster is changed");
+        assert_eq!(message(true), expected);
+    }
+
+    /// `Ready` and `Progressing`, each in one line.
+    fn lines(
+        fleet: &FleetPullSecret,
+        plan: &FleetPlan,
+        object: Option<&ClusterPullSecret>,
+    ) -> [String; 2] {
+        let key = ("ns".to_owned(), "slow".to_owned());
+        let objects = object.into_iter().map(|it| (key.clone(), it)).collect();
+        let refused: (&[String], Failed) = (&[], &|_| None);
+        let status = report(fleet, plan, &objects, refused, Timestamp::UNIX_EPOCH);
+        let line = |at: usize| {
+            let found = &status.conditions[at];
+            format!("{} {} {}", found.status, found.reason, found.message)
+        };
+        [line(0), line(1)]
+    }
+
+    #[test]
+    fn a_fleet_that_cannot_be_read_counts_no_clusters_also_while_it_is_being_deleted() {
+        let mut fleet = fleet();
+        let mut plan = plan();
+        plan.members.clear();
+        plan.hold = Some(Hold::Unreadable("it can't be decoded".to_owned()));
+        let before = lines(&fleet, &plan, None);
+        assert!(before[0].starts_with("False Unreadable "), "{before:?}");
+        fleet.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(lines(&fleet, &plan, None), before);
+        plan.hold = None;
+        let removed = "False Removing clusters that still have the Secret: 0";
+        assert_eq!(lines(&fleet, &plan, None)[0], removed);
+    }
+
+    #[test]
+    fn a_rollout_to_clusters_that_are_unreachable_is_not_complete() {
+        let status = ClusterPullSecretStatus {
+            phase: ClusterPhase::Unreachable,
+            message: "no answer".to_owned(),
+            ..ClusterPullSecretStatus::default()
+        };
+        let mut object = ClusterPullSecret::new("slow", ClusterPullSecretSpec::default());
+        object.status = Some(status);
+        let mut plan = plan();
+        plan.canary_passed = true;
+        let away = "`ns/slow`: no answer";
+        let ready = format!(
+            "False ClustersUnreachable revision 2 is in force in 0 of 1 clusters; unreachable: {away}"
+        );
+        let progressing = format!("False ClustersUnreachable {away}");
+        let found = lines(&fleet(), &plan, Some(&object));
+        assert_eq!(found, [ready.clone(), progressing]);
+        // It has the revision, as far as the hub knows.
+        plan.members[0].1.assigned = Some((plan.members[0].1.goal, Progress::Done));
+        let found = lines(&fleet(), &plan, Some(&object));
+        assert_eq!(found, [ready, "False Complete ".to_owned()]);
+        plan.members.clear();
+        let nobody = "False NoClusters revision 2 is in force in 0 of 0 clusters";
+        assert_eq!(lines(&fleet(), &plan, None)[0], nobody);
     }
 }

@@ -3,7 +3,8 @@
 use globalps_core::api::FleetPullSecret;
 
 use super::objects::Objects;
-use super::views::{ClusterObject, KubeconfigSecret, RevisionSecret};
+use super::revisions::Revisions;
+use super::views::{ClusterObject, KubeconfigSecret};
 use crate::cache::store::Store;
 
 #[derive(Default)]
@@ -13,7 +14,7 @@ pub(super) struct Scope {
     pub(super) clusters: Store<ClusterObject>,
     pub(super) kubeconfigs: Store<KubeconfigSecret>,
     pub(super) registered: Store<KubeconfigSecret>,
-    pub(super) revisions: Store<RevisionSecret>,
+    pub(super) revisions: Revisions,
     /// Cluster API is not installed, so the cache of `Cluster`s never syncs.
     pub(super) has_no_clusters: bool,
 }
@@ -31,7 +32,7 @@ impl Scope {
             (has_clusters || self.has_no_clusters, is_forbidden),
             of(&self.kubeconfigs),
             of(&self.registered),
-            of(&self.revisions),
+            of(&self.revisions.store),
         ]
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
+use globalps_core::api::ClusterPullSecretStatus;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
-use super::messages::{MemberSpec, Observation, Shared};
+use super::messages::{MemberSpec, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{
-    Action, Desired, DoneCriteria, Facts, MemberReport, Reason, Release, TargetView, action, status,
-};
+use crate::clusters::member::{Action, Desired, Facts, Reason, Release, TargetView, action};
+use crate::clusters::member_report::MemberReport;
+use crate::objects::apply::{is_absent, is_denied};
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
 use crate::remote::{kubeconfig, unreachable};
@@ -42,6 +42,8 @@ pub(super) struct Session {
     /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
     pub(super) reported: Option<ClusterPullSecretStatus>,
+    /// Since when the cluster has no `GlobalPullSecret`.
+    pub(super) without_config: Option<Instant>,
 }
 
 /// Why the current connection ends.
@@ -145,7 +147,9 @@ impl Session {
                 self.facts.report = MemberReport::Unknown;
                 events = member_events(&client, spec);
             }
+            let config_is_due = self.await_config();
             self.report();
+            next_read = config_is_due.map_or(next_read, |at| next_read.min(at));
             if self.facts.is_installing {
                 next_read = next_read.min(Instant::now() + INSTALLING);
             }
@@ -238,7 +242,12 @@ impl Session {
         if !spec.accepts(self.identity.as_ref()) || !spec.has_same_place(place) {
             return Ok(false);
         }
-        let action = action(self.facts.target.as_ref(), &spec.desired, &spec.fleet);
+        let action = action(
+            self.facts.target.as_ref(),
+            &spec.desired,
+            &spec.fleet,
+            &spec.known,
+        );
         let has_installed = match &spec.desired {
             Desired::Revision(release) if !matches!(action, Action::Block(_)) => {
                 self.install(client, release, &spec.fleet).await?
@@ -322,7 +331,7 @@ impl Session {
                 self.facts.target = secret.and_then(|it| it.into_result().ok()).map(view);
                 Ok(())
             }
-            Err(Some(kube::Error::Api(status))) if status.code == 404 => {
+            Err(Some(kube::Error::Api(status))) if is_absent(&status) => {
                 self.facts.target = None;
                 self.facts.blocked = Some(("NotFound", status.message.clone()));
                 Ok(())
@@ -332,6 +341,7 @@ impl Session {
                     409 => "Conflict",
                     401 | 403 => "Forbidden",
                     422 => "Rejected",
+                    _ if is_denied(&status) => "Rejected",
                     _ => "NotWritten",
                 };
                 self.facts.blocked = Some((reason, status.message.clone()));
@@ -340,52 +350,5 @@ impl Session {
             }
             Err(error) => Err(unreachable_reason(error)),
         }
-    }
-
-    /// Reports a changed status to the hub.
-    fn report(&mut self) {
-        let spec = self.specs.borrow().clone();
-        let Some(status) = self.status(&spec) else {
-            return;
-        };
-        if self.reported.as_ref() == Some(&status) {
-            return;
-        }
-        self.reported = Some(status.clone());
-        // An error means that the hub's term has ended, which also ends this task.
-        let _ = self.shared.observations.send(Observation {
-            fleet: spec.fleet.clone(),
-            cluster: self.cluster.clone(),
-            status,
-        });
-    }
-
-    /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief
-    /// `Syncing` after each restart of the hub.
-    fn status(&self, spec: &MemberSpec) -> Option<ClusterPullSecretStatus> {
-        let facts = &self.facts;
-        let criteria = DoneCriteria {
-            require_nodes: spec.require_nodes,
-            is_additional: spec.target.is_additional(),
-        };
-        let is_awaited = criteria.require_nodes
-            && criteria.is_additional
-            && facts.report == MemberReport::Unknown
-            && facts.unreachable.is_none()
-            && facts.blocked.is_none();
-        if is_awaited && spec.is_in_force() && spec.identity == self.identity {
-            return None;
-        }
-        let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
-        let is_accepted = spec.accepts(self.identity.as_ref()); // Another cluster did not get it from the hub.
-        let in_force = match (status.phase, &spec.desired) {
-            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
-            (ClusterPhase::Removed, _) => globalps_core::rollout::Revision::NONE,
-            _ => spec.revision,
-        };
-        status.set_in_force(in_force);
-        status.observed_generation = spec.generation;
-        status.identity.clone_from(&self.identity);
-        Some(status)
     }
 }

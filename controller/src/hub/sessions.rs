@@ -15,6 +15,28 @@ use crate::leader::fencing::Fence;
 /// Maximum number of sessions that connect at the same time: after a start there may be a thousand to connect.
 const CONNECTING: usize = 16;
 
+impl Session {
+    /// Until the cluster says otherwise, it is the one that an earlier session has found: its kubeconfig may no longer allow to read
+    /// who it is.
+    pub(super) fn new(
+        cluster: ClusterKey,
+        shared: Shared,
+        specs: watch::Receiver<MemberSpec>,
+    ) -> Self {
+        let identity = specs.borrow().identity.clone();
+        Self {
+            cluster,
+            shared,
+            specs,
+            facts: Facts::default(),
+            identity,
+            installed: None,
+            reported: None,
+            without_config: None,
+        }
+    }
+}
+
 /// A fleet, as `NAMESPACE/NAME`, and a cluster.
 pub(super) type Pair = (String, ClusterKey);
 
@@ -59,20 +81,13 @@ impl Sessions {
             return;
         }
         let (sender, specs) = watch::channel(spec);
-        let session = Session {
-            cluster: pair.1.clone(),
-            shared: Shared {
-                fence: self.fence.clone(),
-                manager: Arc::clone(manager),
-                observations: self.observations.clone(),
-                connecting: Arc::clone(&self.connecting),
-            },
-            specs,
-            facts: Facts::default(),
-            identity: None,
-            installed: None,
-            reported: None,
+        let shared = Shared {
+            fence: self.fence.clone(),
+            manager: Arc::clone(manager),
+            observations: self.observations.clone(),
+            connecting: Arc::clone(&self.connecting),
         };
+        let session = Session::new(pair.1.clone(), shared, specs);
         let task = tokio::spawn(session.run()).abort_handle();
         let specs = sender;
         self.running.insert(pair, Running { specs, task });

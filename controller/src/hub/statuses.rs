@@ -11,33 +11,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::Hub;
+use super::cache::HubCache;
+use super::sessions::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, object_title, revision_title};
 use crate::clusters::plan::FleetPlan;
 use crate::refused::title;
 
 impl Hub {
-    /// Writes the changed statuses. It drops those without an object.
+    /// Writes the changed statuses, also those that another client changed. It drops those without an object.
     pub(super) async fn write_statuses(&mut self) {
-        if self.observed.is_empty() {
-            return;
-        }
         let observed = std::mem::take(&mut self.observed);
-        let now = Timestamp::now();
-        let writes: Vec<(ClusterPullSecret, ClusterPullSecretStatus)> = self
-            .cache
-            .own_objects()
-            .filter_map(|object| {
-                let pair = pair(object)?;
-                let status = dated(object, observed.get(&pair)?, now)?;
-                Some((object.clone(), status))
-            })
-            .collect();
+        let writes = due(&self.cache, &observed, Timestamp::now());
         let hub = &self.writer;
         let calls = writes.iter().map(|(object, status)| {
             let call = async move {
                 match hub.object_status(object, status).await {
-                    Err(error) if error.is_code(404) => Ok(None),
+                    Err(error) if error.is_absent() => Ok(None),
                     done => done.map(Some),
                 }
             };
@@ -54,6 +44,34 @@ impl Hub {
             }
         }
     }
+}
+
+/// The objects with the statuses to write: what the sessions report, and otherwise what it was before another client changed it.
+pub(super) fn due(
+    cache: &HubCache,
+    observed: &BTreeMap<Pair, ClusterPullSecretStatus>,
+    now: Timestamp,
+) -> Vec<(ClusterPullSecret, ClusterPullSecretStatus)> {
+    let has_changed = cache
+        .scopes
+        .values()
+        .any(|it| it.objects.has_changed_statuses());
+    if observed.is_empty() && !has_changed {
+        return Vec::new();
+    }
+    let is_changed = |object: &ClusterPullSecret| {
+        let mut scopes = cache.scopes.values();
+        has_changed && scopes.any(|it| it.objects.is_status_changed(object))
+    };
+    let status = |object: &ClusterPullSecret| {
+        let reported = observed.get(&pair(object)?);
+        let reported = reported.and_then(|it| dated(object, it, now));
+        let again = || is_changed(object).then(|| object.status.clone().unwrap_or_default());
+        reported.or_else(again)
+    };
+    let own = cache.own_objects();
+    own.filter_map(|object| Some((object.clone(), status(object)?)))
+        .collect()
 }
 
 /// Title of the object's status among the failed writes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, cluster_pull_secret};
 use globalps_core::rollout;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};
@@ -15,14 +16,15 @@ use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
-use crate::targets::version;
+use crate::targets::{created, version};
 
-/// Namespace and name of an object, with its uid and `resourceVersion`.
+/// Namespace and name of an object, with its uid, `resourceVersion` and `creationTimestamp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     pub(super) key: ClusterKey,
     pub(super) uid: String,
     pub(super) version: u64,
+    pub(super) created: Option<Timestamp>,
 }
 
 impl Id {
@@ -31,6 +33,7 @@ impl Id {
             key: key(object),
             uid: object.uid().unwrap_or_default(),
             version: version(object),
+            created: created(object),
         }
     }
 }
@@ -47,6 +50,7 @@ fn joined((namespace, name): &ClusterKey) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct ClusterObject {
     pub(super) id: Id,
+    pub(super) api_version: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) is_deleting: bool,
 }
@@ -133,10 +137,11 @@ macro_rules! versioned_objects {
 }
 versioned_objects!(FleetPullSecret, ClusterPullSecret);
 
-pub(super) fn cluster(object: &DynamicObject) -> ClusterObject {
+pub(super) fn cluster(object: &DynamicObject, api_version: &str) -> ClusterObject {
     let metadata = &object.metadata;
     ClusterObject {
         id: Id::of(object),
+        api_version: api_version.to_owned(),
         labels: metadata.labels.clone().unwrap_or_default(),
         is_deleting: metadata.deletion_timestamp.is_some(),
     }

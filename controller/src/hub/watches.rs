@@ -1,33 +1,32 @@
 //! The watches of the management cluster.
 
-use std::time::Duration;
-
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll, select_all};
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::decode::Item;
 use globalps_core::names::{CLUSTER_LABEL, FLEET_LABEL};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::core::GroupVersionKind;
+use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
+use super::cluster_api::{Clusters, clusters};
 use super::views::{
-    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, cluster, kubeconfig,
-    revision,
+    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, kubeconfig, revision,
 };
 use crate::cache::list_watch::{Update, list_watch};
+use crate::clusters::shard::Shard;
 
 /// Label with the cluster's name on Secrets of Cluster API.
 const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
-const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
 
 pub(super) enum HubEvent {
     Fleet(Update<Box<FleetPullSecret>>),
     Object(Update<Box<ClusterPullSecret>>),
     Cluster(Update<ClusterObject>),
+    /// The API server serves no `Cluster`s.
+    NoClusterApi,
     /// A Secret of Cluster API, possibly without a kubeconfig.
     Kubeconfig(Update<KubeconfigSecret>),
     Registered(Update<KubeconfigSecret>),
@@ -38,11 +37,11 @@ pub(super) enum HubEvent {
 /// An event and its scope.
 pub(super) type Scoped = (String, HubEvent);
 
-/// Watches the objects of these namespaces; an empty list means all. `resource`: Cluster API's `Cluster`.
+/// Watches the objects of these namespaces; an empty list means all. `shard`: if it does not plan, it must tell who wrote a spec.
 pub(super) fn events(
     client: &Client,
     namespaces: &[String],
-    resource: &ApiResource,
+    shard: Shard,
 ) -> SelectAll<BoxStream<'static, Scoped>> {
     let mut streams: Vec<BoxStream<'static, Scoped>> = Vec::new();
     let all = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
@@ -58,7 +57,7 @@ pub(super) fn events(
             .boxed(),
     );
     for scope in scopes(namespaces) {
-        streams.extend(scoped(client, &scope, resource));
+        streams.extend(scoped(client, &scope, shard));
     }
     select_all(streams)
 }
@@ -79,7 +78,7 @@ fn config(labels: Option<&str>) -> watcher::Config {
     }
 }
 
-fn api<K>(client: &Client, scope: &str) -> Api<Item<K>>
+fn api<K, const OWNERS: bool>(client: &Client, scope: &str) -> Api<Item<K, OWNERS>>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -92,25 +91,28 @@ where
     }
 }
 
-fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream<'static, Scoped>> {
+fn scoped(client: &Client, scope: &str, shard: Shard) -> Vec<BoxStream<'static, Scoped>> {
     let fleets = list_watch(
-        api::<FleetPullSecret>(client, scope),
+        api::<FleetPullSecret, false>(client, scope),
         config(None),
         "fleets",
     );
-    let objects = list_watch(
-        api::<ClusterPullSecret>(client, scope),
-        config(None),
-        "objects of clusters",
-    );
-    let clusters: Api<Item<DynamicObject>> = if scope.is_empty() {
-        Api::all_with(client.clone(), resource)
+    let what = "objects of clusters";
+    let objects = if shard.plans() {
+        let api = api::<ClusterPullSecret, false>(client, scope);
+        list_watch(api, config(None), what)
     } else {
-        Api::namespaced_with(client.clone(), scope, resource)
+        let api = api::<ClusterPullSecret, true>(client, scope);
+        list_watch(api, config(None), what)
     };
-    let clusters = list_watch(clusters, config(None), "clusters");
-    let secrets =
-        |labels: &str, what| list_watch(api::<Secret>(client, scope), config(Some(labels)), what);
+    let clusters = clusters(client.clone(), scope.to_owned(), config(None));
+    let secrets = |labels: &str, what| {
+        list_watch(
+            api::<Secret, false>(client, scope),
+            config(Some(labels)),
+            what,
+        )
+    };
     let is_registered = format!("{CLUSTER_LABEL}=true");
     let (one, two, three) = (scope.to_owned(), scope.to_owned(), scope.to_owned());
     let (four, five, six) = (scope.to_owned(), scope.to_owned(), scope.to_owned());
@@ -122,7 +124,13 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
             .map(move |it| (two.clone(), HubEvent::Object(it.map(Box::new))))
             .boxed(),
         clusters
-            .map(move |it| (three.clone(), HubEvent::Cluster(it.map(|it| cluster(&it)))))
+            .map(move |it| {
+                let event = match it {
+                    Clusters::NotServed => HubEvent::NoClusterApi,
+                    Clusters::Listed(update) => HubEvent::Cluster(update),
+                };
+                (three.clone(), event)
+            })
             .boxed(),
         secrets(CLUSTER_NAME_LABEL, "kubeconfigs")
             .map(move |it| {
@@ -144,21 +152,4 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
             .map(move |it| (six.clone(), HubEvent::Revision(it.map(|it| revision(&it)))))
             .boxed(),
     ]
-}
-
-/// `Cluster` of Cluster API in the version that the API server prefers, or in the newest one if it is not served.
-pub(super) async fn cluster_resource(client: &Client) -> ApiResource {
-    let groups = tokio::time::timeout(Duration::from_secs(15), client.list_api_groups());
-    let groups = groups.await.ok().and_then(Result::ok);
-    let version = groups.and_then(|groups| {
-        let mut groups = groups.groups.into_iter();
-        let group = groups.find(|group| group.name == CLUSTER_API_GROUP)?;
-        Some(group.preferred_version?.version)
-    });
-    let version = version.unwrap_or_else(|| "v1beta2".to_owned());
-    ApiResource::from_gvk(&GroupVersionKind::gvk(
-        CLUSTER_API_GROUP,
-        &version,
-        "Cluster",
-    ))
 }

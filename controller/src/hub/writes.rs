@@ -8,19 +8,25 @@ use globalps_core::decode::Item;
 use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret, fleet_revision};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ApiResource, DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
+use super::cluster_api::KIND;
 use crate::clusters::input::{ClusterKey, fleet_title};
 use crate::clusters::revision::Revision;
 use crate::objects::apply::{ApplyError, readable, within};
-use crate::objects::recreate::write_or_recreate;
+use crate::objects::recreate::{write_alone, write_or_recreate};
 
 pub(super) struct Writer {
     client: Client,
-    /// Cluster API's `Cluster`.
-    resource: ApiResource,
+}
+
+/// The result of writing a revision.
+pub(super) enum Written {
+    Revision(Box<Secret>),
+    /// A Secret of another client has the name of this number.
+    Taken(i64),
 }
 
 fn merge() -> PatchParams {
@@ -31,8 +37,8 @@ fn merge() -> PatchParams {
 }
 
 impl Writer {
-    pub(super) fn new(client: Client, resource: ApiResource) -> Self {
-        Self { client, resource }
+    pub(super) fn new(client: Client) -> Self {
+        Self { client }
     }
 
     /// Applies a `ClusterPullSecret`. Its owner is the `Cluster`, or the Secret that registers the cluster.
@@ -40,22 +46,18 @@ impl Writer {
         &self,
         (namespace, cluster): &ClusterKey,
         fleet: &FleetPullSecret,
-        (is_cluster, uid): (bool, String),
+        (cluster_version, uid): (Option<String>, String),
         spec: &ClusterPullSecretSpec,
     ) -> Result<ClusterPullSecret, ApplyError> {
         let name = object_name(cluster, fleet);
-        let (api_version, kind) = if is_cluster {
-            (
-                self.resource.api_version.clone(),
-                self.resource.kind.clone(),
-            )
-        } else {
-            ("v1".to_owned(), "Secret".to_owned())
+        let (api_version, kind) = match cluster_version {
+            Some(version) => (version, KIND),
+            None => ("v1".to_owned(), "Secret"),
         };
         let mut object = ClusterPullSecret::new(&name, spec.clone());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version,
-            kind,
+            kind: kind.to_owned(),
             name: cluster.clone(),
             uid,
             ..OwnerReference::default()
@@ -101,18 +103,63 @@ impl Writer {
         gone(deleted.await)
     }
 
+    /// `is_new`: the hub knows no such Secret. Then one of another client is left alone; not each of them is in the hub's watch.
     pub(super) async fn revision(
         &self,
         fleet: &FleetPullSecret,
         revision: &Revision,
-    ) -> Result<Secret, ApplyError> {
+        is_new: bool,
+    ) -> Result<Written, ApplyError> {
         let secret = revision.encode(fleet);
+        if is_new {
+            match self.create(fleet, &secret).await {
+                Err(error) if error.is_taken() => {
+                    if !self.owns(fleet, &secret.name_any()).await? {
+                        return Ok(Written::Taken(revision.number));
+                    }
+                }
+                done => return done.map(|it| Written::Revision(Box::new(it))),
+            }
+        }
+        let written = self.replace(fleet, &secret).await?;
+        Ok(Written::Revision(Box::new(written)))
+    }
+
+    async fn create(&self, fleet: &FleetPullSecret, secret: &Secret) -> Result<Secret, ApplyError> {
+        let namespace = fleet.namespace().unwrap_or_default();
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        let params = PostParams {
+            field_manager: Some(HUB.to_owned()),
+            ..PostParams::default()
+        };
+        let title = format!("{namespace}/{}", secret.name_any());
+        within("create", "Secret", &title, api.create(&params, secret)).await
+    }
+
+    /// Whether the fleet owns the Secret with this name. The hub may not read single Secrets, but the response to a change of nothing
+    /// tells.
+    async fn owns(&self, fleet: &FleetPullSecret, name: &str) -> Result<bool, ApplyError> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {}}}));
+        let api = self.secrets(fleet);
+        let title = format!("{}/{name}", fleet.namespace().unwrap_or_default());
+        let params = PatchParams::default();
+        let call = api.patch_metadata(name, &params, &patch);
+        let found = within("patch", "Secret", &title, call).await?;
+        let owners = found.owner_references();
+        Ok(owners
+            .iter()
+            .any(|it| Some(&it.uid) == fleet.uid().as_ref()))
+    }
+
+    async fn replace(
+        &self,
+        fleet: &FleetPullSecret,
+        secret: &Secret,
+    ) -> Result<Secret, ApplyError> {
         let name = secret.name_any();
         let api = self.secrets(fleet);
-        let params = PatchParams::apply(HUB).force();
-        let patch = Patch::Apply(&secret);
         let title = format!("{}/{name}", fleet.namespace().unwrap_or_default());
-        let write = || readable("apply", "Secret", &title, api.patch(&name, &params, &patch));
+        let write = || write_alone(&api, &title, secret, HUB);
         write_or_recreate(&api, &name, &title, &json!({}), write).await
     }
 
@@ -189,7 +236,7 @@ pub(super) fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
 fn gone<T>(deleted: Result<T, ApplyError>) -> Result<(), ApplyError> {
     match deleted {
         Ok(_) => Ok(()),
-        Err(error) if error.is_code(404) => Ok(()),
+        Err(error) if error.is_absent() => Ok(()),
         Err(error) => Err(error),
     }
 }

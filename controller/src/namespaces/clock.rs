@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::views::PullSecretView;
 
 /// What can't be removed for this long is a problem of its namespace only: nothing else waits for it.
-pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
+pub(crate) const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Empty at the start of each term.
 #[derive(Clone, Debug, Default)]

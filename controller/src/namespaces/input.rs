@@ -25,10 +25,12 @@ pub(crate) struct Input<'a> {
     pub(crate) secret_name: &'a str,
     pub(crate) namespaces: &'a BTreeMap<String, NamespaceView>,
     pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
-    pub(crate) accounts: &'a BTreeMap<String, AccountView>,
+    /// `None`: they can't be listed. Their references stay as they are, and no Secret waits for them.
+    pub(crate) accounts: Option<&'a BTreeMap<String, AccountView>>,
     pub(crate) memory: &'a Memory,
     /// As of now.
     pub(crate) clock: &'a SecretClock,
+    /// By the monotonic clock, as the times of the memory.
     pub(crate) now: Timestamp,
 }
 

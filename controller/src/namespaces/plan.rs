@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::api::Attach;
 use globalps_core::namespaces::parts_of;
 use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,7 @@ use super::references::{ReasonAndMessage, Reference, managed_references, referen
 use super::stage::Stage;
 use super::summary::Summary;
 use super::views::PullSecretView;
+use crate::targets::WRITES;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
@@ -48,9 +50,6 @@ pub(crate) struct NamespacesPlan {
     pub(crate) summary: Summary,
 }
 
-/// Maximum number of writes in one plan, besides removals: more would take longer than a reconcile may.
-const WRITES: usize = 2048;
-
 pub(crate) fn plan(input: &Input) -> NamespacesPlan {
     let mut plan = NamespacesPlan::default();
     let wanted = wanted(input, &mut plan.summary);
@@ -73,7 +72,8 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         let secret = input.secrets.get(*namespace);
         let has_secret = secret.is_some_and(|secret| secret.is_managed);
         plan.needs_stable |= next.needs_stable;
-        let mut is_synced = next.is_synced;
+        let has_references = input.accounts.is_some() || delivery.attach == Attach::Admission;
+        let mut is_synced = next.is_synced && has_references;
         let mut failure = next.failure;
         plan.writes.extend(next.write.filter(|_| !is_full(&plan)));
         for reference in account.into_iter().flatten() {
@@ -160,9 +160,12 @@ fn next(
         return next;
     }
     let is_restore = input.memory.has_written(namespace, &wanted.identity);
-    if is_restore && input.memory.is_contested(namespace) {
+    if input
+        .memory
+        .is_contested(namespace, &wanted.identity, input.now)
+    {
         let message = format!(
-            "another client has changed or deleted Secret `{namespace}/{name}` five times, so globalps stopped restoring it"
+            "another client has changed or deleted Secret `{namespace}/{name}` five times, so globalps stopped restoring it for ten minutes"
         );
         next.failure = Some(("Conflict", message));
         return next;
@@ -262,7 +265,7 @@ fn remove(
             }
         }
     }
-    plan.summary.is_clean = is_clean;
+    plan.summary.is_clean = is_clean && input.accounts.is_some();
     plan.summary.is_over = is_over;
 }
 

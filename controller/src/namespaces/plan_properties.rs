@@ -17,6 +17,7 @@ use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::{Global, revision_of_test};
+use crate::properties::config;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
@@ -99,6 +100,7 @@ struct Simulation {
     canary: Option<String>,
     memory: Memory,
     clock: SecretClock,
+    min_ready: SignedDuration,
     skew: SignedDuration,
     now: Timestamp,
 }
@@ -144,6 +146,7 @@ impl Simulation {
             canary: None,
             memory: Memory::default(),
             clock: SecretClock::default(),
+            min_ready: SignedDuration::from_secs(2),
             skew: SignedDuration::ZERO,
             now: Timestamp::UNIX_EPOCH,
         }
@@ -272,7 +275,7 @@ impl Simulation {
             attach: self.attach,
             accounts: &patterns,
             canary: self.canary.as_deref(),
-            min_ready: SignedDuration::from_secs(2),
+            min_ready: self.min_ready,
             paused: self.paused,
         });
         super::plan(&Input {
@@ -281,7 +284,7 @@ impl Simulation {
             secret_name: NAME,
             namespaces: &self.namespaces,
             secrets: &self.secrets,
-            accounts: &accounts,
+            accounts: Some(&accounts),
             memory: &self.memory,
             clock: &self.clock,
             now: self.now,
@@ -397,7 +400,7 @@ impl Simulation {
         }
     }
 
-    /// No more disturbances, and time passes.
+    /// No more disturbances, and time passes: the end of every backoff and conflict.
     fn settle(&mut self) {
         self.rejected.clear();
         self.paused = false;
@@ -421,7 +424,6 @@ impl Simulation {
             let is_wanted = self.is_enabled && !namespace.is_marked_excluded;
             let secret = self.secrets.get(name);
             let account = self.accounts[name];
-            let is_contested = self.memory.is_contested(name);
             if let Some(kept) = secret.filter(|secret| secret.is_being_deleted && secret.is_managed)
             {
                 let is_failed = |reason| {
@@ -435,22 +437,16 @@ impl Simulation {
                 Some(secret) if is_wanted => {
                     let wanted = parts.identity(&parts_of(parts.content, name));
                     let is_right = secret.is_intact && Some(&*secret.content) == wanted.as_deref();
-                    assert!(is_right || is_contested, "{name} has its content");
+                    assert!(is_right, "{name} has its content");
                 }
                 Some(_) => panic!("{name} has something left over"),
-                None => assert!(
-                    !is_wanted || secret.is_some() || is_contested,
-                    "{name} has one"
-                ),
+                None => assert!(!is_wanted || secret.is_some(), "{name} has one"),
             }
-            let key = AccountView::key_of(name, "default");
             let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
             if !is_attached {
                 assert!(!account.is_recorded, "{name} keeps no reference");
                 assert_eq!(account.has_reference, account.is_foreign, "{name}");
-            } else if secret.is_some_and(|secret| secret.is_managed)
-                && !self.memory.is_contested(&key)
-            {
+            } else if secret.is_some_and(|secret| secret.is_managed) {
                 assert!(account.has_reference, "{name} has its reference");
             }
         }
@@ -472,11 +468,44 @@ fn view(namespace: &str, account: Account) -> AccountView {
     AccountView::new(&object, ATTACHED_ANNOTATION)
 }
 
+/// Slowly enough that each change is undone.
+#[test]
+fn a_client_that_changes_the_secret_of_the_canary_again_and_again_holds_no_other_namespace() {
+    for canary in [None, Some(0)] {
+        let mut simulation = Simulation::new();
+        simulation.min_ready = SignedDuration::from_secs(300);
+        for at in 0..4 {
+            simulation.happen(&Event::Create(at));
+        }
+        simulation.happen(&Event::Plan);
+        assert!(simulation.secrets.contains_key("n0"), "the first canary");
+        simulation.happen(&Event::Canary(canary));
+        for _ in 0..40 {
+            simulation.now += SignedDuration::from_secs(160);
+            simulation.happen(&Event::Overwrite(0));
+            simulation.happen(&Event::Plan);
+        }
+        let others = (1..4).filter(|at| simulation.secrets.contains_key(&name(*at)));
+        let expected = if canary.is_none() { 3 } else { 0 };
+        assert_eq!(others.count(), expected, "{canary:?}");
+        let error = simulation.plan().summary.canary;
+        assert_eq!(error.is_some(), canary.is_some(), "{error:?}");
+        assert!(error.is_none_or(|error| error.contains("`n0`")));
+    }
+    let mut alone = Simulation::new();
+    alone.min_ready = SignedDuration::from_secs(300);
+    alone.happen(&Event::Create(0));
+    for _ in 0..10 {
+        alone.now += SignedDuration::from_secs(160);
+        alone.happen(&Event::Plan);
+        alone.happen(&Event::Overwrite(0));
+    }
+    alone.happen(&Event::Plan);
+    assert!(alone.plan().summary.canary.is_some(), "it is named");
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(256))]
 
     #[test]
     fn namespaces_reach_the_desired_state_after_any_events(

@@ -83,7 +83,7 @@ struct Case<'a> {
     /// the controller, `^`: it is being deleted, `~`: the namespace is, `-`: the namespace excludes itself.
     namespaces: &'a str,
     /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
-    /// foreign one.
+    /// foreign one. `?`: they can't be listed.
     accounts: &'a str,
     attach: Attach,
     is_enabled: bool,
@@ -144,7 +144,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         }
     }
     let mut accounts = BTreeMap::new();
-    for word in case.accounts.split_whitespace() {
+    for word in case.accounts.trim_matches('?').split_whitespace() {
         let (key, state) = word.split_once('=').unwrap_or((word, ""));
         let (namespace, name) = key.split_once('/').unwrap();
         let mut account =
@@ -185,7 +185,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         secret_name: NAME,
         namespaces: &namespaces,
         secrets: &secrets,
-        accounts: &accounts,
+        accounts: (case.accounts != "?").then_some(&accounts),
         memory,
         clock: &clock,
         now: now(),
@@ -425,9 +425,7 @@ fn a_failed_namespace_is_reported_and_blocks_no_other() {
     );
     let mut memory = Memory::default();
     memory.wrote("b", &annotation("5"));
-    for _ in 0..5 {
-        memory.restored("b", now());
-    }
+    restored(&mut memory, "b", 5);
     let contested = Case {
         namespaces: "a=5,a-source@6 b=5!",
         ..CASE
@@ -519,6 +517,45 @@ fn references_are_added_after_secrets_and_removed_before_them() {
             "-a 0/0",
         ),
         (
+            "Secrets don't wait for service accounts that can't be listed",
+            Case {
+                namespaces: "a=4,a-source@4 b-=5",
+                accounts: "?",
+                attach: accounts,
+                ..CASE
+            },
+            "a=5,a-source@6 -b 0/1",
+        ),
+        (
+            "nobody knows whether they have references",
+            Case {
+                namespaces: "a=5,a-source@6",
+                accounts: "?",
+                attach: accounts,
+                ..CASE
+            },
+            "0/1",
+        ),
+        (
+            "and with admission nobody needs to",
+            Case {
+                namespaces: "a=5,a-source@6",
+                accounts: "?",
+                ..CASE
+            },
+            "1/1",
+        ),
+        (
+            "a removal ends without them",
+            Case {
+                namespaces: "a",
+                accounts: "?",
+                is_enabled: false,
+                ..CASE
+            },
+            "0/0 over",
+        ),
+        (
             "everything is removed",
             Case {
                 namespaces: "a=5 b=5 c=5? d",
@@ -542,9 +579,8 @@ fn references_are_added_after_secrets_and_removed_before_them() {
         assert_eq!(line(case, &Memory::default()), expected, "{sentence}");
     }
     let mut memory = Memory::default();
-    for _ in 0..5 {
-        memory.restored("a/default", now());
-    }
+    memory.wrote("a/default", "");
+    restored(&mut memory, "a/default", 5);
     let fought_over = Case {
         namespaces: "a=5,a-source@6",
         accounts: "a/default=mark",
@@ -570,7 +606,11 @@ fn restored(memory: &mut Memory, key: &str, times: u32) {
 fn a_canary_that_fails_is_passed_over() {
     let none = Memory::default();
     let mut contested = Memory::default();
+    contested.wrote("a", &annotation("5,a-source@6"));
     restored(&mut contested, "a", 5);
+    let mut about_earlier = Memory::default();
+    about_earlier.wrote("a", &annotation("4,a-source@4"));
+    restored(&mut about_earlier, "a", 5);
     let mut rejected = Memory::default();
     failed(&mut rejected, "a", 0);
     let mut due = Memory::default();
@@ -594,7 +634,21 @@ fn a_canary_that_fails_is_passed_over() {
             "a fight",
             "a a2",
             &contested,
-            "a2=5,a-source@6 0/2 stable?",
+            "a2=5,a-source@6 0/2 Conflict",
+            false,
+        ),
+        (
+            "a fight, and no other namespace",
+            "a",
+            &contested,
+            "0/1 Conflict",
+            true,
+        ),
+        (
+            "a fight, no other namespace, other content",
+            "a=4,a-source@4!",
+            &about_earlier,
+            "a=5,a-source@6 0/1",
             false,
         ),
         (
@@ -815,6 +869,7 @@ fn a_failed_reference_is_retried_and_keeps_its_secret() {
         assert_eq!(line(case, &memory), expected, "{sentence}");
     }
     let mut fought = Memory::default();
+    fought.wrote("a/default", "");
     restored(&mut fought, "a/default", 5);
     let case = Case {
         namespaces: "a=5,a-source@6",

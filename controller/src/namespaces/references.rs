@@ -1,6 +1,6 @@
 //! Determines which references service accounts lack or have left over. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
 use globalps_core::references::Change;
@@ -31,7 +31,7 @@ pub(super) fn references<'a>(
     wanted: &BTreeMap<&'a str, Wanted>,
 ) -> BTreeMap<&'a str, Vec<Reference>> {
     let mut of: BTreeMap<&str, Vec<Reference>> = BTreeMap::new();
-    for (key, account) in input.accounts {
+    for (key, account) in input.accounts.into_iter().flatten() {
         let namespace = account.namespace.as_str();
         let delivery = input.delivery.as_ref();
         let delivery = delivery.filter(|delivery| {
@@ -40,11 +40,8 @@ pub(super) fn references<'a>(
                 && wanted.contains_key(namespace)
                 && patterns.any(|pattern| pattern.matches(&account.name))
         });
-        let names: &[&str] = match delivery {
-            Some(_) => &[input.secret_name],
-            None => &[],
-        };
-        let change = account.references.change(names);
+        let names: BTreeSet<&str> = delivery.map(|_| input.secret_name).into_iter().collect();
+        let change = account.references.change(&names, |_| false);
         let change = change.filter(|_| !account.is_being_deleted);
         if change.is_none() && names.is_empty() {
             continue;
@@ -52,7 +49,7 @@ pub(super) fn references<'a>(
         let is_restore = change
             .as_ref()
             .is_some_and(|c| account.references.is_restore(c));
-        let is_contested = is_restore && input.memory.is_contested(key);
+        let is_contested = is_restore && input.memory.is_contested(key, "", input.now);
         let failed = input.memory.failure(key);
         let failure = if is_contested {
             Some(("Conflict", AccountView::conflict(key)))
@@ -73,6 +70,6 @@ pub(super) fn references<'a>(
 }
 
 pub(super) fn managed_references<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
-    let accounts = input.accounts.values();
+    let accounts = input.accounts.into_iter().flat_map(BTreeMap::values);
     accounts.filter(|account| account.is_attached())
 }

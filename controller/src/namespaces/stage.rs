@@ -30,6 +30,11 @@ impl<'a> Stage<'a> {
         };
         // Parts that a canary has or gets now.
         let mut under_way = BTreeSet::new();
+        // The same of namespaces where another client has changed them since.
+        let mut disturbed = BTreeMap::new();
+        let restores = |namespace: &str, wanted: &Wanted| {
+            input.memory.restores_of(namespace, &wanted.identity)
+        };
         for (namespace, wanted) in wanted {
             let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
                 continue;
@@ -38,7 +43,10 @@ impl<'a> Stage<'a> {
             if left <= SignedDuration::ZERO {
                 stage.passed.extend(wanted.parts());
             } else {
-                under_way.extend(wanted.parts());
+                match restores(namespace, wanted) {
+                    0 => under_way.extend(wanted.parts()),
+                    times => disturbed.extend(wanted.parts().map(|p| (p, (*namespace, times)))),
+                }
                 let passes_at = input.now + left;
                 stage.again_at = stage.again_at.into_iter().chain([passes_at]).min();
             }
@@ -56,20 +64,34 @@ impl<'a> Stage<'a> {
             };
             if is_new(&stage, own) {
                 stage.canaries.insert(canary);
+                let times = restores(canary, own);
+                stage.canary_error = is_kept_busy(times).then(|| kept_busy(canary));
                 return stage;
             }
         }
-        // A namespace whose last write failed is a canary only if there is no other.
-        for has_failed in [false, true] {
+        // A namespace whose last write failed, or that another client changes, is a canary only if there is no other: each change
+        // starts the time again.
+        for goes_last in [false, true] {
+            if goes_last {
+                for (part, (namespace, times)) in &disturbed {
+                    let is_awaited = !stage.passed.contains(part) && under_way.insert(part);
+                    if is_awaited && is_kept_busy(*times) {
+                        stage.canary_error = Some(kept_busy(namespace));
+                    }
+                }
+            }
             for (namespace, wanted) in wanted {
                 let secret = input.secrets.get(*namespace);
                 let failure = input.memory.failure(namespace);
                 let is_blocked = failure.is_some_and(|failure| failure.retry_at > input.now)
-                    || input.memory.is_contested(namespace)
+                    || input
+                        .memory
+                        .is_contested(namespace, &wanted.identity, input.now)
                     || secret.is_some_and(|secret| !secret.is_managed || secret.is_being_deleted);
                 let mut parts = wanted.parts();
                 let has_news = parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p));
-                if has_news && !is_blocked && failure.is_some() == has_failed {
+                let is_last = failure.is_some() || restores(namespace, wanted) > 0;
+                if has_news && !is_blocked && is_last == goes_last {
                     stage.canaries.insert(namespace);
                     under_way.extend(wanted.parts());
                 }
@@ -89,4 +111,15 @@ impl<'a> Stage<'a> {
     pub(super) fn may_have(&self, namespace: &str, wanted: &Wanted) -> bool {
         self.canaries.contains(namespace) || wanted.parts().all(|p| self.passed.contains(p))
     }
+}
+
+/// Whether another client has undone the new content so often that its canary may never pass.
+fn is_kept_busy(restores: u32) -> bool {
+    restores > 1
+}
+
+fn kept_busy(namespace: &str) -> String {
+    format!(
+        "namespace `{namespace}` is the canary for the new content, and another client changes the Secret there again and again"
+    )
 }

@@ -48,6 +48,8 @@ pub(crate) struct NamespacesReport {
     pub(crate) problem: Option<Problem>,
     /// `None`: not known yet.
     pub(crate) summary: Option<Summary>,
+    /// It has not been known for long, or not of service accounts: nothing else waits for it.
+    pub(crate) is_stuck: bool,
 }
 
 impl NamespacesReport {
@@ -59,7 +61,7 @@ impl NamespacesReport {
     /// Nothing waits for the namespaces any more.
     pub(crate) fn is_over(&self) -> bool {
         let summary = self.summary.as_ref();
-        summary.is_some_and(|summary| summary.is_over)
+        summary.map_or(self.is_stuck, |summary| summary.is_over)
     }
 }
 
@@ -103,8 +105,11 @@ mod tests {
             is_forbidden: false,
             problem: None,
             summary: None,
+            is_stuck: false,
         };
-        assert!(!report.is_clean());
+        assert!(!report.is_clean() && !report.is_over());
+        report.is_stuck = true;
+        assert!(!report.is_clean() && report.is_over());
         for is_clean in [false, true] {
             report.summary = Some(Summary {
                 is_clean,

@@ -8,29 +8,33 @@ pub(crate) enum Absence {
     /// A Secret that the configuration names exists, or may exist.
     No,
     /// The configuration names no Secret that exists, but these gave the content in force, or the last one named them, and they
-    /// exist or may exist.
+    /// exist or may exist. An additional Secret that has given nothing yet does not replace them.
     OnlyUnnamed(Vec<String>),
     Yes,
 }
 
 /// `named`: the sources in the configuration. `unnamed`: sources in force, or of the last configuration, that it doesn't name.
-/// `is_meant`: it restores on purpose.
+/// `is_of_sources`: these gave all of the content in force. `is_meant`: it restores on purpose.
 pub(crate) fn absence(
     additional: &Source,
+    is_of_sources: bool,
     named: &[(String, Source)],
     unnamed: &[(String, Source)],
     is_meant: bool,
 ) -> Absence {
     let is_absent = |(_, source): &&(String, Source)| *source == Source::Absent;
-    if *additional != Source::Absent || !named.iter().all(|source| is_absent(&source)) {
+    let has_additional = *additional != Source::Absent;
+    if has_additional && !is_of_sources || !named.iter().all(|source| is_absent(&source)) {
         return Absence::No;
     }
     let left = unnamed.iter().filter(|source| !is_absent(source));
     let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
-    if left.is_empty() || is_meant {
-        Absence::Yes
-    } else {
+    if !left.is_empty() && !is_meant {
         Absence::OnlyUnnamed(left)
+    } else if has_additional {
+        Absence::No
+    } else {
+        Absence::Yes
     }
 }
 
@@ -135,8 +139,29 @@ mod tests {
                 only("a"),
             ),
         ] {
-            let found = absence(&additional, &named, &unnamed, is_meant);
+            let found = absence(&additional, false, &named, &unnamed, is_meant);
             assert_eq!(found, expected, "{case}");
+        }
+        for (case, named, unnamed, is_meant, expected) in [
+            ("it is held", vec![], one(found()), false, only("a")),
+            ("it is meant", vec![], one(found()), true, Absence::No),
+            (
+                "it is deleted",
+                vec![],
+                one(Source::Absent),
+                false,
+                Absence::No,
+            ),
+            (
+                "another one is named instead",
+                vec![("b".to_owned(), found())],
+                one(found()),
+                false,
+                Absence::No,
+            ),
+        ] {
+            let found = absence(&found(), true, &named, &unnamed, is_meant);
+            assert_eq!(found, expected, "an additional one appears: {case}");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
-use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::names::{requested_retry, shortened_retry};
 use globalps_core::rollout::{self, Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{NodeView, Snapshot};
-use super::progress::{Context, at_rest, failed_revision, min_ready};
+use super::progress::{Context, at_rest, failed_revision, min_ready, progress};
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
@@ -48,7 +48,7 @@ pub(crate) fn assignments(
     all
 }
 
-/// Specs that disrupt no node, so no limit applies: missing objects; those with a new owner of the file; assignments that another client changed; and the revision
+/// Specs that disrupt no node, so no limit applies: missing objects; those with a new owner of the file; assignments that another client changed; the revision
 /// that a node has already, though its object doesn't say so: the object was deleted, or restored from a backup.
 pub(super) fn upkeep(
     snapshot: &Snapshot,
@@ -149,7 +149,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         Some(Goal::Revision(revision)) => revision,
         Some(Goal::Restore) | None => last,
     };
-    let view = snapshot.nodes.get(node);
+    let view = snapshot.nodes.get(node).map(AsRef::as_ref);
     let failed = object.map_or(Revision::NONE, |object| failed(snapshot, object, view));
     NodePullSecretSpec {
         revision: revision.number,
@@ -172,7 +172,7 @@ fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>)
         |node| {
             let min_ready = min_ready(&snapshot.spec, false);
             let context = Context::of(snapshot, node, Some(object), min_ready);
-            failed_revision(object, node, context)
+            failed_revision(object, progress(object, node, context))
         },
     )
 }
@@ -194,13 +194,9 @@ pub(super) fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
 /// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
 /// neither.
 pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
-    // Together at most as long as the field.
-    const LONGEST: usize = 500;
-    let own = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let both = own.into_iter().chain(&snapshot.additional_retry);
-    let both: Vec<String> = both
-        .map(|value| value.chars().take(LONGEST).collect())
-        .collect();
+    let own = object.and_then(|object| requested_retry(object.annotations()));
+    let additional = snapshot.additional_retry.as_deref().map(shortened_retry);
+    let both: Vec<String> = own.into_iter().chain(additional).collect();
     both.join(" ")
 }
 
@@ -208,7 +204,7 @@ pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> Str
 #[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::DeliveryType;
-    use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+    use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
     use globalps_core::rollout::RevisionId;
 
     use super::super::plan::tests::snapshot;
@@ -245,7 +241,8 @@ mod tests {
         let none: [NodeView; 0] = [];
         let clock = joined.clock.to_mut();
         clock.observe(std::iter::empty(), none.iter(), joined.uptime);
-        clock.observe(std::iter::empty(), joined.nodes.values(), joined.uptime);
+        let nodes = joined.nodes.values().map(|node| &**node);
+        clock.observe(std::iter::empty(), nodes, joined.uptime);
         let written: Vec<_> = missing(&joined, true).collect();
         assert!(
             !written[0].1.revoked,

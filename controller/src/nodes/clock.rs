@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 
+use super::abandoned::is_abandoned;
 use super::node::NodeView;
 
 /// Time since the leader's machine booted.
@@ -22,12 +23,23 @@ pub(crate) struct LeaderClock {
     /// What appears from now on, this leader has seen appear.
     has_begun: bool,
     entries: BTreeMap<String, Entry>,
+    /// Since when a cleanup may finish without these nodes.
+    abandoned: BTreeMap<String, Uptime>,
 }
 
+/// Boxed, because a map reserves space for several values.
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    object: Option<SeenObject>,
-    node: Option<SeenNode>,
+    object: Option<Box<SeenObject>>,
+    node: Option<Box<SeenNode>>,
+}
+
+impl Entry {
+    /// What was seen of the object's current generation.
+    fn assigned(&self, object: &NodePullSecret) -> Option<&SeenObject> {
+        let seen = self.object.as_deref()?;
+        (Some(seen.generation) == object.metadata.generation).then_some(seen)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -38,11 +50,31 @@ struct SeenObject {
     saw_assignment: bool,
     /// Reported restart of the kubelet when it was assigned.
     restarted_before: Option<Timestamp>,
-    /// Reported generation and phase.
-    report: (i64, Phase),
+    report: Report,
     reported: Uptime,
     /// The leader saw the report arrive.
     saw_report: bool,
+    /// Longest time that the node stayed ready since then, before it was lost.
+    longest_ready: SignedDuration,
+}
+
+/// Reported generation, phase, and `lastTransitionTime`, which is only compared: the node may have left the phase and come back while
+/// the leader's watch was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Report {
+    generation: i64,
+    phase: Phase,
+    since: Option<Timestamp>,
+}
+
+impl Report {
+    fn of(status: Option<&NodePullSecretStatus>) -> Self {
+        Self {
+            generation: status.map_or(0, |status| status.observed_generation),
+            phase: status.map_or(Phase::Pending, |status| status.phase.clone()),
+            since: status.and_then(|status| Some(status.last_transition_time.as_ref()?.0)),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +112,8 @@ pub(super) struct Received {
     pub(super) heard: Heard,
     /// How long the node has been ready, or not.
     pub(super) unchanged_for: SignedDuration,
+    /// The longest time that it stayed ready since the report, also if it was lost afterwards.
+    pub(super) longest_ready: SignedDuration,
     /// The node became `NotReady` this long after the report, negative: before it, but after the assignment. `None`: the leader
     /// did not see both, or the node is ready.
     pub(super) lost_after: Option<SignedDuration>,
@@ -96,6 +130,7 @@ impl Default for Received {
             has_restarted: None,
             heard: Heard::Nothing,
             unchanged_for: SignedDuration::ZERO,
+            longest_ready: SignedDuration::ZERO,
             lost_after: None,
             was_not_ready: false,
         }
@@ -112,10 +147,22 @@ impl LeaderClock {
     ) {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         let (mut live_objects, mut live_nodes) = (BTreeSet::new(), BTreeSet::new());
+        let mut abandoned = BTreeMap::new();
         for object in objects {
             live_objects.extend(object.metadata.name.as_deref());
             self.record_object(object, now, has_begun);
+            if let Some(name) = &object.metadata.name
+                && object
+                    .metadata
+                    .annotations
+                    .as_ref()
+                    .is_some_and(is_abandoned)
+            {
+                let since = self.abandoned.get(name).copied();
+                abandoned.insert(name.clone(), since.unwrap_or(now));
+            }
         }
+        self.abandoned = abandoned;
         for node in nodes {
             live_nodes.insert(node.name.as_str());
             self.record_node(node, now, has_begun);
@@ -163,28 +210,28 @@ impl LeaderClock {
         };
         let generation = object.metadata.generation.unwrap_or_default();
         let status = object.status.as_ref();
-        let (observed, phase) = status.map_or((0, &Phase::Pending), |status| {
-            (status.observed_generation, &status.phase)
-        });
+        let report = Report::of(status);
         let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
         self.update(name, |entry| match &mut entry.object {
             Some(seen) if seen.generation == generation => {
-                if (seen.report.0, &seen.report.1) != (observed, phase) {
-                    seen.report = (observed, phase.clone());
+                if seen.report != report {
+                    seen.report = report;
                     seen.reported = now;
                     seen.saw_report = true;
+                    seen.longest_ready = SignedDuration::ZERO;
                 }
             }
             seen => {
-                *seen = Some(SeenObject {
+                *seen = Some(Box::new(SeenObject {
                     generation,
                     assigned: now,
                     saw_assignment: has_begun && up_to_date(object).is_none(),
                     restarted_before: restarted.map(|time| time.0),
-                    report: (observed, phase.clone()),
+                    report,
                     reported: now,
                     saw_report: has_begun,
-                });
+                    longest_ready: SignedDuration::ZERO,
+                }));
             }
         });
     }
@@ -195,6 +242,10 @@ impl LeaderClock {
             // Another Node of the same name differs in its creation.
             Some(seen) if seen.created == node.created => {
                 if seen.is_ready != is_ready {
+                    if let Some(object) = entry.object.as_mut().filter(|_| seen.is_ready) {
+                        let stayed = now - seen.since.max(object.reported);
+                        object.longest_ready = object.longest_ready.max(stayed);
+                    }
                     seen.is_ready = is_ready;
                     seen.since = now;
                     seen.saw_change = true;
@@ -205,7 +256,7 @@ impl LeaderClock {
                 }
             }
             seen => {
-                *seen = Some(SeenNode {
+                *seen = Some(Box::new(SeenNode {
                     created: node.created,
                     appeared: has_begun.then_some(now),
                     is_ready,
@@ -213,28 +264,29 @@ impl LeaderClock {
                     saw_change: false,
                     heartbeat: node.heartbeat,
                     heard: None,
-                });
+                }));
             }
         });
     }
 
     fn object(&self, object: &NodePullSecret) -> Option<&SeenObject> {
-        let seen = self
-            .entries
-            .get(object.metadata.name.as_ref()?)?
-            .object
-            .as_ref()?;
-        (Some(seen.generation) == object.metadata.generation).then_some(seen)
+        let entry = self.entries.get(object.metadata.name.as_ref()?)?;
+        entry.assigned(object)
     }
 
     fn node(&self, name: &str) -> Option<&SeenNode> {
-        self.entries.get(name)?.node.as_ref()
+        self.entries.get(name)?.node.as_deref()
     }
 
     /// How long the object has had its generation; zero if it is newer than the last observation.
     pub(crate) fn assigned_for(&self, object: &NodePullSecret, now: Uptime) -> SignedDuration {
         let seen = self.object(object);
         seen.map_or(SignedDuration::ZERO, |seen| now - seen.assigned)
+    }
+
+    /// How long a cleanup may have finished without this node; `None`: it may not.
+    pub(super) fn abandoned_for(&self, node: &str, now: Uptime) -> Option<SignedDuration> {
+        Some(now - *self.abandoned.get(node)?)
     }
 
     /// How long the node has been `NotReady`; `None`: it is ready.
@@ -276,10 +328,11 @@ impl LeaderClock {
         node: &NodeView,
         now: Uptime,
     ) -> Received {
-        let Some(seen) = self.object(object) else {
+        let entry = self.entries.get(&node.name);
+        let Some(seen) = entry.and_then(|entry| entry.assigned(object)) else {
             return Received::default();
         };
-        let on_node = self.node(&node.name);
+        let on_node = entry.and_then(|entry| entry.node.as_deref());
         let status = object.status.as_ref();
         let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
         let restarted = restarted.map(|time| time.0);
@@ -287,6 +340,8 @@ impl LeaderClock {
         let since = not_ready.map(|node| node.since);
         let saw_both = seen.saw_report && not_ready.is_some_and(|node| node.saw_change);
         let was_not_ready = saw_both && since < Some(seen.assigned);
+        let ready = on_node.filter(|node| node.is_ready);
+        let stays = ready.map(|node| now - node.since.max(seen.reported));
         Received {
             ago: now - seen.reported,
             saw_report: seen.saw_report,
@@ -299,6 +354,7 @@ impl LeaderClock {
                 _ => Heard::Nothing,
             },
             unchanged_for: on_node.map_or(SignedDuration::ZERO, |node| now - node.since),
+            longest_ready: stays.unwrap_or_default().max(seen.longest_ready),
             lost_after: since
                 .filter(|_| saw_both && !was_not_ready)
                 .map(|since| since - seen.reported),

@@ -8,6 +8,7 @@ use globalps_core::decode::Unreadable;
 use globalps_core::names::SYNCER;
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
+use kube::api::ObjectMeta;
 
 use super::absence::{Absence, absence};
 use super::clock::{LeaderClock, Uptime};
@@ -53,11 +54,12 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) global: Option<Global>,
     /// Random id for the revision that this plan may write.
     pub(crate) new_id: RevisionId,
-    /// Another client deleted it; `global` is its last state.
-    pub(crate) global_deleted_out_of_band: bool,
+    /// Another client deleted or changed it; `global` is its last state, as far as that is known.
+    pub(crate) global_is_lost: bool,
     /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
     pub(crate) first_written: Option<Timestamp>,
-    /// Revision in the Secret `global-pull-secret-rolled-out`; `None`: there is no such Secret.
+    /// Revision in the Secret `global-pull-secret-rolled-out`, or before another client deleted or changed it; `None`: there is no such
+    /// Secret.
     pub(crate) rolled_out_revision: Option<Revision>,
     /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
     pub(crate) reported_revision: i64,
@@ -67,10 +69,12 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) namespaces_have: Option<Revision>,
     /// Namespaces or operators may have Secrets of the controller.
     pub(crate) has_copies: bool,
-    /// A `DaemonSet` of the syncer or the restorer exists.
+    /// A `DaemonSet` of the syncer or the restorer exists, and is not being deleted.
     pub(crate) daemon_set: bool,
+    /// Some object of the syncer or the restorer exists, or some node's, even if it is being deleted.
+    pub(crate) has_leftovers: bool,
     pub(crate) syncers: Cow<'a, Syncers>,
-    pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
+    pub(crate) nodes: Cow<'a, BTreeMap<String, Box<NodeView>>>,
     /// Nodes whose `NodePullSecret` can't be decoded; `node_pull_secrets` has the last version that could.
     pub(crate) unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
     /// Every object that can't be decoded: kind, name and why.
@@ -101,6 +105,7 @@ impl Snapshot<'_> {
     pub(crate) fn absence(&self) -> Absence {
         absence(
             &self.additional,
+            self.global.as_ref().is_some_and(Global::is_of_sources),
             &self.sources,
             &self.unnamed_sources,
             self.restore_is_meant,
@@ -122,12 +127,16 @@ impl Snapshot<'_> {
         self.is_in_force() || self.has_copies
     }
 
-    /// Some node may have content of globalps, which only its syncer can restore.
+    /// Some node may have content of globalps, which only its syncer can restore. An object that is being deleted says nothing:
+    /// after a cleanup a finalizer may keep it for long.
     pub(crate) fn may_be_on_nodes(&self) -> bool {
         let global = self.global.as_ref();
+        let mut objects = self.node_pull_secrets.values().map(|it| &it.metadata);
+        let mut unreadable = self.unreadable.values().map(|it| &it.metadata);
+        let is_kept = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
         self.daemon_set
-            || !self.node_pull_secrets.is_empty()
-            || !self.unreadable.is_empty()
+            || objects.any(is_kept)
+            || unreadable.any(is_kept)
             || global.is_some_and(|global| global.config_file.is_some())
     }
 

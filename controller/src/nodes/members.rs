@@ -1,13 +1,11 @@
 //! The nodes as members of the rollout. Pure.
 
-use std::collections::BTreeMap;
-
-use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
-use globalps_core::names::ABANDON_ANNOTATION;
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, Phase};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
 use jiff::SignedDuration;
 
+use super::abandoned::is_abandoned;
 use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
@@ -26,7 +24,7 @@ pub(crate) fn members(
     }
     let restoring = goal == Goal::Restore;
     let canaries = Canaries::of(snapshot);
-    let nodes = snapshot.nodes.values().filter_map(|node| {
+    let members = snapshot.nodes.values().filter_map(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let object = object.map(AsRef::as_ref);
         let is_known = object.is_some() || snapshot.unreadable.contains_key(&node.name);
@@ -48,7 +46,10 @@ pub(crate) fn members(
             ..member
         })
     });
-    nodes.collect()
+    // Grown by doubling it would take twice as much.
+    let mut all = Vec::with_capacity(snapshot.nodes.len());
+    all.extend(members);
+    all
 }
 
 /// The node's kubelet runs the provider with the current configuration, so other content needs no restart. A node that reports
@@ -95,6 +96,7 @@ fn member(
     let refused = snapshot.refused(&node.name);
     let asked = retry(snapshot, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
+    let progress = object.and_then(|object| progress(object, node, context));
     let mut member = Member {
         name: node.name.clone(),
         goal,
@@ -105,7 +107,7 @@ fn member(
             _ if node.is_updating() && goal != Goal::Restore || has_new_owner => {
                 Some((goal, Progress::Blocked))
             }
-            Some(object) => progress(object, node, context),
+            Some(_) => progress,
             // What is on it is unknown.
             None if goal == Goal::Restore && !snapshot.cleans_up => {
                 Some((Goal::Revision(Revision::NONE), Progress::Blocked))
@@ -135,7 +137,7 @@ fn member(
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
         has_failed_before: object.is_some_and(|object| {
-            let failed = failed_revision(object, node, context);
+            let failed = failed_revision(object, progress);
             rollout::has_failed_another(failed, goal)
         }),
         zone: node.zone().to_owned(),
@@ -154,9 +156,15 @@ fn member(
         member.retry = false;
         return member;
     }
-    let is_left = member.not_ready.is_some()
-        || member.is_unresponsive()
-        || matches!(member.at_goal(), Some(Progress::Failed | Progress::Blocked));
+    let is_left = match member.assigned {
+        // Its own restart makes it NotReady for a moment.
+        Some((_, Progress::InFlight | Progress::Soaking)) => member.is_timed_out(),
+        _ => {
+            member.not_ready.is_some()
+                || member.is_unresponsive()
+                || matches!(member.at_goal(), Some(Progress::Failed | Progress::Blocked))
+        }
+    };
     if is_abandoned && is_left {
         // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
@@ -173,13 +181,6 @@ fn member(
     }
     member.retry &= !has_new_owner && !node.is_updating();
     member
-}
-
-/// The user lets the cleanup finish without this node.
-fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
-    annotations
-        .get(ABANDON_ANNOTATION)
-        .is_some_and(|value| value == "true")
 }
 
 /// Which nodes may be canaries.
@@ -246,8 +247,13 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         Some(object),
         min_ready(&snapshot.spec, false),
     );
-    let reason = lost(object, node, context)
-        .unwrap_or_else(|| format!("{}: {}", status.phase, status.message));
+    let reason = lost(object, node, context).unwrap_or_else(|| match status.phase {
+        Phase::Synced | Phase::Restored => {
+            "it does not stay Ready: `minReadySeconds` has not passed once since the change"
+                .to_owned()
+        }
+        _ => format!("{}: {}", status.phase, status.message),
+    });
     let failed = object.spec.failed();
     let counts = match progress(object, node, context) {
         Some((goal, Progress::Failed)) if rollout::has_failed_another(failed, goal) => {
@@ -258,7 +264,13 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         }
         _ => String::new(),
     };
-    format!("{name}: {reason}{counts}")
+    let asked = retry(snapshot, Some(object));
+    let waits = if !asked.is_empty() && asked != object.spec.retry && node.ready.is_err() {
+        "; it is tried again once it is Ready"
+    } else {
+        ""
+    };
+    format!("{name}: {reason}{counts}{waits}")
 }
 
 #[cfg(test)]
@@ -267,7 +279,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use globalps_core::api::NodePullSecretSpec;
-    use globalps_core::names::{MACHINE_CONFIG_UPDATE, RETRY_ANNOTATION};
+    use globalps_core::names::{ABANDON_ANNOTATION, MACHINE_CONFIG_UPDATE, RETRY_ANNOTATION};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::super::assignments::assignments;
@@ -456,7 +468,7 @@ mod tests {
         let since = snapshot.uptime - SignedDuration::from_secs(seconds);
         let objects = snapshot.node_pull_secrets.values();
         let objects = objects.map(|object| &**object);
-        let nodes = snapshot.nodes.values();
+        let nodes = snapshot.nodes.values().map(|node| &**node);
         snapshot.clock.to_mut().observe(objects, nodes, since);
     }
 
@@ -720,6 +732,10 @@ mod tests {
             ("a=5:RolledBack", "a: RolledBack: it did not start"),
             ("!a=5:RolledBack", "a: RolledBack: it did not start"),
             ("!a=5:Synced", "a: it became NotReady 10 s after the change"),
+            (
+                "a=5:Synced",
+                "a: it does not stay Ready: `minReadySeconds` has not passed once since the change",
+            ),
             ("a=5:never", "a"),
             ("b=5:RolledBack", "a"),
             (

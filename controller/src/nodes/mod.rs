@@ -1,5 +1,6 @@
 //! Plans which node gets which revision next. Pure.
 
+mod abandoned;
 pub(crate) mod absence;
 mod assignments;
 mod bootstrap;

@@ -1,12 +1,12 @@
 //! A Node, reduced to what matters.
 
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
-use globalps_core::names::{LINUX_LABEL, MACHINE_CONFIG_OPERATOR, is_node_excluded};
+use globalps_core::names::MACHINE_CONFIG_OPERATOR;
 use globalps_core::phase;
 use globalps_core::virtual_nodes::VirtualMark;
 use jiff::{SignedDuration, Timestamp};
 
-use super::labels::Labels;
+use super::labels::NodeLabels;
 
 /// A `Ready` condition that is not True.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct NodeView {
     pub(crate) uid: String,
     /// Its `resourceVersion`.
     pub(crate) version: u64,
-    pub(crate) labels: Labels,
+    pub(crate) labels: NodeLabels,
     /// Since when it is ready, or not.
     pub(crate) ready: Result<Timestamp, NotReady>,
     /// `lastHeartbeatTime` of its `Ready` condition.
@@ -41,12 +41,6 @@ pub(crate) struct NodeView {
     pub(crate) created: Timestamp,
 }
 
-const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-const CONTROL_PLANE_LABELS: [&str; 2] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-];
-
 impl NodeView {
     pub(super) fn has(&self, label: &str, value: &str) -> bool {
         self.labels.get(label) == Some(value)
@@ -58,19 +52,16 @@ impl NodeView {
     }
 
     pub(crate) fn is_linux(&self) -> bool {
-        let (label, value) = LINUX_LABEL;
-        self.has(label, value)
+        self.labels.is_linux
     }
 
     pub(super) fn is_control_plane(&self) -> bool {
-        CONTROL_PLANE_LABELS
-            .iter()
-            .any(|label| self.labels.get(label).is_some())
+        self.labels.is_control_plane
     }
 
     /// Empty if it has none.
     pub(super) fn zone(&self) -> &str {
-        self.labels.get(ZONE_LABEL).unwrap_or_default()
+        &self.labels.zone
     }
 
     /// The Machine Config Operator manages its credentials file.
@@ -133,7 +124,7 @@ pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool 
 pub(super) fn is_selectable(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_linux()
         && spec.kubelet.delivery != DeliveryType::None
-        && !is_node_excluded(|label| node.labels.get(label))
+        && !node.labels.is_excluded
         && spec
             .node_selector
             .iter()

@@ -1,8 +1,12 @@
 //! The plan: what the controller writes next. Pure: every decision of the controller is made here.
 
+use std::collections::BTreeSet;
+
 use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
+use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{self, Goal, Member};
 
+use super::abandoned::no_longer_abandoned;
 use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
@@ -56,10 +60,12 @@ pub(crate) struct Plan {
     /// Written before `global`, which no longer has this revision.
     pub(crate) rolled_out: Option<RolledOutWrite>,
     pub(crate) global: Option<GlobalWrite>,
-    /// Nodes no longer get anything, and all of them are restored: remove the syncers and their objects.
+    /// Nodes no longer get anything, and all of them are restored: remove the syncers and their objects, or what is left of them.
     pub(crate) removes_agents: bool,
     /// `NodePullSecret`s to write: node and spec, in this order.
     pub(crate) assignments: Vec<(String, NodePullSecretSpec)>,
+    /// Nodes with the permission of a cleanup that is over: their next write ends it.
+    pub(crate) no_longer_abandoned: BTreeSet<String>,
 }
 
 impl Plan {
@@ -76,11 +82,31 @@ impl Plan {
             global: None,
             removes_agents: false,
             assignments: Vec::new(),
+            no_longer_abandoned: BTreeSet::new(),
         }
+    }
+
+    /// Nodes keep or get content.
+    pub(crate) fn keeps_content(&self) -> bool {
+        matches!(self.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_))
     }
 }
 
 pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
+    let mut plan = decide(snapshot);
+    plan.no_longer_abandoned = no_longer_abandoned(snapshot, &plan.members);
+    for name in &plan.no_longer_abandoned {
+        let object = snapshot.node_pull_secrets.get(name);
+        if let Some(object) = object
+            && plan.assignments.iter().all(|(other, _)| other != name)
+        {
+            plan.assignments.push((name.clone(), object.spec.clone()));
+        }
+    }
+    plan
+}
+
+fn decide(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
     let resolved = resolved(snapshot, before);
     if snapshot.config_missing && snapshot.needs_configuration() {
@@ -89,8 +115,9 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
     if snapshot.config_unreadable.is_some() {
         return hold(snapshot, resolved, Hold::ConfigUnreadable);
     }
-    let Some(desired) = &resolved.desired else {
-        return without_content(snapshot, resolved);
+    let desired = match &resolved.desired {
+        Some(desired) if !is_removal_held(snapshot) => desired,
+        _ => return without_content(snapshot, resolved),
     };
     let mut plan = reach(snapshot, &resolved, desired, before);
     match rollback(snapshot, &plan, before, desired) {
@@ -126,10 +153,19 @@ fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
     )
 }
 
+/// A new additional Secret does not end the hold of a removal: the sources would go without a word.
+fn is_removal_held(snapshot: &Snapshot) -> bool {
+    let is_held = || matches!(snapshot.absence(), Absence::OnlyUnnamed(_));
+    !snapshot.is_restoring() && is_held()
+}
+
 /// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
 fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     if !snapshot.is_in_force() {
-        return Plan::new(resolved, Aim::Nothing);
+        return Plan {
+            removes_agents: snapshot.has_leftovers,
+            ..Plan::new(resolved, Aim::Nothing)
+        };
     }
     match snapshot.absence() {
         _ if snapshot.is_restoring() => restore(snapshot, resolved),
@@ -142,7 +178,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 /// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    plan.global = deleted_global(snapshot);
+    plan.global = lost_global(snapshot);
     if !snapshot.may_be_on_nodes() {
         return plan;
     }
@@ -170,10 +206,10 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     plan
 }
 
-/// `global-pull-secret` as it was, if another client deleted it.
-fn deleted_global(snapshot: &Snapshot) -> Option<GlobalWrite> {
+/// `global-pull-secret` as it was, if another client deleted or changed it.
+fn lost_global(snapshot: &Snapshot) -> Option<GlobalWrite> {
     let global = snapshot.global.as_ref();
-    let global = global.filter(|_| snapshot.global_deleted_out_of_band)?;
+    let global = global.filter(|_| snapshot.global_is_lost)?;
     Some(GlobalWrite {
         content: global.content.clone()?,
         global: global.clone(),
@@ -195,6 +231,9 @@ fn reach(
     let revision = same.map_or_else(|| next_revision(snapshot), |global| global.revision);
     let goal = Goal::Revision(revision);
     let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));
+    // Before the members of the new revision, since each has thousands.
+    let last = before.filter(|_| same.is_none());
+    let last = last.map(|global| (global, Outcome::of(snapshot, global)));
     let provider_since = provider_since(before, &desired.content, revision.number);
     let had_passed = same.is_some_and(|global| global.canary_passed && !global.restoring);
     plan.members = members(snapshot, goal, had_passed, provider_since);
@@ -204,7 +243,7 @@ fn reach(
     let is_off_nodes = is_off_nodes(snapshot, members);
     let had_config_file = before.is_some_and(|global| global.config_file.is_some());
     // First record that nothing is left on the nodes.
-    plan.removes_agents = is_off_nodes && !had_config_file && snapshot.may_be_on_nodes();
+    plan.removes_agents = is_off_nodes && !had_config_file && snapshot.has_leftovers;
     let members = &plan.members;
     let rolled_out = same
         .and_then(|global| global.rolled_out)
@@ -232,8 +271,7 @@ fn reach(
         config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
         content_since: since(before, &desired.content, revision),
     };
-    if let Some(global) = before.filter(|_| same.is_none()) {
-        let last = Outcome::of(snapshot, global);
+    if let Some((global, last)) = last {
         let is_kept =
             snapshot.spec.history_limit > 0 && global.last_additional != desired.additional;
         plan.history = last.history(global, snapshot.now).filter(|_| is_kept);
@@ -247,8 +285,8 @@ fn reach(
         has_halted(snapshot, members),
     );
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
-    let is_written = !snapshot.global_deleted_out_of_band
-        && same.is_some_and(|global| global.has_same_state(&next));
+    let is_written =
+        !snapshot.global_is_lost && same.is_some_and(|global| global.has_same_state(&next));
     if !is_written {
         plan.global = Some(GlobalWrite {
             content: content(same, desired),
@@ -326,29 +364,35 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
     plan.members = members(snapshot, Goal::Restore, true, 0);
     plan.assignments = assignments(snapshot, &plan.members, true);
+    let global = snapshot.global.as_ref();
     if plan.assignments.is_empty() && plan.members.iter().all(Member::is_done) {
         plan.aim = Aim::CleanUp;
+        // Nothing is left on the nodes: the next leader continues the cleanup, though a finalizer keeps some object.
+        // If that is refused, the deletion is tried all the same.
+        let is_refused = snapshot.refused.of("Secret", GLOBAL_SECRET).is_some();
+        let global = global.filter(|global| global.config_file.is_some() && !is_refused);
+        plan.global = global.and_then(|global| restoring(global, None));
         return plan;
     }
     // The restore has begun: an invalid Secret that appears now must not bring the last valid content back, and no new node gets
     // the content that is being removed.
-    plan.global = snapshot
-        .global
-        .as_ref()
-        .filter(|global| !global.restoring)
-        .and_then(|global| {
-            Some(GlobalWrite {
-                content: global.content.clone()?,
-                global: Global {
-                    revision: global.revision,
-                    last_original: global.last_original.clone(),
-                    config_file: config_file(snapshot, Some(global)),
-                    restoring: true,
-                    ..Global::default()
-                },
-            })
-        });
+    let global = global.filter(|global| !global.restoring);
+    plan.global = global.and_then(|global| restoring(global, config_file(snapshot, Some(global))));
     plan
+}
+
+/// The state during a restore.
+fn restoring(global: &Global, config_file: Option<String>) -> Option<GlobalWrite> {
+    Some(GlobalWrite {
+        content: global.content.clone()?,
+        global: Global {
+            revision: global.revision,
+            last_original: global.last_original.clone(),
+            config_file,
+            restoring: true,
+            ..Global::default()
+        },
+    })
 }
 
 #[cfg(test)]

@@ -95,9 +95,10 @@ pub(crate) fn snapshot(
         namespaces_have: None,
         has_copies: false,
         daemon_set: global.is_some(),
+        has_leftovers: global.is_some(),
         syncers: Cow::default(),
         global,
-        global_deleted_out_of_band: false,
+        global_is_lost: false,
         first_written,
         new_id: revision_of_test(1).id,
         changed_out_of_band: Cow::default(),
@@ -142,7 +143,10 @@ pub(crate) fn snapshot(
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
             node.labels = (&BTreeMap::from(labels)).into();
         }
-        snapshot.nodes.to_mut().insert(name.to_owned(), node);
+        snapshot
+            .nodes
+            .to_mut()
+            .insert(name.to_owned(), Box::new(node));
         let Some((_, assigned)) = word.split_once('=') else {
             continue;
         };
@@ -261,6 +265,15 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(1)) write 1 passed rolled out",
         ),
         (
+            "a node with a foreign owner never has it",
+            snapshot(
+                found(A),
+                Some(without_canary(1, A)),
+                "a=1:Synced %b=0:Pending",
+            ),
+            "Reach(Revision(1)) write 1 passed rolled out b=0",
+        ),
+        (
             "an old node whose object was deleted waits",
             snapshot(found(A), Some(global(1, A)), "a=1 b"),
             "Reach(Revision(1)) b=0?",
@@ -351,7 +364,7 @@ fn the_plan_follows_from_the_snapshot() {
         (
             "when all are restored, everything is removed",
             snapshot(Source::Absent, Some(global(1, A)), "a=R:Restored b=0"),
-            "CleanUp",
+            "CleanUp write 1 restoring",
         ),
         (
             "a Secret recreated during the restore is rolled out again",
@@ -529,7 +542,7 @@ fn then_a_node_joins(mut snapshot: Snapshot<'static>) -> String {
     }
     let name = "joined".to_owned();
     let node = NodeView::of_test(&name, NOW);
-    snapshot.nodes.to_mut().insert(name.clone(), node);
+    snapshot.nodes.to_mut().insert(name.clone(), Box::new(node));
     let object = Box::new(object(&name, "0"));
     snapshot.node_pull_secrets.to_mut().insert(name, object);
     line(&snapshot)
@@ -598,9 +611,11 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
         "the first revision, paused after its canary"
     );
     assert_eq!(first("a=1:RolledBack b=0"), "Reach(Revision(1))");
-    let rolled_out = snapshot(found(B), Some(without_canary(1, A)), "a=1:Synced");
-    let history = plan(&rolled_out).history;
-    assert_eq!(history.map(|kept| kept.revision), Some(1), "for a rollback");
+    for nodes in ["a=1:Synced", "a=1:Synced %b=0:Pending"] {
+        let rolled_out = snapshot(found(B), Some(without_canary(1, A)), nodes);
+        let history = plan(&rolled_out).history;
+        assert_eq!(history.map(|kept| kept.revision), Some(1), "for a rollback");
+    }
 }
 
 #[test]
@@ -674,6 +689,18 @@ fn only_a_deleted_source_restores() {
     let mut meant = held(found(A));
     meant.restore_is_meant = true;
     assert_eq!(line(&meant), deleted, "`remove` says so");
+
+    let mut replaced = held(found(A));
+    replaced.additional = found(B);
+    let still = line(&replaced);
+    assert_eq!(still, "Hold(SourcesRemoved) b=2", "a new additional Secret");
+    replaced.restore_is_meant = true;
+    let delivered = line(&replaced);
+    assert!(delivered.starts_with("Reach(Revision(3))"), "{delivered}");
+    replaced.restore_is_meant = false;
+    replaced.global.as_mut().unwrap().last_additional = Some(Data(Some(B.into())));
+    let ordinary = line(&replaced);
+    assert!(ordinary.starts_with("Reach(Revision(3))"), "{ordinary}");
 
     let mut named = held(found(A));
     named.sources = std::mem::take(&mut named.unnamed_sources);
@@ -764,7 +791,7 @@ fn while_changes_are_held_everything_else_continues() {
         let expected = format!("Hold({hold}) d=0 b=1 a=1");
         let unknown = "which nodes are selected is not known";
         assert_eq!(line(&held), expected, "{unknown}");
-        held.global_deleted_out_of_band = true;
+        held.global_is_lost = true;
         let written = plan(&held).global.map(|write| write.global.revision);
         assert_eq!(written, Some(revision_of_test(1)), "its content is known");
         held.global.as_mut().unwrap().restoring = true;
@@ -884,6 +911,8 @@ fn without_delivery_to_nodes_they_are_restored_and_the_syncers_removed() {
     }
     let mut gone = without_nodes(Some(off_nodes()), "a b");
     gone.daemon_set = false;
+    assert!(plan(&gone).removes_agents, "a finalizer keeps something");
+    gone.has_leftovers = false;
     assert_eq!(line(&gone), "Reach(Revision(5))");
     assert!(!plan(&gone).removes_agents);
 }
@@ -913,7 +942,15 @@ fn no_history_is_kept_with_a_history_limit_of_zero() {
 #[allow(clippy::large_stack_arrays)] // Cases.
 fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
-    deleted.global_deleted_out_of_band = true;
+    deleted.global_is_lost = true;
+    let edited = Global {
+        last_additional: global(2, A).last_additional,
+        config_file: global(2, A).config_file,
+        ..Global::default()
+    };
+    let mut edited = snapshot(found(A), Some(edited), "a=7:Synced");
+    edited.global_is_lost = true;
+    edited.reported_revision = 7;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");
     reported.reported_revision = 7;
     let mut known = snapshot(found(A), Some(global(2, A)), "a=2:Synced");
@@ -923,6 +960,11 @@ fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
             "deleted out of band: written again",
             deleted,
             "Reach(Revision(2)) write 2 passed rolled out",
+        ),
+        (
+            "edited while no controller ran: what it has is no earlier revision",
+            edited,
+            "Reach(Revision(8)) write 8 a=8",
         ),
         ("the written state counts", known, "Reach(Revision(2))"),
         (
@@ -1007,7 +1049,7 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
         objects.get_mut("b").unwrap().metadata.annotations = Some([annotation].into());
     };
     abandon(&mut left);
-    assert_eq!(line(&left), "CleanUp");
+    assert_eq!(line(&left), "CleanUp write 2 restoring");
     let mut here = snapshot(
         Source::Absent,
         Some(restoring(2)),
@@ -1026,11 +1068,62 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
     );
     assert_eq!(line(&asked), "Reach(Restore)", "it may be in flight");
     abandon(&mut asked);
+    let clock = asked.clock.to_mut();
+    let objects = asked.node_pull_secrets.values();
+    let objects = objects.map(|object| &**object);
+    clock.observe(
+        objects,
+        asked.nodes.values().map(|node| &**node),
+        asked.uptime,
+    );
+    asked.uptime += rollout::UNRESPONSIVE_AFTER - SignedDuration::from_secs(1);
+    assert_eq!(
+        line(&asked),
+        "Reach(Restore)",
+        "it may be NotReady because its kubelet restarts"
+    );
+    asked.uptime += SignedDuration::from_secs(1);
     assert_eq!(
         line(&asked),
         "Reach(Restore) c=2R",
         "it no longer delays the others"
     );
+    let mut added = snapshot(found(A), Some(global(1, A)), "a=1:Synced !b=1:Synced");
+    abandon(&mut added);
+    for (seconds, expected) in [(0, ""), (29, ""), (1, " b=1")] {
+        added.uptime += SignedDuration::from_secs(seconds);
+        let clock = added.clock.to_mut();
+        let objects = added.node_pull_secrets.values();
+        let objects = objects.map(|object| &**object);
+        clock.observe(
+            objects,
+            added.nodes.values().map(|node| &**node),
+            added.uptime,
+        );
+        assert_eq!(
+            line(&added),
+            format!("Reach(Revision(1)){expected}"),
+            "a later cleanup must name it: its object is written again, without the permission"
+        );
+    }
+    let mut excluded = snapshot(found(A), Some(global(1, A)), "a=1:Synced -b=R:RolledBack");
+    abandon(&mut excluded);
+    assert_eq!(line(&excluded), "Reach(Revision(1))", "it is still left");
+}
+
+/// Its syncer, which only restores, answers a new object and one that still assigns a revision.
+#[test]
+fn a_node_that_is_not_selected_is_restored_once_its_syncer_answers() {
+    for (nodes, expected) in [
+        ("a=1:Synced -b=0:Pending/1", "b=0R"),
+        ("a=1:Synced -b=1:Pending/1", "b=1R"),
+        ("a=1:Synced -b=1:Pending/0", "b=1R"),
+        ("a=1:Synced -b=0:Pending", ""),
+    ] {
+        let snapshot = snapshot(found(A), Some(global(1, A)), nodes);
+        let expected = format!("Reach(Revision(1)) {expected}");
+        assert_eq!(line(&snapshot), expected.trim_end(), "{nodes}");
+    }
 }
 
 #[test]

@@ -111,6 +111,10 @@ pub(super) fn progress(
             settled(object, status, node, context)
         }
         (Phase::Restored, Goal::Restore) => settled(object, status, node, context),
+        // Its syncer only restores: nothing changes, and nothing was verified.
+        (Phase::Pending, Goal::Revision(revision)) if status.in_force() == revision => {
+            Progress::Blocked
+        }
         // It refuses to be restored while its kubelet serves, which harms nobody.
         (Phase::RolledBack, Goal::Restore) if lost(object, node, context).is_none() => {
             Progress::Blocked
@@ -148,18 +152,17 @@ fn had(object: &NodePullSecret, goal: Goal) -> Option<&NodePullSecretStatus> {
     })
 }
 
-/// The revision that the node has failed and not recovered from; `NONE`: none.
+/// The revision that the node has failed and not recovered from; `NONE`: none. `progress`: as of [`progress`].
 pub(super) fn failed_revision(
     object: &NodePullSecret,
-    node: &NodeView,
-    context: Context,
+    progress: Option<(Goal, Progress)>,
 ) -> Revision {
     let spec = &object.spec;
     let is_synced = up_to_date(object).is_some_and(|status| {
         let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
         status.phase == Phase::Synced && has_assigned
     });
-    rollout::failed_revision(spec.failed(), progress(object, node, context), is_synced)
+    rollout::failed_revision(spec.failed(), progress, is_synced)
 }
 
 /// Whether a blocked node may retry. One with a conflict over its file, or whose kubelet did not serve, may not: each attempt
@@ -218,10 +221,10 @@ fn settled(
     node: &NodeView,
     context: Context,
 ) -> Progress {
-    if lost(object, node, context).is_some() {
+    let received = context.clock.received(object, node, context.now);
+    if lost_since(object, node, received, context).is_some() {
         return Progress::Failed;
     }
-    let received = context.clock.received(object, node, context.now);
     // A new leader does not wait again for nodes that were done before its term.
     let was_done = context.is_rolled_out && !received.saw_report;
     let soaked_for = match node.ready {
@@ -230,12 +233,31 @@ fn settled(
     };
     match node.ready {
         Ok(_) if !has_heartbeat(status, node, received) => Progress::InFlight,
+        // It has soaked once, or nobody waits for that any more.
+        _ if !was_done && is_soaked_too_long(received, context) => {
+            if flaps(received, context) {
+                Progress::Blocked
+            } else {
+                Progress::Done
+            }
+        }
         _ if !was_done && soaked_for.max(SignedDuration::ZERO) < context.min_ready => {
             Progress::Soaking
         }
         // Also NotReady for another reason, or only briefly: the rollout counts it as unavailable.
         _ => Progress::Done,
     }
+}
+
+/// A node that flaps begins to soak again and again, which must not hold a slot permanently.
+fn is_soaked_too_long(received: Received, context: Context) -> bool {
+    let twice = context.min_ready.saturating_mul(2);
+    received.ago >= rollout::DEADLINE.max(twice)
+}
+
+/// It has not stayed ready for long enough since the report.
+fn flaps(received: Received, context: Context) -> bool {
+    received.longest_ready < context.min_ready
 }
 
 /// Whether the kubelet has posted a heartbeat since its restart. The node's clock has both times, but may have been set in between.
@@ -261,6 +283,16 @@ fn seconds(time: Timestamp) -> Timestamp {
 
 /// How the change broke a node whose kubelet served after it, as a clause; `None`: it did not.
 pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -> Option<String> {
+    let received = context.clock.received(object, node, context.now);
+    lost_since(object, node, received, context)
+}
+
+fn lost_since(
+    object: &NodePullSecret,
+    node: &NodeView,
+    received: Received,
+    context: Context,
+) -> Option<String> {
     let status = up_to_date(object)?;
     match status.phase {
         Phase::Synced | Phase::Restored => {}
@@ -270,7 +302,6 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
     }
     // Without a restart the change can't have broken it.
     let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
-    let received = context.clock.received(object, node, context.now);
     if received.has_restarted == Some(false) {
         return None;
     }
@@ -567,6 +598,48 @@ mod tests {
         assert_eq!(seconds(half), at(900), "a Node has whole seconds");
     }
 
+    /// Its kubelet was not restarted, so nothing says that the change broke it.
+    #[test]
+    fn a_node_that_flaps_soaks_for_twice_as_long_at_most() {
+        use Progress::{Blocked, Done, Soaking};
+        let flaps = |from: i64, until: i64| {
+            let times = (from..until).step_by(30).enumerate();
+            times.map(|(at, time)| (time, if at % 2 == 0 { Err(false) } else { Ok(()) }))
+        };
+        let ready = || [(0, Ok(()))].into_iter();
+        // Every 30 s, from 930 on; at 1020 it is Ready again.
+        let always: Vec<_> = ready().chain(flaps(930, 3000)).collect();
+        let later: Vec<_> = ready().chain(flaps(990, 3000)).collect();
+        let in_between = flaps(930, 990).chain(flaps(1050, 3000));
+        let in_between: Vec<_> = ready().chain(in_between).collect();
+        for (case, changes, min_ready, now, expected) in [
+            ("while it may still soak", &always, 60, 1500, Soaking),
+            ("after 10 minutes", &always, 60, 1501, Blocked),
+            ("also while it is NotReady", &always, 60, 1540, Blocked),
+            ("a longer soak", &always, 400, 1700, Soaking),
+            ("twice as long", &always, 400, 1701, Blocked),
+            (
+                "it was Ready for long enough at first",
+                &later,
+                60,
+                1030,
+                Soaking,
+            ),
+            ("which counts later", &later, 60, 1520, Done),
+            ("also while it is NotReady later", &later, 60, 1540, Done),
+            ("it was so in between", &in_between, 60, 1520, Done),
+            ("no soak", &always, 0, 1520, Done),
+        ] {
+            let story = Story {
+                restarts: None,
+                changes: changes.clone(),
+                min_ready,
+                ..story()
+            };
+            assert_eq!(story.progress(300, now), expected, "{case}");
+        }
+    }
+
     #[test]
     fn a_clock_that_is_set_back_breaks_no_healthy_node_and_ends_no_wait_early() {
         use Progress::{Done, Failed, InFlight};
@@ -691,6 +764,37 @@ mod tests {
             ..story()
         };
         assert_eq!(in_place.progress(300, 902), Done, "nothing was restarted");
+    }
+
+    /// As after a new disk, of which an interrupted watch has shown only the result.
+    #[test]
+    fn a_report_of_the_same_phase_at_another_time_soaks_again() {
+        let first = Story {
+            min_ready: 60,
+            ..story()
+        };
+        let again = Story {
+            reports: first.reports + 50,
+            heartbeats: vec![first.reports + 51],
+            ..first.clone()
+        };
+        let mut clock = LeaderClock::default();
+        for (story, second) in [(&first, first.assigned), (&first, first.reports)] {
+            let (object, node) = story.objects(second);
+            clock.observe([&object].into_iter(), [&node].into_iter(), uptime(second));
+        }
+        let mut at_second = |second| {
+            let (object, node) = again.objects(second);
+            clock.observe([&object].into_iter(), [&node].into_iter(), uptime(second));
+            let context = Context {
+                min_ready: SignedDuration::from_secs(60),
+                ..context(&clock, second)
+            };
+            progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+        };
+        assert_eq!(at_second(again.reports), Progress::Soaking);
+        assert_eq!(at_second(first.reports + 60), Progress::Soaking);
+        assert_eq!(at_second(again.reports + 60), Progress::Done);
     }
 
     #[test]
@@ -981,6 +1085,13 @@ mod tests {
                 InFlight
             )),
             "it already has content"
+        );
+        object.status = status(2, "Pending", "", 5);
+        let found = progress(&object, &new, context);
+        assert_eq!(
+            found.map(|(_, progress)| progress),
+            Some(Blocked),
+            "its syncer only restores"
         );
     }
 }

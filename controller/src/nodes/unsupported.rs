@@ -265,7 +265,8 @@ mod tests {
             let since = snapshot.uptime - SignedDuration::from_secs(seconds);
             let objects = snapshot.node_pull_secrets.values().map(|it| &**it);
             let mut clock = super::super::clock::LeaderClock::default();
-            clock.observe(objects, snapshot.nodes.values(), since);
+            let nodes = snapshot.nodes.values().map(|node| &**node);
+            clock.observe(objects, nodes, since);
             snapshot.clock = std::borrow::Cow::Owned(clock);
             let node = snapshot.nodes.get("n").unwrap();
             assert_eq!(snapshot.unsupported(node).is_some(), expected, "{seconds}");

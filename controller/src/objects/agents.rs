@@ -6,6 +6,7 @@ use std::fmt;
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{ACCOUNT_ANNOTATION, CONTROLLER_MANAGER};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams};
@@ -24,6 +25,15 @@ pub(crate) enum Leftover {
     Secret(String),
 }
 
+/// How far a deletion got: as far as that of the object that is least far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Removal {
+    Refused,
+    /// Deleted, but finalizers of other programs keep some. Such an object says nothing about a node.
+    Kept,
+    Gone,
+}
+
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,6 +48,47 @@ impl Applier {
     /// Applies one object of the syncer or the restorer, and returns it as stored by the API server. `account`: uid of the service
     /// account of the pods. `is_kept`: the pods keep their template, even if the configuration changed.
     pub(crate) async fn managed_object(
+        &self,
+        object: ManagedObject,
+        spec: &GlobalPullSecretSpec,
+        account: &str,
+        is_kept: bool,
+    ) -> Result<LiveObject, ApplyError> {
+        let live = self.apply_managed(object, spec, account, is_kept).await?;
+        if !live.is_being_deleted {
+            return Ok(live);
+        }
+        tracing::warn!(%object, "another client is deleting it; recreating it");
+        // In the background: a deletion in the foreground would wait for the pods of nodes that are off.
+        let uid = Some(live.fingerprint.uid());
+        Box::pin(self.delete_managed(object, uid)).await?;
+        let live = Box::pin(self.apply_managed(object, spec, account, false)).await?;
+        if live.is_being_deleted {
+            return Err(ApplyError::Prevented {
+                action: "write",
+                object: object.to_string(),
+                reason: "Terminating",
+                message: "another program keeps deleting it".to_owned(),
+            });
+        }
+        Ok(live)
+    }
+
+    async fn delete_managed(
+        &self,
+        ManagedObject { agent, kind }: ManagedObject,
+        uid: Option<&str>,
+    ) -> Result<(), ApplyError> {
+        let name = agent.name();
+        match kind {
+            ManagedKind::ServiceAccount => self.delete::<ServiceAccount>(name, uid).await,
+            ManagedKind::Role => self.delete::<Role>(name, uid).await,
+            ManagedKind::RoleBinding => self.delete::<RoleBinding>(name, uid).await,
+            ManagedKind::DaemonSet => self.delete::<DaemonSet>(name, uid).await,
+        }
+    }
+
+    async fn apply_managed(
         &self,
         ManagedObject { agent, kind }: ManagedObject,
         spec: &GlobalPullSecretSpec,
@@ -102,20 +153,12 @@ impl Applier {
         within("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
-    /// Deletes the object, if it exists, and returns which one it was.
+    /// Deletes the object, if it exists, and returns which one it was. An error while finalizers keep it.
     pub(crate) async fn remove(&self, object: Leftover) -> Result<Leftover, ApplyError> {
         match &object {
-            Leftover::Managed(ManagedObject { agent, kind }) => {
-                let name = agent.name();
-                match kind {
-                    ManagedKind::ServiceAccount => self.delete::<ServiceAccount>(name).await?,
-                    ManagedKind::Role => self.delete::<Role>(name).await?,
-                    ManagedKind::RoleBinding => self.delete::<RoleBinding>(name).await?,
-                    ManagedKind::DaemonSet => self.delete::<DaemonSetView>(name).await?,
-                }
-            }
-            Leftover::NodePullSecret(name) => self.delete::<NodePullSecret>(name).await?,
-            Leftover::Secret(name) => self.delete::<Secret>(name).await?,
+            Leftover::Managed(object) => self.delete_managed(*object, None).await?,
+            Leftover::NodePullSecret(name) => self.delete::<NodePullSecret>(name, None).await?,
+            Leftover::Secret(name) => self.delete::<Secret>(name, None).await?,
         }
         Ok(object)
     }

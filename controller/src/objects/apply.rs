@@ -5,23 +5,27 @@ use std::fmt::Debug;
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    CONTROLLER_MANAGER, GLOBAL_SECRET, LEADER_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET,
-    history_secret,
+    ABANDON_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, LEADER_ANNOTATION, ROLLED_OUT_SECRET,
+    STATE_SECRET, history_secret,
 };
 use globalps_core::state::State;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-pub(crate) use super::request::{ApplyError, readable, within};
+pub(crate) use super::request::{ApplyError, is_absent, is_denied, readable, within};
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::objects::helm::HelmRelease;
+use crate::refused::title;
+
+/// Reason of a failure: finalizers keep an object that is deleted.
+pub(crate) const TERMINATING: &str = "Terminating";
 
 pub(crate) struct Applier {
     client: Client,
@@ -95,15 +99,20 @@ impl Applier {
         Ok(())
     }
 
-    /// Writes the node's object. The Node owns it, so it is deleted with the Node.
+    /// Writes the node's object. The Node owns it, so it is deleted with the Node. `ends_abandonment`: no later cleanup may finish
+    /// without the node. As an applied value it is nobody else's, so the next write without it removes it.
     pub(crate) async fn assign(
         &self,
         node: &str,
         node_uid: &str,
         spec: &NodePullSecretSpec,
+        ends_abandonment: bool,
     ) -> Result<NodePullSecret, ApplyError> {
         let mut object = NodePullSecret::new(node, spec.clone());
-        object.metadata.annotations = Some([self.leader()].into());
+        let ended = (ABANDON_ANNOTATION.to_owned(), "false".to_owned());
+        let annotations = [self.leader()].into_iter();
+        let annotations = annotations.chain(ends_abandonment.then_some(ended));
+        object.metadata.annotations = Some(annotations.collect());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Node".to_owned(),
@@ -194,19 +203,40 @@ impl Applier {
         .await
     }
 
-    pub(super) async fn delete<K>(&self, name: &str) -> Result<(), ApplyError>
+    /// Deletes the object, if it exists, and if it is still this one. What finalizers keep is not gone: an error that names them.
+    pub(super) async fn delete<K>(&self, name: &str, uid: Option<&str>) -> Result<(), ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
             + DeserializeOwned
             + Debug,
     {
-        let api: Api<Item<K>> = self.api();
-        let params = DeleteParams::background();
-        match within("delete", &K::kind(&()), name, api.delete(name, &params)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_code(404) => Ok(()),
-            Err(error) => Err(error),
+        // Its metadata says whether it is gone, even if the rest can't be decoded.
+        let api: Api<Item<PartialObjectMeta<K>>> = self.api();
+        let params = DeleteParams {
+            preconditions: uid.map(|uid| Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let kind = K::kind(&());
+        let done = match within("delete", &kind, name, api.delete(name, &params)).await {
+            Err(error) if error.is_absent() => return Ok(()),
+            done => done?,
+        };
+        let left = done.left().and_then(|left| left.into_result().ok());
+        match left.filter(|left| left.metadata.deletion_timestamp.is_some()) {
+            Some(left) if !left.finalizers().is_empty() => Err(ApplyError::Prevented {
+                action: "delete",
+                object: title(&kind, name),
+                reason: TERMINATING,
+                message: format!(
+                    "it can't be deleted while it has the finalizers {}, which other programs added",
+                    left.finalizers().join(", ")
+                ),
+            }),
+            _ => Ok(()),
         }
     }
 }

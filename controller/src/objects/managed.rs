@@ -132,6 +132,8 @@ impl<T> PerObject<T> {
 pub(crate) struct LiveObject {
     pub(crate) version: u64,
     pub(crate) fingerprint: Fingerprint,
+    /// Finalizers keep it, but nothing works with it any more: no pods are made for it, and its tokens are invalid.
+    pub(crate) is_being_deleted: bool,
     /// Only for a `DaemonSet`.
     pub(crate) template: Option<AgentTemplate>,
     /// The credential provider directories that the pods of a `DaemonSet` mount.
@@ -168,6 +170,7 @@ impl LiveObject {
                     .generation
                     .unwrap_or_else(|| i64::try_from(version).unwrap_or_default()),
             },
+            is_being_deleted: metadata.deletion_timestamp.is_some(),
             template: None,
             provider: None,
         }
@@ -190,7 +193,7 @@ impl From<DaemonSetView> for LiveObject {
     }
 }
 
-/// `None`: the object does not exist.
+/// `None`: the object does not exist, or is being deleted.
 pub(crate) type Fingerprints = PerObject<Option<Fingerprint>>;
 
 /// The managed objects as the controller wrote them.

@@ -12,4 +12,5 @@ pub(crate) mod pods;
 pub(crate) mod recreate;
 pub(crate) mod refusals;
 mod request;
+mod stored;
 pub(crate) mod views;

@@ -16,37 +16,47 @@ use kube::api::{
     Patch, PatchParams, Preconditions,
 };
 
-use super::apply::{Applier, ApplyError, readable, within};
+use super::apply::{Applier, ApplyError, TERMINATING, readable, within};
 use super::recreate::write_or_recreate;
+use super::request::is_denied;
 use crate::targets::account::AccountView;
 
 /// Why the API server rejected a write: a reason for the status.
 pub(crate) enum Refusal {
-    /// The namespace or the object is deleted or terminating; not an error.
+    /// The namespace or the object is deleted or terminating.
     Gone,
     Because(&'static str),
 }
 
+impl Refusal {
+    /// What is gone is refused until the watch says so, too.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Gone => TERMINATING,
+            Self::Because(reason) => reason,
+        }
+    }
+}
+
 impl ApplyError {
     pub(crate) fn refusal(&self) -> Refusal {
-        let Self::Api {
-            source: kube::Error::Api(status),
-            ..
-        } = self
-        else {
-            return Refusal::Because("Unavailable");
+        let status = match self {
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } => status,
+            Self::Prevented { reason, .. } => return Refusal::Because(reason),
+            _ => return Refusal::Because("Unavailable"),
         };
         let message = &status.message;
         let says = |text: &str| message.contains(text);
         match status.code {
+            // A webhook that does not respond, or can't be called.
+            _ if says("failed calling webhook") => Refusal::Because("Unavailable"),
+            _ if is_denied(status) => Refusal::Because("Rejected"),
             404 => Refusal::Gone,
             403 if says("being terminated") => Refusal::Gone,
             403 if says("exceeded quota") => Refusal::Because("QuotaExceeded"),
-            // A webhook that does not respond, or can't be called.
-            _ if says("failed calling webhook") => Refusal::Because("Unavailable"),
-            _ if says("admission webhook") || says("ValidatingAdmissionPolicy") => {
-                Refusal::Because("Rejected")
-            }
             403 => Refusal::Because("Forbidden"),
             409 => Refusal::Because("Changed"),
             422 if says("test") => Refusal::Because("Changed"),
@@ -110,7 +120,10 @@ impl Applier {
             ..DeleteParams::background()
         };
         let call = api.delete(name, &params);
-        let done = within("delete", "Secret", &format!("{namespace}/{name}"), call).await?;
+        let done = match within("delete", "Secret", &format!("{namespace}/{name}"), call).await {
+            Err(error) if error.is_absent() => return Ok(None),
+            done => done?,
+        };
         let left = done.left().and_then(|left| left.into_result().ok());
         Ok(left.filter(|left| left.metadata.deletion_timestamp.is_some()))
     }
@@ -166,7 +179,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::fake_api::FakeApi;
+    use crate::objects::agents::Leftover;
+    use crate::objects::fake_api::{self, FakeApi};
 
     #[tokio::test]
     async fn a_secret_that_finalizers_keep_is_not_gone() {
@@ -180,6 +194,32 @@ mod tests {
             let left = applier.delete_pull_secret("a", "s", 5).await.unwrap();
             let left = left.map(|left| left.metadata.finalizers.unwrap_or_default().join(" "));
             assert_eq!(left, is_left.then(|| "x.io/y".to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_webhook_keeps_is_not_gone() {
+        let path = "/api/v1/namespaces/kube-system/secrets/s";
+        for (message, is_gone) in [
+            ("secrets \"s\" not found", true),
+            (
+                "admission webhook \"x\" denied the request: not found",
+                false,
+            ),
+        ] {
+            let api = FakeApi::default();
+            let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
+            let refuse = |write: &str| {
+                let refusal = (write.to_owned(), fake_api::Refusal::Answer(404, message));
+                api.state().refused = Some(refusal);
+            };
+            refuse(&format!("DELETE {path}"));
+            let copy = applier.delete_pull_secret("kube-system", "s", 5).await;
+            let own = applier.remove(Leftover::Secret("s".to_owned())).await;
+            refuse(path);
+            let of_operator = applier.delete_operator_secret("kube-system", "s").await;
+            let found = [copy.is_ok(), own.is_ok(), of_operator.is_ok()];
+            assert_eq!(found, [is_gone; 3], "{message}");
         }
     }
 }

@@ -116,7 +116,7 @@ impl Applier {
             ..DeleteParams::background()
         };
         match within("delete", "Secret", &title, api.delete(name, &params)).await {
-            Err(error) if !error.is_code(404) => Err(error),
+            Err(error) if !error.is_absent() => Err(error),
             _ => Ok(()),
         }
     }

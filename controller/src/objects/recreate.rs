@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use globalps_core::decode::Item;
+use globalps_core::names::CONTROLLER_MANAGER;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -9,7 +11,9 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::apply::{Applier, ApplyError, within};
+use super::apply::{Applier, ApplyError, readable, within};
+use super::stored::Deviation;
+use crate::refused::title;
 
 /// Writes the object. If it is immutable, deletes it and writes it again. `title`: its name in messages. `annotations`: those that
 /// a policy requires of each write.
@@ -38,7 +42,7 @@ where
     let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
     let call = api.patch_metadata(name, &params, &patch);
     match Box::pin(within("patch", &kind, title, call)).await {
-        Err(error) if error.is_code(404) => {}
+        Err(error) if error.is_absent() => {}
         found => {
             let found = found?;
             tracing::warn!(%error, "another client made it immutable; recreating it");
@@ -51,7 +55,7 @@ where
             };
             let call = api.delete(name, &params);
             match Box::pin(within("delete", &kind, title, call)).await {
-                Err(error) if !error.is_code(404) => return Err(error),
+                Err(error) if !error.is_absent() => return Err(error),
                 _ => {}
             }
         }
@@ -66,10 +70,52 @@ impl Applier {
         json!({key: leader})
     }
 
-    /// Writes a Secret of the controller's own.
+    /// Writes a Secret of the controller's own. Its state is read from it, so nothing of other clients stays in it.
     pub(super) async fn secret(&self, name: &str, secret: &Secret) -> Result<Secret, ApplyError> {
-        let api: Api<Secret> = self.api();
-        let write = || self.apply(name, secret);
+        let api: Api<Item<Secret>> = self.api();
+        let write = || write_alone(&api, name, secret, CONTROLLER_MANAGER);
         write_or_recreate(&api, name, name, &self.required(), write).await
     }
+}
+
+/// Writes a Secret that nothing of other clients stays in. `object`: its name in messages.
+pub(crate) async fn write_alone(
+    api: &Api<Item<Secret>>,
+    object: &str,
+    secret: &Secret,
+    manager: &str,
+) -> Result<Secret, ApplyError> {
+    let name = secret.name_any();
+    let params = PatchParams::apply(manager).force();
+    let patch = Patch::Apply(secret);
+    let call = api.patch(&name, &params, &patch);
+    let stored = readable("apply", "Secret", object, call).await?;
+    let Some(deviation) = Deviation::of(secret, &stored) else {
+        return Ok(stored);
+    };
+    let names = deviation.names();
+    tracing::warn!(
+        name = object,
+        names,
+        "other clients set fields of it; reverting them"
+    );
+    let params = PatchParams {
+        field_manager: Some(manager.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = deviation.patch(stored.metadata.resource_version.as_deref());
+    let patch = Patch::Merge(&patch);
+    // Boxed: it is large, and almost never made.
+    let call = Box::pin(api.patch(&name, &params, &patch));
+    let stored = readable("patch", "Secret", object, call).await?;
+    let Some(deviation) = Deviation::of(secret, &stored) else {
+        return Ok(stored);
+    };
+    let names = deviation.names();
+    Err(ApplyError::Prevented {
+        action: "write",
+        object: title("Secret", object),
+        reason: "Changed",
+        message: format!("another program changes each write of it: {names}"),
+    })
 }

@@ -283,6 +283,8 @@ mod tests {
         );
         assert_eq!(refusals.end(|_| false), Some(Duration::ZERO));
         refusals.failed = 1;
+        // On a busy machine, some of them are due by now.
+        refusals.failures = Failures::default();
         let pause = refusals.end(|_| true).unwrap_or_default();
         assert!(pause > Duration::ZERO && pause <= PAUSE.1, "{pause:?}");
     }

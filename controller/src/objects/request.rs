@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use globalps_core::decode::{Item, Unreadable};
 
+use kube::core::Status;
+
 use crate::refused::Response;
 use crate::telemetry::client::without_content;
 
@@ -23,6 +25,14 @@ pub(crate) enum ApplyError {
         action: &'static str,
         object: String,
         reason: Box<Unreadable>,
+    },
+    /// Accepted, but other programs prevent what it was for.
+    #[error("{action} {object}: {message}")]
+    Prevented {
+        action: &'static str,
+        object: String,
+        reason: &'static str,
+        message: String,
     },
     #[error("{action} {object}: no response from the API server in time")]
     Timeout {
@@ -44,21 +54,22 @@ impl ApplyError {
                 kube::Error::Api(_) | kube::Error::SerdeError(_) => Response::Missing,
                 _ => Response::Outage,
             },
+            Self::Prevented { .. } => Response::Rejected,
             Self::Unreadable { .. } | Self::Timeout { .. } => Response::Missing,
         }
     }
 
     /// The object has immutable fields with other values.
     pub(super) fn is_immutable(&self) -> bool {
-        let Self::Api {
-            source: kube::Error::Api(status),
-            ..
-        } = self
-        else {
-            return false;
-        };
-        let says = |text| status.message.contains(text);
-        status.code == 422 && (says("immutable") || says("cannot change roleRef"))
+        self.status().is_some_and(|status| {
+            let says = |text| status.message.contains(text);
+            status.code == 422 && (says("immutable") || says("cannot change roleRef"))
+        })
+    }
+
+    /// See [`is_absent`].
+    pub(crate) fn is_absent(&self) -> bool {
+        self.status().is_some_and(is_absent)
     }
 
     pub(crate) fn is_forbidden(&self) -> bool {
@@ -67,19 +78,36 @@ impl ApplyError {
 
     /// The API server's response has this HTTP status.
     pub(crate) fn is_code(&self, code: u16) -> bool {
-        self.code() == Some(code)
+        self.status().is_some_and(|status| status.code == code)
     }
 
-    /// HTTP status of the API server's response; `None`: it did not respond.
-    fn code(&self) -> Option<u16> {
+    /// The object to create exists.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.code == 409 && status.reason == "AlreadyExists")
+    }
+
+    /// The API server's response; `None`: it did not respond.
+    pub(super) fn status(&self) -> Option<&Status> {
         match self {
             Self::Api {
                 source: kube::Error::Api(status),
                 ..
-            } => Some(status.code),
+            } => Some(status),
             _ => None,
         }
     }
+}
+
+/// There is no such object. A webhook that denies a request chooses any code and reason.
+pub(crate) fn is_absent(status: &Status) -> bool {
+    status.code == 404 && !is_denied(status)
+}
+
+/// A webhook or a policy has denied the request.
+pub(crate) fn is_denied(status: &Status) -> bool {
+    let says = |text| status.message.contains(text);
+    says("admission webhook") || says("ValidatingAdmissionPolicy")
 }
 
 /// [`within`] for a response with an object.

@@ -24,6 +24,7 @@ pub(crate) struct Input<'a> {
     pub(crate) accounts: &'a BTreeMap<String, AccountView>,
     pub(crate) copies: &'a Copies,
     pub(crate) memory: &'a Memory,
+    /// By the monotonic clock, as the times of the memory.
     pub(crate) now: Timestamp,
 }
 

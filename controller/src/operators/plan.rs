@@ -3,14 +3,15 @@
 //! A service account records the names of the copies from before they are written until they are deleted. Copies are never read,
 //! so a new leader finds leftovers by this record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::{Content, Input, Known, Operator, Wanted, Wants};
+use super::input::{Content, Copies, Input, Known, Operator, Wanted, Wants};
 use super::summary::Summary;
 use super::views::Id;
+use crate::targets::WRITES;
 use crate::targets::account::AccountView;
 
 /// A copy is written again after this time, because another client may have changed or deleted it.
@@ -60,24 +61,23 @@ type ReasonAndMessage = (&'static str, String);
 pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let wants = Wants::of(input);
     let mut plan = OperatorsPlan::default();
-    for key in wants.references.keys() {
-        if let Some(account) = input.accounts.get(key) {
-            plan.writes.extend(account_write(input, &wants, account));
-        }
-    }
-    for (id, wanted) in &wants.copies {
-        plan.writes.extend(copy_write(input, id, wanted));
-    }
+    let account_write = |account| account_write(input, &wants, account);
+    let accounts = wants.references.keys();
+    let accounts = accounts.filter_map(|key| input.accounts.get(key));
+    let copies = wants.copies.iter();
+    let copies = copies.filter_map(|(id, wanted)| copy_write(input, id, wanted));
     let left_over = left_over(input, &wants);
-    for id in &left_over {
-        if may_attempt(input, &copy_key(id)) {
-            plan.writes.push(Write::Delete { id: id.clone() });
-        }
-    }
+    let deletions = left_over
+        .iter()
+        .filter(|id| may_attempt(input, &copy_key(id)))
+        .map(|id| Write::Delete { id: id.clone() });
     let is_left_over = |account: &&AccountView| !wants.references.contains_key(&account.key());
-    for account in attached(input).filter(is_left_over) {
-        plan.writes.extend(account_write(input, &wants, account));
-    }
+    let others = attached(input).filter(is_left_over);
+    let writes = accounts.filter_map(account_write).chain(copies);
+    let writes = writes
+        .chain(deletions)
+        .chain(others.filter_map(account_write));
+    plan.writes = writes.take(WRITES).collect();
     let summary = &mut plan.summary;
     for operator in &wants.operators {
         summary.total += 1;
@@ -98,6 +98,22 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let retry_at = input.memory.next_retry(input.now);
     plan.again_at = written.filter(|at| *at > input.now).chain(retry_at).min();
     plan
+}
+
+/// Forgets deletions once no service account records the copy: with a record that is there again, such as from a backup, the copy may
+/// be there again, too. Call it before each plan.
+pub(crate) fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
+    if copies.values().all(|known| *known != Known::Deleted) {
+        return;
+    }
+    let recorded = accounts.values().flat_map(|account| {
+        let names = account.references.recorded.iter();
+        names.map(|name| (account.namespace.as_str(), &**name))
+    });
+    let recorded: BTreeSet<(&str, &str)> = recorded.collect();
+    copies.retain(|(namespace, name), known| {
+        *known != Known::Deleted || recorded.contains(&(namespace.as_str(), name.as_str()))
+    });
 }
 
 fn may_attempt(input: &Input, key: &str) -> bool {
@@ -128,36 +144,30 @@ fn names<'a>(wants: &'a Wants, account: &AccountView) -> BTreeSet<&'a str> {
     wanted.map(String::as_str).collect()
 }
 
+/// All that the service account should have, for the memory.
+fn what(wants: &Wants, account: &AccountView) -> String {
+    let names: Vec<&str> = names(wants, account).into_iter().collect();
+    names.join(",")
+}
+
 /// What the service account lacks or has too much. The record of a copy stays until the copy is deleted.
 fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change> {
     if account.is_being_deleted {
         return None;
     }
-    let wanted = names(wants, account);
-    let is_there = |name: &&str| {
-        let id = (account.namespace.clone(), (*name).to_owned());
+    let is_there = |name: &str| {
+        let id = (account.namespace.clone(), name.to_owned());
         !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
     };
-    let recorded = account.references.recorded.iter().map(|name| &**name);
-    let kept: Vec<&str> = wanted
-        .iter()
-        .copied()
-        .chain(recorded.filter(is_there))
-        .collect();
-    let mut change = account.references.change(&kept)?;
-    change.added.retain(|name| wanted.contains(name.as_str()));
-    (!change.added.is_empty() || !change.removed.is_empty()).then_some(change)
+    account.references.change(&names(wants, account), is_there)
 }
 
 fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<Write> {
     let change = change(input, wants, account)?;
     let key = account.key();
-    let what = names(wants, account)
-        .into_iter()
-        .collect::<Vec<_>>()
-        .join(",");
+    let what = what(wants, account);
     let is_restore = is_restore(input, account, &change, &what);
-    let is_contested = is_restore && input.memory.is_contested(&key);
+    let is_contested = is_restore && input.memory.is_contested(&key, &what, input.now);
     (!is_contested && may_attempt(input, &key)).then_some(Write::Account {
         key,
         change,
@@ -240,7 +250,8 @@ fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonA
         let Some(change) = change(input, wants, account) else {
             continue;
         };
-        if input.memory.is_contested(key) {
+        let what = what(wants, account);
+        if input.memory.is_contested(key, &what, input.now) {
             return Some(("Conflict", AccountView::conflict(key)));
         }
         if let Some(error) = of(key).filter(|_| !change.added.is_empty()) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_core::references::RECORDED;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::super::input::Copies;
 use super::super::views::{CatalogSecret, CatalogView, CsvView, SubscriptionView};
 use super::*;
 use crate::content::source::{Data, Source};
+use crate::properties::config;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 
@@ -161,7 +163,9 @@ impl Simulation {
         views.map(|view| (view.name.clone(), view)).collect()
     }
 
-    fn plan(&self) -> OperatorsPlan {
+    fn plan(&mut self) -> OperatorsPlan {
+        let views = self.views();
+        forget(&mut self.copies, &views);
         plan(&Input {
             namespaces: &self.namespaces(),
             is_enabled: self.is_enabled,
@@ -213,6 +217,7 @@ impl Simulation {
                     assert!(is_wanted || !self.there.contains_key(&of), "deleted first");
                 }
                 let account = self.accounts.get_mut(&key).unwrap();
+                account.recorded.truncate(RECORDED);
                 let own: Vec<String> = account.recorded.clone();
                 account
                     .names
@@ -284,9 +289,6 @@ impl Simulation {
             let Some(account) = self.accounts.get(key) else {
                 continue;
             };
-            if self.memory.is_contested(key) {
-                continue;
-            }
             assert!(account.names.contains(&copy.1), "{key} refers to {copy:?}");
             let source = (copy.1["globalps-".len()..]).split_once('.').unwrap();
             let source = &self.secrets[&id(source.0, source.1)];
@@ -409,7 +411,7 @@ fn happens(simulation: &mut Simulation, event: Event) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(256))]
 
     #[test]
     fn exactly_the_needed_copies_exist_after_any_events(events in prop::collection::vec(event(), 1..40)) {
@@ -444,7 +446,7 @@ fn installed() -> Simulation {
     simulation
 }
 
-fn line(simulation: &Simulation) -> String {
+fn line(simulation: &mut Simulation) -> String {
     let plan = simulation.plan();
     let words = plan.writes.iter().map(|write| match write {
         Write::Copy { id, content } => format!("{}={}", id.1, content.edition),
@@ -467,15 +469,15 @@ fn line(simulation: &Simulation) -> String {
 #[test]
 fn a_reference_is_added_before_its_copy_and_removed_after_it() {
     let mut simulation = installed();
-    assert_eq!(line(&simulation), "+a/op +a/op-v1 0/1");
+    assert_eq!(line(&mut simulation), "+a/op +a/op-v1 0/1");
     simulation.step();
-    assert_eq!(line(&simulation), "globalps-c.s=1 0/1");
+    assert_eq!(line(&mut simulation), "globalps-c.s=1 0/1");
     simulation.act();
-    assert_eq!(line(&simulation), "1/1");
+    assert_eq!(line(&mut simulation), "1/1");
     simulation.list("c", "one", &[]);
-    assert_eq!(line(&simulation), "-globalps-c.s 0/0");
+    assert_eq!(line(&mut simulation), "-globalps-c.s 0/0");
     simulation.step();
-    assert_eq!(line(&simulation), "-a/op -a/op-v1 0/0");
+    assert_eq!(line(&mut simulation), "-a/op -a/op-v1 0/0");
 }
 
 #[test]
@@ -488,27 +490,27 @@ fn obstacles_are_reported() {
             .failed(key, reason, String::new(), now, 1.0);
     };
     refuse(&mut simulation, "a/op", "Rejected");
-    assert_eq!(line(&simulation), "+a/op-v1 0/1 Rejected");
+    assert_eq!(line(&mut simulation), "+a/op-v1 0/1 Rejected");
     simulation.memory = Memory::default();
     simulation.act();
     simulation.rotate(&id("c", "s"), Source::Absent);
-    assert_eq!(line(&simulation), "0/1 SourceMissing", "the copy stays");
+    assert_eq!(line(&mut simulation), "0/1 SourceMissing", "the copy stays");
     simulation.rotate(&id("c", "s"), Source::Forbidden);
-    assert_eq!(line(&simulation), "0/1 SourceForbidden");
+    assert_eq!(line(&mut simulation), "0/1 SourceForbidden");
     simulation.rotate(&id("c", "s"), Source::Found(Data(Some(b"{".to_vec()))));
-    assert_eq!(line(&simulation), "0/1 SourceInvalid");
+    assert_eq!(line(&mut simulation), "0/1 SourceInvalid");
     simulation.rotate(&id("c", "s"), found(7));
-    assert_eq!(line(&simulation), "globalps-c.s=5 0/1");
+    assert_eq!(line(&mut simulation), "globalps-c.s=5 0/1");
     refuse(&mut simulation, "a/secrets/globalps-c.s", "QuotaExceeded");
     assert_eq!(
-        line(&simulation),
+        line(&mut simulation),
         "0/1 QuotaExceeded",
         "not before its backoff has expired"
     );
     simulation.accounts.remove("a/op-v1");
     simulation.memory = Memory::default();
     simulation.act();
-    assert_eq!(line(&simulation), "0/1 ServiceAccountMissing");
+    assert_eq!(line(&mut simulation), "0/1 ServiceAccountMissing");
 }
 
 #[test]
@@ -516,14 +518,14 @@ fn while_paused_a_new_operator_gets_its_secret_and_a_rotation_waits() {
     let mut simulation = installed();
     simulation.paused = true;
     simulation.act();
-    assert_eq!(line(&simulation), "1/1");
+    assert_eq!(line(&mut simulation), "1/1");
     simulation.rotate(&id("c", "s"), found(1));
-    assert_eq!(line(&simulation), "0/1");
+    assert_eq!(line(&mut simulation), "0/1");
     simulation.copies.clear();
     simulation.memory = Memory::default();
-    assert_eq!(line(&simulation), "0/1", "nor by another leader");
+    assert_eq!(line(&mut simulation), "0/1", "nor by another leader");
     simulation.paused = false;
-    assert_eq!(line(&simulation), "globalps-c.s=2 0/1");
+    assert_eq!(line(&mut simulation), "globalps-c.s=2 0/1");
 }
 
 #[test]
@@ -531,10 +533,10 @@ fn a_terminating_namespace_is_skipped_and_an_excluded_one_cleaned() {
     let mut simulation = installed();
     simulation.act();
     simulation.terminating = true;
-    assert_eq!(line(&simulation), "0/0");
+    assert_eq!(line(&mut simulation), "0/0");
     simulation.terminating = false;
     simulation.excluded.insert("a");
-    assert_eq!(line(&simulation), "-globalps-c.s 0/0");
+    assert_eq!(line(&mut simulation), "-globalps-c.s 0/0");
 }
 
 #[test]
@@ -549,7 +551,7 @@ fn leftovers_are_removed_and_copies_are_rewritten_periodically() {
         .failed("a/other", "Rejected", String::new(), simulation.now, 1.0);
     assert_eq!(simulation.plan().again_at, Some(retry), "the earlier one");
     simulation.now = again;
-    assert_eq!(line(&simulation), "globalps-c.s=1 1/1");
+    assert_eq!(line(&mut simulation), "globalps-c.s=1 1/1");
     assert_eq!(simulation.plan().again_at, None, "it is due");
     simulation.act();
     assert!(!simulation.plan().summary.is_clean);
@@ -571,6 +573,47 @@ fn leftovers_are_removed_and_copies_are_rewritten_periodically() {
     assert!(simulation.plan().summary.is_clean && simulation.there.is_empty());
 }
 
+/// A backup from before the removal brings the copy and the service account back.
+#[test]
+fn a_copy_that_is_there_again_with_its_record_is_deleted_again() {
+    let mut simulation = installed();
+    simulation.act();
+    let (accounts, there) = (simulation.accounts.clone(), simulation.there.clone());
+    simulation.list("c", "one", &[]);
+    for _ in 0..2 {
+        simulation.accounts.clone_from(&accounts);
+        simulation.there.clone_from(&there);
+        simulation.act();
+        assert!(simulation.there.is_empty());
+        assert!(simulation.copies.is_empty(), "{:?}", simulation.copies);
+        let mut accounts = simulation.accounts.values();
+        assert!(accounts.all(|account| account.recorded.is_empty()));
+    }
+}
+
+/// Anybody who may write a service account may write its record.
+#[test]
+fn a_plan_has_a_bounded_number_of_writes_whatever_service_accounts_record() {
+    let mut simulation = installed();
+    simulation.act();
+    let recording = |of: usize, count| Account {
+        names: vec!["own".to_owned()],
+        recorded: (0..count).map(|name| format!("x{of}-{name}")).collect(),
+        version: 1,
+    };
+    simulation
+        .accounts
+        .insert("b/t".to_owned(), recording(0, 40_000));
+    assert_eq!(simulation.plan().writes.len(), RECORDED);
+    for of in 1..=100 {
+        let account = recording(of, 50);
+        simulation.accounts.insert(format!("b/t{of}"), account);
+    }
+    assert_eq!(simulation.plan().writes.len(), WRITES);
+    simulation.act();
+    simulation.check();
+}
+
 #[test]
 fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_references() {
     for forgets in [false, true] {
@@ -589,7 +632,16 @@ fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_referen
             assert_eq!(simulation.accounts["a/op"].names.len(), 2, "{forgets}");
         }
         remove(&mut simulation);
-        assert_eq!(line(&simulation), "0/1 Conflict", "{forgets}");
+        assert_eq!(line(&mut simulation), "0/1 Conflict", "{forgets}");
+        let mut later = simulation.now + SignedDuration::from_mins(10);
+        std::mem::swap(&mut simulation.now, &mut later);
+        let after_a_while = line(&mut simulation);
+        assert_eq!(after_a_while, "+a/op globalps-c.s=1 0/1", "{forgets}");
+        simulation.now = later;
+        simulation.list("c", "one", &SECRETS);
+        simulation.step();
+        let names = simulation.accounts["a/op"].names.len();
+        assert_eq!(names, 3, "{forgets}: others are added");
         simulation.list("c", "one", &[]);
         simulation.act();
         assert!(simulation.accounts["a/op"].recorded.is_empty());
@@ -600,9 +652,9 @@ fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_referen
 fn copied_versions_and_subscriptions_without_a_version_are_no_operators() {
     let mut simulation = installed();
     simulation.csvs.get_mut("a/v1").unwrap().is_copied = true;
-    assert_eq!(line(&simulation), "0/0");
+    assert_eq!(line(&mut simulation), "0/0");
     simulation.csvs.clear();
-    assert_eq!(line(&simulation), "0/0");
+    assert_eq!(line(&mut simulation), "0/0");
 }
 
 #[test]

@@ -21,6 +21,13 @@ pub(crate) fn title(kind: &str, name: &str) -> String {
     format!("{kind} `{name}`")
 }
 
+/// A time by the monotonic clock. It only compares with others of its kind: a wall clock that is set must neither suspend writes nor
+/// end a wait.
+pub(crate) fn steady(uptime: Duration) -> Timestamp {
+    let uptime = SignedDuration::try_from(uptime).unwrap_or(SignedDuration::MAX);
+    after(Timestamp::UNIX_EPOCH, uptime)
+}
+
 /// Whether the API server rejected a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Response {
@@ -95,8 +102,7 @@ impl Failures {
 
     /// A loop sets the time by its monotonic clock: a step of the wall clock must not suspend an object's writes.
     pub(crate) fn set_now(&mut self, uptime: Duration) -> Timestamp {
-        let uptime = SignedDuration::try_from(uptime).unwrap_or(SignedDuration::MAX);
-        self.now = after(Timestamp::UNIX_EPOCH, uptime);
+        self.now = steady(uptime);
         self.now
     }
 
@@ -220,7 +226,7 @@ impl Failures {
 }
 
 /// The latest possible time if the sum is out of range.
-fn after(now: Timestamp, pause: SignedDuration) -> Timestamp {
+pub(crate) fn after(now: Timestamp, pause: SignedDuration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
 

@@ -11,7 +11,8 @@ use super::counts::{
 use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
 use super::statement::{
-    MAY_NOT_READ, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
+    MAY_NOT_READ, NAMED, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
+    waits_for_canary,
 };
 use crate::content::source::Verdict;
 use crate::namespaces::summary::NamespacesReport;
@@ -19,9 +20,6 @@ use crate::nodes::absence::Absence;
 use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
-
-/// Maximum number of nodes in a list of names.
-pub(super) const NAMED: usize = 5;
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
@@ -198,8 +196,12 @@ pub(super) fn progressing(
             "SyncersRolling",
             "the nodes that wait get the revision once their syncers' pods are replaced".to_owned(),
         ),
-        Aim::Reach(Goal::Revision(_)) if let Some(message) = waits_for_canary(plan, members) => {
-            ("True", "WaitingForCanary", message)
+        Aim::Reach(goal @ Goal::Revision(_))
+            if !plan.canary_passed
+                && let Some(stuck) =
+                    rollout::stuck_canaries(members, goal, &snapshot.spec.rollout) =>
+        {
+            waits_for_canary(&stuck, "no node matches `spec.rollout.canary.nodeSelector`")
         }
         Aim::Reach(Goal::Revision(revision)) => {
             ("True", "RollingOut", rolling_out(revision.number, counts))
@@ -216,19 +218,6 @@ fn waits_for_syncers(members: &[Member], goal: Goal) -> bool {
         .filter(|member| member.goal == goal && !member.is_done() && !member.is_passed_over())
         .peekable();
     open.peek().is_some() && open.all(|member| member.awaits_agent)
-}
-
-/// Why no canary can be assigned the revision; `None`: one can.
-fn waits_for_canary(plan: &Plan, members: &[Member]) -> Option<String> {
-    let mut canaries = members.iter().filter(|member| member.is_canary).peekable();
-    if plan.canary_passed {
-        return None;
-    }
-    if canaries.peek().is_none() {
-        return Some("no node matches `spec.rollout.canary.nodeSelector`".to_owned());
-    }
-    let is_stuck = canaries.all(|member| !member.is_done() && member.is_passed_over());
-    is_stuck.then(|| "no canary can change now; see the reasons of the nodes".to_owned())
 }
 
 pub(super) fn degraded(
@@ -376,6 +365,7 @@ fn type_warning(snapshot: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::secret::Global;
     use crate::content::source::{Data, Source};
     use crate::nodes::plan::plan;
     use crate::nodes::plan::tests::{global, snapshot};
@@ -420,6 +410,71 @@ mod tests {
                     found.message
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_rollout_says_for_which_canary_it_waits() {
+        for (case, canaries, nodes, expected) in [
+            (
+                "one can go",
+                "ab",
+                "a=4:Synced b=4:Synced c=4:Synced",
+                "True RollingOut",
+            ),
+            (
+                "one is done, the other is not ready",
+                "ab",
+                "a=5:Synced !b=4:Synced c=4:Synced",
+                "True WaitingForCanary no canary can change now: b",
+            ),
+            (
+                "one is done, the other is foreign",
+                "ab",
+                "a=5:Synced %b=4:Synced c=4:Synced",
+                "True RollingOut",
+            ),
+            (
+                "the only one is foreign",
+                "b",
+                "a=4:Synced %b=4:Synced",
+                "True WaitingForCanary no canary can change now: b",
+            ),
+            (
+                "none matches",
+                "",
+                "a=4:Synced b=4:Synced",
+                "False NoCanary no node matches `spec.rollout.canary.nodeSelector`",
+            ),
+        ] {
+            let before = Global {
+                canary_passed: false,
+                rolled_out: None,
+                ..global(5, CONTENT)
+            };
+            let keep = Source::Found(Data(Some(CONTENT.into())));
+            let mut snapshot = snapshot(keep, Some(before), nodes);
+            let canary = &mut snapshot.spec.rollout.canary;
+            canary.nodes = 2;
+            canary.node_selector = [("canary".to_owned(), "yes".to_owned())].into();
+            for (name, node) in snapshot.nodes.to_mut() {
+                let is_canary = if canaries.contains(&**name) {
+                    "yes"
+                } else {
+                    "no"
+                };
+                let labels = [("kubernetes.io/os", "linux"), ("canary", is_canary)];
+                let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                node.labels = (&std::collections::BTreeMap::from(labels)).into();
+            }
+            let plan = plan(&snapshot);
+            let Aim::Reach(goal) = plan.aim else {
+                unreachable!("{case}: {:?}", plan.aim);
+            };
+            let counts = count(&plan.members, goal);
+            let found = super::progressing(&snapshot, &plan, &counts, &plan.members);
+            let found = format!("{} {} {}", found.status, found.reason, found.message);
+            assert!(found.starts_with(expected), "{case}: {found}");
         }
     }
 

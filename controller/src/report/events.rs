@@ -101,15 +101,24 @@ impl EventRecorder {
     }
 
     /// Without a `GlobalPullSecret` there is no status to report this in.
-    /// `is_remembered`: the controller knows the last one.
-    pub(crate) fn record_config_missing(&self, is_remembered: bool) {
+    /// `is_served`: its kind exists. `is_remembered`: the controller knows the last one.
+    pub(crate) fn record_config_missing(&self, is_served: bool, is_remembered: bool) {
         let next = if is_remembered {
             RESTORE_CONFIGURATION
         } else {
             "apply it again to continue"
         };
+        let (what, first) = if is_served {
+            ("GlobalPullSecret", "")
+        } else {
+            let first = "`kubectl globalps install --apply` installs that again, then ";
+            (
+                "CustomResourceDefinition `globalpullsecrets.globalps.io`",
+                first,
+            )
+        };
         let note = format!(
-            "the GlobalPullSecret was deleted, so the current credentials stay in force; {next}"
+            "the {what} was deleted, so the current credentials stay in force; {first}{next}"
         );
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "ConfigMissing", note)]);

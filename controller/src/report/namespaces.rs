@@ -21,7 +21,10 @@ pub(super) fn namespaces_status(
             ..before.cloned().unwrap_or_default()
         };
     };
-    let attach = match summary.accounts {
+    // The last count while they can't be listed.
+    let known = before.filter(|_| report.is_stuck);
+    let service_accounts = known.map_or(count(summary.accounts), |known| known.service_accounts);
+    let attach = match service_accounts {
         0 => report.attach.as_str(),
         _ => accounts,
     };
@@ -32,7 +35,7 @@ pub(super) fn namespaces_status(
         synced: count(summary.synced),
         failed: count(summary.failed),
         excluded: count(summary.excluded),
-        service_accounts: count(summary.accounts),
+        service_accounts,
         failures: summary.failures.clone(),
     }
 }
@@ -56,6 +59,10 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
         return new("False", "Forbidden", message.to_owned());
     }
     let Some(summary) = &report.summary else {
+        if report.is_stuck {
+            let message = "namespaces, or Secrets or ServiceAccounts in them, can't be listed: what is in them stays as it is";
+            return new("False", "NamespacesFailed", message.to_owned());
+        }
         return new("Unknown", "Listing", "listing namespaces".to_owned());
     };
     let mut message = format!(
@@ -71,6 +78,12 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     }
     if let Some(canary) = &summary.canary {
         return new("False", "WaitingForCanary", format!("{message}; {canary}"));
+    }
+    if report.is_stuck {
+        let message = format!(
+            "{message}; ServiceAccounts can't be listed: their references stay as they are"
+        );
+        return new("False", "NamespacesFailed", message);
     }
     if summary.waiting > 0 {
         return new("False", "RollingOut", message);
@@ -134,6 +147,7 @@ mod tests {
                     accounts,
                     ..Summary::default()
                 }),
+                is_stuck: false,
             };
             let before = before.map(|attach| ImagePullSecretsStatus {
                 attach: attach.as_str().to_owned(),
@@ -146,6 +160,30 @@ mod tests {
                 .filter(|_| left.is_none())
                 .map_or(0, |before| before.total);
             assert_eq!(status.total, kept, "{case}");
+        }
+    }
+    #[test]
+    fn namespaces_that_cant_be_listed_are_named_after_a_while() {
+        let some = || Some(Summary::default());
+        for (is_stuck, is_forbidden, summary, expected) in [
+            (false, false, None, "Unknown Listing"),
+            (true, false, None, "False NamespacesFailed"),
+            (true, true, None, "False Forbidden"),
+            (false, false, some(), "True Synced"),
+            (true, false, some(), "False NamespacesFailed"),
+            (true, true, some(), "False Forbidden"),
+        ] {
+            let report = NamespacesReport {
+                secret_name: "s".to_owned(),
+                attach: Attach::Admission,
+                note: None,
+                is_forbidden,
+                problem: None,
+                summary,
+                is_stuck,
+            };
+            let found = namespaces_synced(&report);
+            assert_eq!(format!("{} {}", found.status, found.reason), expected);
         }
     }
 }

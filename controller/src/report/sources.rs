@@ -175,6 +175,7 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
     }
     let nodes = snapshot.nodes.values();
     let selected: Vec<&NodeView> = nodes
+        .map(|node| &**node)
         .filter(|node| is_selected(&snapshot.spec, node))
         .collect();
     let (major, minor) = MIN_KUBELET_FOR_SCOPES;

@@ -2,6 +2,7 @@
 
 use globalps_core::api::condition;
 use globalps_core::dockerconfig::Finding;
+use globalps_core::rollout::Member;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -10,6 +11,8 @@ pub(super) const WAITS_FOR_PODS: &str = "nodes switch to the credential provider
 
 pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
 
+/// Maximum number of nodes or clusters in a list of names.
+pub(super) const NAMED: usize = 5;
 /// Maximum length of a registry's name in the status, in characters; no valid name is longer.
 pub(super) const REGISTRY_LIMIT: usize = 512;
 /// Maximum length of a condition's message, in characters. The API server accepts 32,768 bytes.
@@ -108,6 +111,20 @@ pub(crate) fn first(mut sentences: impl ExactSizeIterator<Item = String>, most: 
         first.push(format!("and {} more", sentences.len()));
     }
     first.join("; ")
+}
+
+/// Status, reason and message of `Progressing` while nobody can be the canary. `stuck`: those that may be one. `nobody`: that there
+/// is none, which only a person changes.
+pub(crate) fn waits_for_canary(
+    stuck: &[&Member],
+    nobody: &str,
+) -> (&'static str, &'static str, String) {
+    if stuck.is_empty() {
+        return ("False", "NoCanary", nobody.to_owned());
+    }
+    let names: Vec<String> = stuck.iter().map(|member| member.name.clone()).collect();
+    let message = format!("no canary can change now: {}", list(&names, NAMED));
+    ("True", "WaitingForCanary", message)
 }
 
 /// At most this many names, and how many more there are.

@@ -6,7 +6,7 @@ use globalps_core::api::{
 use globalps_core::names::{NAMESPACE, SYNCER};
 use globalps_core::rollout::{Goal, Member};
 
-use super::conditions::NAMED;
+use super::statement::NAMED;
 use super::statement::{Statement, first, list, statement};
 use crate::nodes::input::Snapshot;
 use crate::nodes::syncers::Cause;

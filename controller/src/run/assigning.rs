@@ -1,5 +1,6 @@
 //! Writes the assignments of the nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use globalps_core::api::NodePullSecretSpec;
@@ -13,6 +14,7 @@ type Assignment = (String, NodePullSecretSpec);
 impl Controller {
     /// Writes the assignments, revocations first. Returns whether all of them were written.
     pub(super) async fn assign(&mut self, plan: &Plan) -> bool {
+        let abandoned = &plan.no_longer_abandoned;
         let stored = self.cache.decoded_global().map(|global| global.revision);
         let unstored = plan.global.as_ref().map(|write| write.global.revision);
         let unstored = unstored.filter(|revision| Some(*revision) != stored);
@@ -29,9 +31,9 @@ impl Controller {
                 let object = self.cache.node_pull_secrets.get(node);
                 spec.revoked && !object.is_some_and(|object| object.spec.revoked)
             });
-        let is_created = self.write_assignments(objects).await;
+        let is_created = self.write_assignments(objects, abandoned).await;
         // Others take the slots that revocations free. An object that is revoked already frees none.
-        if !self.write_assignments(revocations).await {
+        if !self.write_assignments(revocations, abandoned).await {
             return false;
         }
         let all = others.len();
@@ -40,31 +42,35 @@ impl Controller {
             .filter(|(_, spec)| has_content(spec))
             .collect();
         let is_all = others.len() == all;
-        self.write_assignments(others).await && is_created && is_all
+        self.write_assignments(others, abandoned).await && is_created && is_all
     }
 
-    async fn write_assignments(&mut self, assignments: Vec<&Assignment>) -> bool {
+    async fn write_assignments(
+        &mut self,
+        assignments: Vec<&Assignment>,
+        // Their permission of a cleanup that is over ends.
+        abandoned: &BTreeSet<String>,
+    ) -> bool {
         let applier = Arc::clone(&self.applier);
         let nodes = &self.cache;
-        let calls: Vec<_> = assignments
-            .iter()
-            .filter_map(|(node, spec)| {
-                let uid = nodes.node_uid(node)?.to_owned();
-                let applier = Arc::clone(&applier);
-                let call = async move {
-                    if spec.revision > 0 {
-                        tracing::info!(
-                            node,
-                            revision = spec.revision,
-                            restore = spec.restore,
-                            "assigning"
-                        );
-                    }
-                    applier.assign(node, &uid, spec).await
-                };
-                Some((title("NodePullSecret", node), call))
-            })
-            .collect();
+        // One after the other: a call takes some kilobytes, and there may be thousands.
+        let calls = assignments.iter().filter_map(|(node, spec)| {
+            let uid = nodes.node_uid(node)?.to_owned();
+            let applier = Arc::clone(&applier);
+            let ends_abandonment = abandoned.contains(node);
+            let call = async move {
+                if spec.revision > 0 {
+                    tracing::info!(
+                        node,
+                        revision = spec.revision,
+                        restore = spec.restore,
+                        "assigning"
+                    );
+                }
+                applier.assign(node, &uid, spec, ends_abandonment).await
+            };
+            Some((title("NodePullSecret", node), call))
+        });
         let written = self.refusals.all(calls).await;
         self.wrote |= !written.done.is_empty();
         for object in written.done {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
-use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::clock::steady;
 use super::pending::{Pending, Writes};
 use crate::cache::PullSecrets;
 use crate::namespaces::clock::SecretClock;
@@ -16,7 +16,6 @@ use crate::namespaces::input::Delivery;
 use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
-use crate::objects::namespaced::Refusal;
 use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
@@ -29,6 +28,8 @@ pub(super) struct Delivering {
     pub(super) pending: Pending<Done>,
     /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
     pub(super) policy: Option<(Instant, i64, bool)>,
+    /// Since when it is not known what the namespaces have.
+    pub(super) unknown_since: Option<Instant>,
 }
 
 /// The result of a write.
@@ -83,7 +84,7 @@ impl Writes for NamespaceWrites<'_> {
         let write = self.waiting.next()?;
         let (key, what) = key_of(&write);
         if is_restore(&write) {
-            self.memory.restored(&key, Timestamp::now());
+            self.memory.restored(&key, steady());
         }
         let content = self.content(&write);
         let version = match &write {
@@ -139,14 +140,11 @@ pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what,
             watched.secrets.put(secret);
         }
         Ok(Written::Gone) => memory.removed(&key),
-        Err(error) => match error.refusal() {
-            Refusal::Gone => memory.removed(&key),
-            Refusal::Because(reason) => {
-                tracing::warn!(%error, reason, "could not write into a namespace");
-                let now = Timestamp::now();
-                memory.failed(&key, reason, error.to_string(), now, random());
-            }
-        },
+        Err(error) => {
+            let reason = error.refusal().reason();
+            tracing::warn!(%error, reason, "could not write into a namespace");
+            memory.failed(&key, reason, error.to_string(), steady(), random());
+        }
     }
 }
 

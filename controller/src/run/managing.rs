@@ -1,19 +1,20 @@
 //! Applies and deletes the objects of the syncer and the restorer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::manifests::Agent;
-use globalps_core::names::{
-    GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
-};
-use globalps_core::rollout::Goal;
+use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
+use globalps_core::rollout::{Goal, Member};
 use tokio::time::Instant;
 
 use super::Controller;
+use super::state::needless;
 use crate::nodes::plan::{Aim, Plan};
-use crate::objects::agents::Leftover;
+use crate::objects::agents::{Leftover, Removal};
+use crate::objects::apply::TERMINATING;
 use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
 
 impl Controller {
@@ -28,37 +29,43 @@ impl Controller {
         let mut revert_delay = None;
         let mut cleans_up = false;
         match plan.aim {
-            Aim::Nothing => {}
+            Aim::Nothing if !plan.removes_agents => {}
+            // What a cleanup left is named, and removed once it can be.
+            Aim::Nothing => cleans_up = self.remove_agents().await != Removal::Gone,
             Aim::Reach(Goal::Revision(_)) if plan.removes_agents => {
                 tracing::info!("all nodes are restored; removing the syncers");
-                cleans_up = !self.remove_agents().await;
+                cleans_up = self.remove_agents().await != Removal::Gone;
             }
             Aim::Reach(_) | Aim::Hold(_) if !manages => {}
             Aim::Reach(_) | Aim::Hold(_) => {
                 let restores = plan.aim == Aim::Reach(Goal::Restore);
-                // Pods are not replaced while nodes change.
-                let keeps = restores || !self.at_rest();
+                // Pods are not replaced while nodes change. Nodes that only wait for a syncer wait for just that.
+                let is_changing = |it: &Member| !it.is_done() && it.agent_down.is_none();
+                let changes = !self.at_rest() && plan.members.iter().any(is_changing);
+                let keeps = restores || changes;
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
                 if self.forgets_history && !restores {
-                    self.forgets_history = !self.forget_history(spec.history_limit).await;
+                    let removal = self.forget_history(spec.history_limit).await;
+                    self.forgets_history = removal != Removal::Gone;
                 }
             }
             Aim::CleanUp if !self.are_namespaces_over() => {}
             Aim::CleanUp => {
                 tracing::info!("all nodes are restored; removing all objects of globalps");
-                let is_removed = self.remove_agents().await;
-                // The state names what is left in namespaces, until nothing is.
-                let is_remembered = self.cache.state().namespaces.is_some();
-                let state = (!is_remembered).then_some(STATE_SECRET);
-                let others = [ROLLED_OUT_SECRET].into_iter().chain(state);
+                let mut removal = self.remove_agents().await;
+                let others = needless(self.cache.state()).into_iter();
                 let others = others.map(|name| Leftover::Secret(name.to_owned()));
-                let are_others_removed = self.remove(others).await;
-                let secrets = self.forget_history(0).await && are_others_removed;
-                // The last one: while it exists, a new leader continues the cleanup.
-                let global = [Leftover::Secret(GLOBAL_SECRET.to_owned())];
-                cleans_up = !(is_removed && secrets && self.remove(global).await);
+                removal = removal.min(self.remove(others).await);
+                removal = removal.min(self.forget_history(0).await);
+                // The last one: while it exists, a new leader continues the cleanup. What only finalizers keep must not keep the
+                // credentials as well.
+                if removal != Removal::Refused {
+                    let global = [Leftover::Secret(GLOBAL_SECRET.to_owned())];
+                    removal = removal.min(self.remove(global).await);
+                }
+                cleans_up = removal != Removal::Gone;
             }
         }
         self.cleans_up = cleans_up;
@@ -77,33 +84,46 @@ impl Controller {
         config.is_some_and(|config| self.cache.put_config(config))
     }
 
-    /// Deletes these objects. Returns whether all of them are gone.
-    pub(super) async fn remove(&mut self, objects: impl IntoIterator<Item = Leftover>) -> bool {
+    /// Deletes these objects.
+    pub(super) async fn remove(&mut self, objects: impl IntoIterator<Item = Leftover>) -> Removal {
         let applier = &self.applier;
+        let objects: Vec<Leftover> = objects.into_iter().collect();
+        let mut left: BTreeSet<String> = objects.iter().map(ToString::to_string).collect();
         let calls = objects
             .into_iter()
             .map(|object| (object.to_string(), applier.remove(object)));
         let removed = self.refusals.all(calls).await;
         for object in &removed.done {
+            left.remove(&object.to_string());
             self.cache.forget(object);
         }
-        removed.is_complete
+        let is_kept = |object: &String| {
+            let failure = self.refusals.failures.get(object);
+            failure.is_some_and(|failure| failure.reason == TERMINATING)
+        };
+        if left.is_empty() {
+            Removal::Gone
+        } else if left.iter().all(is_kept) {
+            Removal::Kept
+        } else {
+            Removal::Refused
+        }
     }
 
     /// Deletes the syncer and the restorer, with their objects.
-    async fn remove_agents(&mut self) -> bool {
+    async fn remove_agents(&mut self) -> Removal {
         let (pods, others): (Vec<_>, Vec<_>) =
             ManagedObject::all().partition(|object| object.kind == ManagedKind::DaemonSet);
         let nodes = self.cache.node_pull_secrets.names().into_iter();
-        let is_stopped = self.remove(pods.into_iter().map(Leftover::Managed)).await;
-        let is_unassigned = self.remove(nodes.map(Leftover::NodePullSecret)).await;
-        let is_rest = self.remove(others.into_iter().map(Leftover::Managed)).await;
+        let stopped = self.remove(pods.into_iter().map(Leftover::Managed)).await;
+        let unassigned = self.remove(nodes.map(Leftover::NodePullSecret)).await;
+        let rest = self.remove(others.into_iter().map(Leftover::Managed)).await;
         self.installed = None;
-        is_stopped && is_unassigned && is_rest
+        stopped.min(unassigned).min(rest)
     }
 
     /// Deletes the slots of the history from this one on.
-    async fn forget_history(&mut self, from: u32) -> bool {
+    async fn forget_history(&mut self, from: u32) -> Removal {
         let slots = (from..HISTORY_SLOTS).map(|slot| Leftover::Secret(history_secret(slot)));
         self.remove(slots).await
     }

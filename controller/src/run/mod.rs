@@ -1,9 +1,11 @@
 //! The loop of the leader: wait for events, plan, write, report.
 
 mod assigning;
+mod clock;
 mod delivering;
 mod managing;
 mod namespaces;
+mod openshift;
 mod operator_writes;
 mod operators;
 mod pending;
@@ -23,12 +25,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use futures::stream::{self, BoxStream, Stream};
 use futures::{FutureExt as _, StreamExt as _};
-use globalps_core::api::SecretRef;
 use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use delivering::Delivering;
+use openshift::OpenshiftOriginal;
 use operator_writes::ForOperators;
 use verification::Verification;
 
@@ -129,8 +131,7 @@ struct Controller {
     /// Results for operators; `None`: they get nothing and have nothing.
     operators: Option<OperatorsReport>,
     verification: Verification,
-    /// The last lookup of `OpenShift`'s original, and its result.
-    openshift: (Option<Instant>, Option<SecretRef>),
+    openshift: OpenshiftOriginal,
     cache: Cache,
     applier: Arc<Applier>,
     refusals: Refusals,
@@ -147,8 +148,8 @@ struct Controller {
     namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// The `GlobalPullSecret` is missing, and an event has reported it.
-    config_missing: bool,
+    /// The `GlobalPullSecret` is missing, and an event has reported it. Whether its kind is served.
+    config_missing: Option<bool>,
     /// The configuration can't be created, and an event has reported it.
     config_refused: bool,
     /// The syncer's objects as this leader wrote them; `None`: not written yet.
@@ -182,7 +183,7 @@ impl Controller {
             for_operators: ForOperators::default(),
             operators: None,
             verification: Verification::default(),
-            openshift: (None, None),
+            openshift: OpenshiftOriginal::default(),
             cache: Cache::default(),
             applier: Arc::new(Applier::new(
                 client.clone(),
@@ -197,7 +198,7 @@ impl Controller {
             forgets_history: false,
             cleans_up: false,
             recorder: EventRecorder::new(client.clone(), namespace),
-            config_missing: false,
+            config_missing: None,
             config_refused: false,
             installed: None,
             reverts: PerObject::default(),

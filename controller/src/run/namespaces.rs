@@ -12,11 +12,13 @@ use globalps_core::state::{Copies, State};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::clock::steady;
 use super::delivering::NamespaceWrites;
 use super::pending::{Pending, perform};
 use super::{Controller, RESYNC};
 use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch, uptime};
 use crate::content::secret::{self, Global};
+use crate::namespaces::clock::STUCK_AFTER;
 use crate::namespaces::identity::Parts;
 use crate::namespaces::input::{Delivery, Input};
 use crate::namespaces::plan::{self, NamespacesPlan};
@@ -140,16 +142,30 @@ impl Controller {
             is_forbidden: self.cache.pull_secrets.is_forbidden,
             problem: None,
             summary: None,
+            is_stuck: false,
         };
-        let is_known = (known.is_some() || !settings.enabled)
-            && self.cache.pull_secrets.is_synced()
-            && self.cache.are_namespaces_synced();
-        if !is_known {
-            self.namespaces = Some(report);
-            return known.is_none().then_some(UNKNOWN_RETRY);
-        }
         let global = self.cache.decoded_global();
-        let selection = match Selection::new(&settings) {
+        let content = global
+            .as_ref()
+            .filter(|global| settings.enabled && has_content(plan, global));
+        let is_known = (known.is_some() || content.is_none())
+            && self.cache.pull_secrets.secrets.synced
+            && self.cache.are_namespaces_synced();
+        let has_references = copies.as_ref().is_some_and(|copies| copies.references);
+        let adds_references = content.is_some() && attach == Attach::ServiceAccounts;
+        let has_accounts =
+            self.cache.pull_secrets.are_accounts_synced() || !has_references && !adds_references;
+        let left = self.waits_for_lists(is_known && has_accounts);
+        report.is_stuck = left.is_zero() && !(is_known && has_accounts);
+        // References are removed before Secrets, but a list of service accounts that doesn't come stops no Secret.
+        if !is_known || !left.is_zero() {
+            self.namespaces = Some(report);
+            let retry = known.is_none().then_some(UNKNOWN_RETRY);
+            let left = Some(left).filter(|left| !left.is_zero());
+            return left.into_iter().chain(retry).min();
+        }
+        // A removal needs no selection: an invalid one must not keep what is in the namespaces.
+        let selection = match content.map(|_| Selection::new(&settings)).transpose() {
             Ok(selection) => selection,
             Err(problem) => {
                 // Existing Secrets stay.
@@ -161,12 +177,10 @@ impl Controller {
         let accounts = accounts(&settings);
         let rollout = self.rollout();
         let is_wanted = settings.enabled && settings.secret_name == watch.secret_name;
-        let parts = global
-            .as_ref()
-            .filter(|global| is_wanted && has_content(plan, global))
-            .and_then(Parts::of);
-        let delivery = parts.map(|parts| Delivery {
-            selection: &selection,
+        let parts = content.filter(|_| is_wanted).and_then(Parts::of);
+        let delivery = selection.as_ref().zip(parts);
+        let delivery = delivery.map(|(selection, parts)| Delivery {
+            selection,
             parts,
             stable: None,
             attach,
@@ -176,10 +190,9 @@ impl Controller {
             paused: rollout.paused,
         });
         // The state first: from it a new leader knows what to look for. A removal doesn't depend on it.
-        let has_references = copies.as_ref().is_some_and(|copies| copies.references);
         let copies_with = |references| Copies {
             secret_name: watch.secret_name.clone(),
-            references: references || attach == Attach::ServiceAccounts,
+            references: references || adds_references && has_accounts,
         };
         let needed = delivery.map(|_| copies_with(has_references)).or(copies);
         if !self.remember_namespaces(needed).await && delivery.is_some() {
@@ -188,11 +201,12 @@ impl Controller {
             return Some(UNKNOWN_RETRY);
         }
         let namespaces = self
-            .write_namespaces(delivery, global.as_ref(), &watch)
+            .write_namespaces(delivery, global.as_ref(), &watch, has_accounts)
             .await;
         let summary = namespaces.summary;
         let is_empty = delivery.is_none() && summary.is_clean;
-        let is_settled = namespaces.writes.is_empty() && self.delivering.pending.is_empty();
+        let is_settled =
+            has_accounts && namespaces.writes.is_empty() && self.delivering.pending.is_empty();
         let has_references = summary.accounts > 0 || has_references && !is_settled;
         let left = Some(copies_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
@@ -211,13 +225,9 @@ impl Controller {
             return Some(Duration::ZERO);
         }
         let policy = note.map(|_| POLICY_RETRY);
-        namespaces
-            .again_at
-            .map(until)
-            .into_iter()
-            .chain(policy)
-            .chain((!is_remembered).then_some(UNKNOWN_RETRY))
-            .min()
+        let state = (!is_remembered).then_some(UNKNOWN_RETRY);
+        let times = [namespaces.again_at.map(until), policy, state];
+        times.into_iter().flatten().min()
     }
 
     /// Whether the state says what namespaces may have.
@@ -229,6 +239,18 @@ impl Controller {
         self.remember(state).await
     }
 
+    /// Time until nothing else waits any more for what can't be listed.
+    fn waits_for_lists(&mut self, is_complete: bool) -> Duration {
+        if is_complete {
+            self.delivering.unknown_since = None;
+            return Duration::ZERO;
+        }
+        let since = self.delivering.unknown_since;
+        let since = since.unwrap_or_else(Instant::now);
+        self.delivering.unknown_since = Some(since);
+        STUCK_AFTER.unsigned_abs().saturating_sub(since.elapsed())
+    }
+
     /// Why no namespace gets anything: no other leader would find it.
     fn not_remembered(&self) -> String {
         let failure = self.refusals.failures.get(&title("Secret", STATE_SECRET));
@@ -236,18 +258,19 @@ impl Controller {
         format!("no namespace gets anything before Secret `{STATE_SECRET}` says so: {why}")
     }
 
-    /// Executes the plan, and plans again.
+    /// Executes the plan, and plans again. `has_accounts`: the service accounts are known.
     async fn write_namespaces(
         &mut self,
         delivery: Option<Delivery<'_>>,
         global: Option<&Global>,
         watch: &PullSecretsWatch,
+        has_accounts: bool,
     ) -> NamespacesPlan {
         let live = self.cache.live_namespaces();
         self.delivering
             .memory
             .retain(|name| live.contains_key(name));
-        let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name);
+        let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         let stable = if namespaces.needs_stable {
             self.stable(global).await
         } else {
@@ -258,7 +281,7 @@ impl Controller {
             ..delivery
         });
         if stable.is_some() {
-            namespaces = self.plan_namespaces(delivery, &watch.secret_name);
+            namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
         let writes = std::mem::take(&mut namespaces.writes);
         let wrote = !writes.is_empty();
@@ -273,7 +296,7 @@ impl Controller {
                 rendered: HashMap::new(),
             };
             perform(&mut writes, &mut self.delivering.pending).await;
-            namespaces = self.plan_namespaces(delivery, &watch.secret_name);
+            namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
         namespaces
     }
@@ -290,20 +313,26 @@ impl Controller {
         spec.map(|spec| spec.rollout.clone()).unwrap_or_default()
     }
 
-    fn plan_namespaces(&mut self, delivery: Option<Delivery>, secret_name: &str) -> NamespacesPlan {
+    fn plan_namespaces(
+        &mut self,
+        delivery: Option<Delivery>,
+        secret_name: &str,
+        has_accounts: bool,
+    ) -> NamespacesPlan {
         let secrets = &self.cache.pull_secrets.secrets.live;
-        let now = Timestamp::now();
-        self.delivering.clock.observe(secrets, uptime(), now);
+        // Only the times that others wrote are by the wall clock.
+        let wall = Timestamp::now();
+        self.delivering.clock.observe(secrets, uptime(), wall);
         plan::plan(&Input {
             delivery,
             own_namespace: &self.namespace,
             secret_name,
             namespaces: self.cache.live_namespaces(),
             secrets,
-            accounts: &self.cache.pull_secrets.accounts.live,
+            accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
             memory: &self.delivering.memory,
             clock: &self.delivering.clock,
-            now,
+            now: steady(),
         })
     }
 
@@ -319,9 +348,9 @@ impl Controller {
     }
 }
 
-/// Time until then, with a minimum.
+/// Time until then, with a minimum. `at`: by the clock of [`steady`], as all times of the plans.
 pub(super) fn until(at: Timestamp) -> Duration {
-    let left = at.duration_since(Timestamp::now());
+    let left = at.duration_since(steady());
     let left = Duration::try_from(left).unwrap_or_default();
     left.max(Duration::from_millis(10))
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
-use jiff::Timestamp;
 
+use super::clock::steady;
 use super::pending::{Pending, Writes};
 use crate::cache::OperatorObjects;
 use crate::objects::apply::{Applier, ApplyError};
@@ -55,7 +55,7 @@ impl Writes for OperatorWrites<'_> {
             ..
         } = &write
         {
-            self.memory.restored(key, Timestamp::now());
+            self.memory.restored(key, steady());
         }
         let content = match &write {
             Write::Copy { content, .. } => self.objects.secrets.get(&content.source),
@@ -91,7 +91,7 @@ pub(super) fn settle(
     objects: &mut OperatorObjects,
     (write, done): Done,
 ) {
-    let now = Timestamp::now();
+    let now = steady();
     let key = write.key();
     match (write, done) {
         (Write::Copy { id, content }, Ok(Written::Copy)) => {
@@ -128,9 +128,7 @@ fn reason_and_message(write: &Write, error: &ApplyError) -> (&'static str, Strin
             );
             ("ForeignSecret", message)
         }
-        (_, Refusal::Because(reason)) => (reason, error.to_string()),
-        // Until its objects are gone, too.
-        (_, Refusal::Gone) => ("Terminating", error.to_string()),
+        (_, refusal) => (refusal.reason(), error.to_string()),
     }
 }
 

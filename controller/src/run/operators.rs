@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use globalps_core::state::State;
-use jiff::Timestamp;
 
 use super::Controller;
+use super::clock::steady;
 use super::namespaces::until;
 use super::operator_writes::{ForOperators, OperatorWrites};
 use super::pending::perform;
@@ -62,6 +62,9 @@ impl Controller {
             self.operators = Some(report);
             return None;
         }
+        let live = self.cache.live_namespaces();
+        let memory = &mut self.for_operators.memory;
+        memory.retain(|name| live.contains_key(name));
         let mut plan = self.plan_operators(is_enabled);
         if !plan.writes.is_empty() {
             // The state first: from it a new leader knows that there may be leftovers.
@@ -104,9 +107,10 @@ impl Controller {
         self.remember(state).await
     }
 
-    fn plan_operators(&self, is_enabled: bool) -> OperatorsPlan {
+    fn plan_operators(&mut self, is_enabled: bool) -> OperatorsPlan {
         let spec = self.cache.spec();
         let objects = &self.cache.operators;
+        plan::forget(&mut self.for_operators.copies, &objects.accounts.live);
         plan::plan(&Input {
             is_enabled,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
@@ -118,7 +122,7 @@ impl Controller {
             accounts: &objects.accounts.live,
             copies: &self.for_operators.copies,
             memory: &self.for_operators.memory,
-            now: Timestamp::now(),
+            now: steady(),
         })
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::time::{Instant, timeout_at};
 
+use super::clock::steady;
 use crate::targets::memory::Memory;
 
 /// Maximum number of writes in flight; each uses a connection.
@@ -101,7 +102,7 @@ pub(super) async fn perform<W: Writes>(writes: &mut W, pending: &mut Pending<W::
             Err(_) => break,
         }
     }
-    let now = Timestamp::now();
+    let now = steady();
     for key in &begun {
         writes.memory().waits(key, now, now + GIVEN_UP);
     }
@@ -159,6 +160,13 @@ mod tests {
         let reason = |memory: &Memory, key| memory.failure(key).map(|failure| failure.reason);
         assert_eq!(reason(&writes.memory, "slow"), Some("Unavailable"));
         assert_eq!(reason(&writes.memory, "a"), None);
+        let failure = writes.memory.failure("slow").cloned();
+        let left = failure.map(|failure| failure.retry_at.duration_since(steady()));
+        let is_soon = |left| left <= GIVEN_UP && left > SignedDuration::ZERO;
+        assert!(
+            left.is_some_and(is_soon),
+            "by the clock that nobody sets: {left:?}"
+        );
 
         writes.waiting = vec![("c", fast)];
         let begun = Instant::now();

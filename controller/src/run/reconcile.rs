@@ -11,7 +11,6 @@ use globalps_core::rollout::{Goal, RevisionId};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::sources::Watched;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
 use crate::cache::uptime;
@@ -27,8 +26,6 @@ use crate::refused::title;
 const IN_FLIGHT: Duration = Duration::from_secs(2);
 /// Interval for rechecking nodes that are `NotReady` or blocked.
 const UNSETTLED: Duration = Duration::from_secs(15);
-/// Interval between lookups of the original without a response.
-const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 
 impl Controller {
     /// Returns the time until the next reconcile without an event.
@@ -39,10 +36,8 @@ impl Controller {
         if let Some(delay) = self.create_missing_config().await {
             return delay;
         }
-        match self.watch_all().await {
-            Watched::Unchanged if self.cache.caches_synced() => {}
-            Watched::Unchanged | Watched::Replaced => return RESYNC,
-            Watched::Unknown => return ORIGINAL_RETRY,
+        if !self.watch_all().await {
+            return RESYNC;
         }
         let now = Timestamp::now();
         let begun = Instant::now();
@@ -82,15 +77,19 @@ impl Controller {
         let manages = !snapshot.is_without_nodes() && snapshot.is_configuration_known() && !is_left;
         let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
         self.verification.set(interval, snapshot.global.as_ref());
-        let is_needed = snapshot.needs_configuration() || plan.global.is_some();
+        // A cleanup that finalizers prolong has deleted what it had remembered.
+        let is_forgotten = plan.aim == Aim::CleanUp && self.cache.state().is_empty();
+        let is_needed = !is_forgotten && (snapshot.needs_configuration() || plan.global.is_some());
         self.planning += begun.elapsed();
         self.remember_configuration(&plan, is_needed).await;
         let is_missing = plan.aim == Aim::Hold(Hold::ConfigMissing);
-        if is_missing && !self.config_missing {
+        let missing = is_missing.then(|| self.cache.is_config_served());
+        if let Some(is_served) = missing.filter(|_| missing != self.config_missing) {
             let is_remembered = self.cache.state().configuration.is_some();
-            self.recorder.record_config_missing(is_remembered);
+            self.recorder
+                .record_config_missing(is_served, is_remembered);
         }
-        self.config_missing = is_missing;
+        self.config_missing = missing;
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
             && self.cache.additional().is_none()
@@ -130,8 +129,8 @@ impl Controller {
         sooner.map_or(pause, |sooner| pause.min(sooner))
     }
 
-    /// Watches what the configuration names.
-    async fn watch_all(&mut self) -> Watched {
+    /// Watches what the configuration names. Returns whether all of it is known.
+    async fn watch_all(&mut self) -> bool {
         self.watch_sources();
         self.look_up_policy().await;
         self.watch_pull_secrets();
@@ -183,7 +182,8 @@ impl Controller {
     /// goes first, and this leader saves it later.
     async fn write_content(&mut self, plan: &Plan, history_limit: u32, forgets_rolled_out: bool) {
         let applier = Arc::clone(&self.applier);
-        if !matches!(plan.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_)) {
+        let is_kept = plan.keeps_content();
+        if !is_kept {
             self.unsaved = (None, None);
         }
         if plan.history.is_some() {
@@ -191,6 +191,8 @@ impl Controller {
         }
         if plan.rolled_out.is_some() {
             self.unsaved.1.clone_from(&plan.rolled_out);
+        } else if self.unsaved.1.is_none() && is_kept {
+            self.unsaved.1 = self.cache.lost_rolled_out();
         }
         if let Some(write) = &self.unsaved.0 {
             let keep = async {
@@ -233,6 +235,9 @@ impl Controller {
         let mut changed = Vec::new();
         for change in self.cache.take_out_of_band_changes() {
             let is_reverted = match change.kind {
+                "Secret" if change.name == ROLLED_OUT_SECRET => {
+                    plan.keeps_content() && !self.cache.is_rolled_out_lost()
+                }
                 "Secret" => plan.global.is_some(),
                 "NodePullSecret" => plan
                     .assignments

@@ -10,10 +10,16 @@ use globalps_core::api::{
 };
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
+    ABANDON_ANNOTATION, ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, CHECKSUM_KEY,
+    CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
+    LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION,
+    PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, RESTORING_ANNOTATION,
+    REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION,
+    ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY, STATE_SECRET, history_secret,
 };
 use globalps_core::provider::Content;
-use globalps_core::state::{Copies, State};
+use globalps_core::rollout::Revision;
+use globalps_core::state::{Configuration, Copies, State};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -22,17 +28,19 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Cli, Command, Controller};
-use crate::cache::list_watch::Update;
+use crate::cache::list_watch::{Update, WatchError};
 use crate::cache::object_watch::ObjectState;
-use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, uptime};
+use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, stripped, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
-use crate::content::source::Data;
+use crate::content::source::{Data, Source};
 use crate::leader::fencing::FencingToken;
 use crate::namespaces::summary::{NamespacesReport, Problem, Summary};
+use crate::namespaces::views::PullSecretView;
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, plan};
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
-use crate::objects::managed::ManagedObject;
+use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
+use crate::objects::views::DaemonSetView;
 use crate::process::Process;
 use crate::targets::namespace::NamespaceView;
 use crate::telemetry::clock;
@@ -66,17 +74,7 @@ fn list<T>(objects: Vec<T>) -> impl Iterator<Item = Update<T>> {
 /// Revision 1 is on the nodes a, b and c; then the additional Secret changed, node d joined, and another client deleted the
 /// `DaemonSet`s.
 fn controller(api: &FakeApi) -> Controller {
-    let health = Arc::new(Health::new());
-    let process = Process {
-        client: api.client(),
-        health,
-        metrics: Arc::new(Metrics::default()),
-    };
-    let args = ["globalps-controller", "run", "--syncer-image", "syncer"];
-    let Command::Run(args) = Cli::parse_from(args).command;
-    let token = Arc::new(FencingToken::default());
-    token.renewed(clock::now());
-    let mut controller = Controller::new(&process, &args, "me", &token);
+    let mut controller = begun(api);
     let now = Timestamp::now();
     let hour = now - SignedDuration::from_hours(1);
     let spec = GlobalPullSecretSpec::default();
@@ -101,16 +99,7 @@ fn controller(api: &FakeApi) -> Controller {
     api.put(CONFIG, &config);
     api.put(&secret_path(GLOBAL_SECRET), &global);
     api.state().version = 10;
-    let additional = Secret {
-        data: Some([(DATA_KEY.to_owned(), ByteString(B.into()))].into()),
-        metadata: kube::api::ObjectMeta {
-            name: Some(ADDITIONAL_SECRET.to_owned()),
-            resource_version: Some("2".to_owned()),
-            ..kube::api::ObjectMeta::default()
-        },
-        ..Secret::default()
-    };
-    let object = |name: &&str| {
+    for name in ["a", "b", "c"] {
         let spec = NodePullSecretSpec {
             revision: 1,
             revision_id: revision_of_test(1).id,
@@ -126,29 +115,93 @@ fn controller(api: &FakeApi) -> Controller {
             ..NodePullSecretStatus::default()
         });
         api.put(&node_path(name), &object);
-        Box::new(object)
-    };
-    let mut events = vec![CacheEvent::Additional(ObjectState::Present(additional))];
-    events.extend(list(vec![global]).map(CacheEvent::Global));
-    events.extend(list(Vec::new()).map(CacheEvent::RolledOut));
-    events.extend(list(vec![config]).map(CacheEvent::Config));
-    events.extend(list(Vec::new()).map(CacheEvent::State));
+    }
+    list_all(&mut controller, api, ObjectState::Present(additional(B, 2)));
+    controller
+}
+
+fn additional(text: &str, version: u64) -> Secret {
+    Secret {
+        data: Some([(DATA_KEY.to_owned(), ByteString(text.into()))].into()),
+        metadata: kube::api::ObjectMeta {
+            name: Some(ADDITIONAL_SECRET.to_owned()),
+            resource_version: Some(version.to_string()),
+            ..kube::api::ObjectMeta::default()
+        },
+        ..Secret::default()
+    }
+}
+
+/// The objects of this kind at the API server.
+fn stored<T: serde::de::DeserializeOwned>(api: &FakeApi, of: &str) -> Vec<T> {
+    let state = api.state();
+    let objects = state
+        .objects
+        .iter()
+        .filter(|(path, _)| path.starts_with(of));
+    objects
+        .map(|(_, object)| serde_json::from_value(object.clone()).unwrap())
+        .collect()
+}
+
+/// The cache gets complete lists of what the API server has. The nodes a, b and c are old, d is new.
+fn list_all(controller: &mut Controller, api: &FakeApi, additional: ObjectState<Secret>) {
+    let now = Timestamp::now();
+    let hour = now - SignedDuration::from_hours(1);
+    let mut events = vec![CacheEvent::Additional(additional)];
+    let secrets = |name: &str| stored::<Secret>(api, &secret_path(name));
+    let mut global = secrets(GLOBAL_SECRET);
+    global.retain(|it| it.metadata.name.as_deref() == Some(GLOBAL_SECRET));
+    events.extend(list(global).map(CacheEvent::Global));
+    events.extend(list(stored(api, &secret_path(ROLLED_OUT_SECRET))).map(CacheEvent::RolledOut));
+    events.extend(list(stored(api, CONFIG)).map(CacheEvent::Config));
+    events.extend(list(secrets(STATE_SECRET)).map(CacheEvent::State));
     let nodes = ["a", "b", "c", "d"].map(|name| {
         let created = if name == "d" { now } else { hour };
-        NodeView::of_test(name, created)
+        Box::new(NodeView::of_test(name, created))
     });
     events.extend(list(nodes.into()).map(CacheEvent::Node));
-    let objects = ["a", "b", "c"].iter().map(object).collect();
+    let objects = stored::<NodePullSecret>(api, &node_path(""));
+    let objects = objects.into_iter().map(stripped).collect();
     events.extend(list(objects).map(CacheEvent::NodePullSecret));
     events.extend(list(Vec::new()).map(CacheEvent::Pod));
     for object in ManagedObject::all() {
-        events.extend(list(Vec::new()).map(|update| CacheEvent::Managed(object, update)));
+        let live = stored::<DaemonSetView>(api, &managed_path(object));
+        let live = live.into_iter().map(LiveObject::from).collect();
+        events.extend(list(live).map(|update| CacheEvent::Managed(object, update)));
     }
     for event in events {
         controller.cache.handle(event, Instant::now());
     }
+    let later = Instant::now() + Duration::from_mins(1);
+    controller.cache.settle(later);
     assert!(controller.cache.caches_synced());
-    controller
+}
+
+fn managed_path(object: ManagedObject) -> String {
+    let (group, kinds) = match object.kind {
+        ManagedKind::ServiceAccount => ("api/v1", "serviceaccounts"),
+        ManagedKind::Role => ("apis/rbac.authorization.k8s.io/v1", "roles"),
+        ManagedKind::RoleBinding => ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+        ManagedKind::DaemonSet => ("apis/apps/v1", "daemonsets"),
+    };
+    let name = object.agent.name();
+    format!("/{group}/namespaces/kube-system/{kinds}/{name}")
+}
+
+/// A new leader, whose caches are empty.
+fn begun(api: &FakeApi) -> Controller {
+    let health = Arc::new(Health::new());
+    let process = Process {
+        client: api.client(),
+        health,
+        metrics: Arc::new(Metrics::default()),
+    };
+    let args = ["globalps-controller", "run", "--syncer-image", "syncer"];
+    let Command::Run(args) = Cli::parse_from(args).command;
+    let token = Arc::new(FencingToken::default());
+    token.renewed(clock::now());
+    Controller::new(&process, &args, "me", &token)
 }
 
 /// How the object at the path is called in messages.
@@ -177,6 +230,36 @@ fn messages(api: &FakeApi) -> [String; 3] {
             it["message"].as_str().unwrap().to_owned()
         })
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_permission_to_leave_a_node_ends_with_its_cleanup() {
+    // The plugin gives it when the Secret is deleted, which the controller believes later.
+    for (case, seconds, is_over) in [("its cleanup begins", 29, false), ("it is over", 30, true)] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let found = controller.cache.node_pull_secrets.get("c").unwrap();
+        let mut object = NodePullSecret::clone(found);
+        let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
+        object.metadata.annotations = Some([annotation].into());
+        controller.cache.put_node_pull_secret(object);
+        let absent = CacheEvent::Additional(ObjectState::Absent);
+        controller.cache.handle(absent, Instant::now());
+        let since = uptime() - SignedDuration::from_secs(seconds);
+        controller.cache.observe_clock(since);
+        let path = node_path("c");
+        for is_written in [is_over, false] {
+            Box::pin(controller.reconcile()).await;
+            assert_eq!(api.written().contains(&path), is_written, "{case}");
+        }
+        let object = api.get(&path).unwrap();
+        let annotation = &object["metadata"]["annotations"][ABANDON_ANNOTATION];
+        assert_eq!(annotation == "false", is_over, "{case}: {object:#}");
+        assert_eq!(
+            object["spec"]["revision"], 1,
+            "{case}: nothing else changes"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,6 +401,7 @@ async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_
                 is_over,
                 ..Summary::default()
             }),
+            is_stuck: false,
         });
         let spec = GlobalPullSecretSpec::default();
         let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
@@ -327,6 +411,194 @@ async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_
         assert_eq!(is_there(GLOBAL_SECRET), !is_over);
         assert!(is_there(STATE_SECRET));
         assert_eq!(api.get(&node_path("a")).is_some(), !is_over);
+    }
+}
+
+/// Namespaces may have what this state says.
+fn watch_namespaces(controller: &mut Controller, state: &State, watches_accounts: bool) {
+    let mut secret = state.secret();
+    secret.metadata.resource_version = Some("5".to_owned());
+    controller.cache.put_state(secret);
+    controller.cache.pull_secrets = PullSecrets::new(Some(PullSecretsWatch {
+        secret_name: GLOBAL_SECRET.to_owned(),
+        accounts: watches_accounts.then(Vec::new),
+    }));
+    controller.cache.set_namespaces_watched(true);
+    controller.cache.set_use_of_namespaces(false, true);
+}
+
+/// Namespaces get pull secrets: these, of which some have these Secrets. Service accounts are not listed.
+fn deliver_to(
+    controller: &mut Controller,
+    namespaces: &[&str],
+    secrets: Vec<PullSecretView>,
+    state: &State,
+    attach: Attach,
+) {
+    let mut config = controller.cache.config().unwrap().clone();
+    config.spec.image_pull_secrets.enabled = true;
+    config.spec.image_pull_secrets.attach = Some(attach);
+    controller.cache.put_config(config);
+    watch_namespaces(controller, state, attach == Attach::ServiceAccounts);
+    let namespaces = namespaces.iter().map(|name| NamespaceView {
+        name: (*name).to_owned(),
+        version: 1,
+        labels: (&std::collections::BTreeMap::new()).into(),
+        is_marked_excluded: false,
+        is_terminating: false,
+    });
+    let namespaces = list(namespaces.collect()).map(CacheEvent::Namespace);
+    for event in namespaces.chain(list(secrets).map(CacheEvent::PullSecret)) {
+        controller.cache.handle(event, Instant::now());
+    }
+}
+
+fn pull_secret_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets/{GLOBAL_SECRET}")
+}
+
+/// A webhook chooses the code of its denials.
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_denies_with_not_found_is_named_and_stops_no_other_namespace() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    let state = State {
+        namespaces: Some(Copies {
+            secret_name: GLOBAL_SECRET.to_owned(),
+            references: false,
+        }),
+        ..State::default()
+    };
+    let attach = Attach::Admission;
+    deliver_to(&mut controller, &["a", "b"], Vec::new(), &state, attach);
+    let denial = "admission webhook \"gate.example.com\" denied the request: not found";
+    api.state().refused = Some((pull_secret_path("a"), Refusal::Answer(404, denial)));
+    let plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
+    for _ in 0..20 {
+        Box::pin(controller.deliver_to_namespaces(&plan)).await;
+    }
+    assert!(api.get(&pull_secret_path("b")).is_some());
+    let refusals = api.state().refusals;
+    assert!((1..=3).contains(&refusals), "{refusals} writes");
+    let summary = controller.namespaces.unwrap().summary.unwrap();
+    let mut failures = summary.failures.iter();
+    let mut of_a = failures.find(|it| it.namespace == "a").into_iter();
+    assert!(of_a.any(|it| it.reason == "Rejected" && it.message.contains("gate.example.com")));
+}
+
+/// As after the loss of this permission.
+#[tokio::test(start_paused = true)]
+async fn service_accounts_that_cant_be_listed_stop_neither_a_rotation_nor_a_removal() {
+    for (removes, references) in [(false, true), (true, true), (true, false)] {
+        let case = format!("removes: {removes}, references: {references}");
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let state = State {
+            namespaces: Some(Copies {
+                secret_name: GLOBAL_SECRET.to_owned(),
+                references,
+            }),
+            ..State::default()
+        };
+        let secret = PullSecretView {
+            namespace: "a".to_owned(),
+            version: 1,
+            is_managed: true,
+            is_intact: true,
+            content: "old".into(),
+            written: None,
+            is_being_deleted: false,
+            finalizers: "".into(),
+        };
+        let path = pull_secret_path("a");
+        api.put(&path, &json!({"metadata": {"name": GLOBAL_SECRET}}));
+        let attach = Attach::ServiceAccounts;
+        deliver_to(&mut controller, &["a"], vec![secret], &state, attach);
+        let error = WatchError {
+            message: "forbidden".to_owned(),
+            is_forbidden: true,
+            is_not_served: false,
+        };
+        let event = CacheEvent::ServiceAccount(Update::Failed(error));
+        controller.cache.handle(event, Instant::now());
+        let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
+        if removes {
+            plan.aim = Aim::CleanUp;
+        }
+        let is_done = |api: &FakeApi| {
+            let is_written = api.written().contains(&path);
+            is_written || removes && api.get(&path).is_none()
+        };
+        if references {
+            let again = Box::pin(controller.deliver_to_namespaces(&plan)).await;
+            assert!(!is_done(&api), "{case}: references come first");
+            tokio::time::advance(again.unwrap()).await;
+        }
+        Box::pin(controller.deliver_to_namespaces(&plan)).await;
+        assert!(is_done(&api), "{case}");
+        assert_eq!(controller.are_namespaces_over(), removes, "{case}");
+        let copies = controller.cache.state().namespaces.clone();
+        let remembered = copies.map(|copies| copies.references);
+        let expected = Some(true).filter(|_| references);
+        assert_eq!(remembered, expected, "{case}: what may be left");
+    }
+}
+
+/// A selector that nobody can use, or a list that is forbidden, while namespaces have Secrets.
+#[tokio::test(start_paused = true)]
+async fn a_removal_ends_though_the_selector_is_invalid_or_the_namespaces_cant_be_listed() {
+    for (restores, is_forbidden) in [(true, false), (false, false), (true, true), (false, true)] {
+        let case = format!("restores: {restores}, forbidden: {is_forbidden}");
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let mut config = controller.cache.config().unwrap().clone();
+        let settings = json!({
+            "enabled": restores,
+            "attach": "Admission",
+            "namespaceSelector": {"matchLabels": {"team a": "x"}},
+        });
+        config.spec.image_pull_secrets = serde_json::from_value(settings).unwrap();
+        controller.cache.put_config(config);
+        let state = State {
+            namespaces: Some(Copies {
+                secret_name: GLOBAL_SECRET.to_owned(),
+                references: false,
+            }),
+            ..State::default()
+        };
+        watch_namespaces(&mut controller, &state, false);
+        let namespaces = list(Vec::new()).map(CacheEvent::Namespace);
+        for event in namespaces {
+            controller.cache.handle(event, Instant::now());
+        }
+        let mut events: Vec<CacheEvent> = list(Vec::new()).map(CacheEvent::PullSecret).collect();
+        if is_forbidden {
+            let error = WatchError {
+                message: "forbidden".to_owned(),
+                is_forbidden: true,
+                is_not_served: false,
+            };
+            events = vec![CacheEvent::PullSecret(Update::Failed(error))];
+        }
+        for event in events {
+            controller.cache.handle(event, Instant::now());
+        }
+        let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
+        if restores {
+            plan.aim = Aim::CleanUp;
+        }
+        let again = Box::pin(controller.deliver_to_namespaces(&plan)).await;
+        let has_copies = |controller: &Controller| controller.cache.state().namespaces.is_some();
+        assert_eq!(controller.are_namespaces_over(), !is_forbidden, "{case}");
+        assert_eq!(has_copies(&controller), is_forbidden, "{case}");
+        if !is_forbidden {
+            continue;
+        }
+        tokio::time::advance(again.unwrap()).await;
+        Box::pin(controller.deliver_to_namespaces(&plan)).await;
+        assert!(controller.are_namespaces_over(), "{case}: after a while");
+        assert!(controller.namespaces.is_some(), "{case}: it is named");
+        assert!(has_copies(&controller), "{case}: it is not forgotten");
     }
 }
 
@@ -348,41 +620,19 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
     ] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
-        let mut config = controller.cache.config().unwrap().clone();
-        config.spec.image_pull_secrets.enabled = true;
-        config.spec.image_pull_secrets.attach = Some(Attach::Admission);
-        controller.cache.put_config(config);
         let state = State {
             namespaces,
             operators: true,
             ..State::default()
         };
-        let mut secret = state.secret();
-        secret.metadata.resource_version = Some("5".to_owned());
-        controller.cache.put_state(secret);
-        controller.cache.pull_secrets = PullSecrets::new(Some(PullSecretsWatch {
-            secret_name: GLOBAL_SECRET.to_owned(),
-            accounts: None,
-        }));
-        controller.cache.set_namespaces_watched(true);
-        controller.cache.set_use_of_namespaces(false, true);
-        let namespace = NamespaceView {
-            name: "t".to_owned(),
-            version: 1,
-            labels: (&std::collections::BTreeMap::new()).into(),
-            is_marked_excluded: false,
-            is_terminating: false,
-        };
-        let of_namespaces = list(vec![namespace]).map(CacheEvent::Namespace);
-        for event in of_namespaces.chain(list(Vec::new()).map(CacheEvent::PullSecret)) {
-            controller.cache.handle(event, Instant::now());
-        }
+        let attach = Attach::Admission;
+        deliver_to(&mut controller, &["t"], Vec::new(), &state, attach);
         let refusal = Refusal::Answer(403, "exceeded quota: secrets");
         api.state().refused = Some((secret_path(STATE_SECRET), refusal));
         let plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
         controller.remember_configuration(&plan, true).await;
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
-        let path = format!("/api/v1/namespaces/t/secrets/{GLOBAL_SECRET}");
+        let path = pull_secret_path("t");
         assert_eq!(api.written().contains(&path), expected, "{case}");
         let report = controller.namespaces.unwrap();
         assert_eq!(report.summary.is_some(), expected, "{case}");
@@ -463,10 +713,10 @@ async fn without_a_global_pull_secret_the_last_configuration_applies() {
         CacheEvent::Config(Update::Event(Event::Delete(config))),
         CacheEvent::State(Update::Event(Event::Delete(stored))),
         CacheEvent::Managed(syncer, Update::Event(Event::Delete(live.into()))),
-        CacheEvent::Node(Update::Event(Event::Apply(NodeView::of_test(
+        CacheEvent::Node(Update::Event(Event::Apply(Box::new(NodeView::of_test(
             "e",
             Timestamp::now(),
-        )))),
+        ))))),
     ] {
         assert!(controller.cache.handle(event, Instant::now()));
     }
@@ -480,4 +730,516 @@ async fn without_a_global_pull_secret_the_last_configuration_applies() {
         "{written:?}"
     );
     assert_eq!(api.get(CONFIG), None, "the defaults are not the last ones");
+}
+
+/// Other clients set these fields of `global-pull-secret`, and own them.
+fn set_by_others(controller: &mut Controller, api: &FakeApi, fields: &Value) {
+    let path = secret_path(GLOBAL_SECRET);
+    let mut state = api.state();
+    state.version += 1;
+    let version = state.version.to_string();
+    let object = state.objects.get_mut(&path).unwrap();
+    for of in [&["metadata", "annotations"][..], &["data"]] {
+        let fields = of.iter().fold(fields, |fields, key| &fields[*key]);
+        for (key, value) in fields.as_object().into_iter().flatten() {
+            let target = of
+                .iter()
+                .fold(&mut *object, |object, key| &mut object[*key]);
+            target[key] = value.clone();
+        }
+    }
+    object["metadata"]["resourceVersion"] = version.into();
+    let secret: Secret = serde_json::from_value(object.clone()).unwrap();
+    state.others.insert(path, fields.clone());
+    drop(state);
+    let event = CacheEvent::Global(Update::Event(Event::Apply(secret)));
+    controller.cache.handle(event, Instant::now());
+}
+
+/// Whether it has none of these fields with these values.
+fn is_without(stored: &Value, fields: &Value) -> bool {
+    [&["metadata", "annotations"][..], &["data"]]
+        .iter()
+        .all(|of| {
+            let [fields, stored] =
+                [fields, stored].map(|object| of.iter().fold(object, |object, key| &object[*key]));
+            let mut fields = fields.as_object().into_iter().flatten();
+            fields.all(|(key, value)| stored[key] != *value)
+        })
+}
+
+/// How often the object was written since the last call.
+fn writes(api: &FakeApi, path: &str) -> usize {
+    let all = std::mem::take(&mut api.state().patched);
+    all.iter().filter(|it| *it == path).count()
+}
+
+/// As by `kubectl annotate`, `kubectl patch`, or a backup that is restored.
+#[tokio::test(start_paused = true)]
+async fn what_another_client_sets_in_the_state_is_removed_and_not_believed() {
+    let annotation = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
+    let key = |key: &str| json!({"data": {key: "e30="}});
+    let time = "2026-01-01T00:00:00Z";
+    let source = format!("{LAST_SOURCE_KEY_PREFIX}x");
+    let path = secret_path(GLOBAL_SECRET);
+    for fields in [
+        annotation(REVISION_ANNOTATION, "9007199254740991"),
+        annotation(REVISION_ID_ANNOTATION, "00000000000000ff"),
+        annotation(PROVEN_ANNOTATION, "1"),
+        annotation(ROLLED_OUT_ANNOTATION, time),
+        annotation(ROLLED_OUT_REVISION_ANNOTATION, "2"),
+        annotation(ADDITIONAL_PROVEN_ANNOTATION, "true"),
+        annotation(REFUSED_ANNOTATION, "x"),
+        annotation(RESTORING_ANNOTATION, "true"),
+        annotation(CONTENT_SINCE_ANNOTATION, "x"),
+        annotation(PROVIDER_SINCE_ANNOTATION, "1"),
+        annotation("globalps.io/x", "x"),
+        key(LAST_ADDITIONAL_KEY),
+        key(LAST_ORIGINAL_KEY),
+        key(LAST_SCOPES_KEY),
+        key(&source),
+        key(REFUSED_KEY),
+        key("x"),
+        annotation(DELIVERY_ANNOTATION, "x"),
+        key(SCOPED_KEY),
+        key(DATA_KEY),
+        key(CHECKSUM_KEY),
+    ] {
+        let case = fields.to_string();
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        Box::pin(controller.reconcile()).await;
+        let before = controller.cache.decoded_global().unwrap();
+        assert_eq!(before.revision.number, 2, "{case}");
+        writes(&api, &path);
+        set_by_others(&mut controller, &api, &fields);
+        for _ in 0..5 {
+            Box::pin(controller.reconcile()).await;
+            // It gave what was set in its name, as far as the controller knows.
+            let source = CacheEvent::Source("x".to_owned(), Source::Absent);
+            controller.cache.handle(source, Instant::now());
+            let later = Instant::now() + Duration::from_mins(1);
+            controller.cache.settle(later);
+        }
+        let count = writes(&api, &path);
+        assert!(count <= 2, "{case}: {count} writes");
+        let after = controller.cache.decoded_global().unwrap();
+        assert!(after.has_same_state(&before), "{case}: {after:?}");
+        let [now, then] = [&after, &before].map(|it| it.content.as_ref().unwrap());
+        assert!(now.means_the_same(then), "{case}");
+        assert!(is_without(&api.get(&path).unwrap(), &fields), "{case}");
+
+        // A rotation.
+        let event = CacheEvent::Additional(ObjectState::Present(additional(A, 99)));
+        controller.cache.handle(event, Instant::now());
+        for _ in 0..5 {
+            Box::pin(controller.reconcile()).await;
+        }
+        let count = writes(&api, &path);
+        assert!((1..=2).contains(&count), "{case}: {count} writes");
+        assert!(is_without(&api.get(&path).unwrap(), &fields), "{case}");
+        let after = controller.cache.decoded_global().unwrap();
+        assert_eq!(after.revision.number, 3, "{case}");
+        assert_eq!(after.rolled_out, None, "{case}");
+        assert!(!after.canary_passed && !after.restoring, "{case}");
+        let failures = &controller.refusals.failures;
+        assert!(failures.is_empty(), "{case}: {failures:?}");
+    }
+}
+
+/// Another client's change of the content that new nodes get while a rollout is paused: an edit, a renumbering, a deletion.
+#[tokio::test(start_paused = true)]
+async fn the_content_for_new_nodes_is_written_again_as_it_was() {
+    let path = secret_path(ROLLED_OUT_SECRET);
+    let empty = json!({"data": {DATA_KEY: "eyJhdXRocyI6e319"}});
+    let number = json!({"metadata": {"annotations": {REVISION_ANNOTATION: "7"}}});
+    for (edit, paused) in [(Some(empty), true), (Some(number), false), (None, true)] {
+        let case = format!("{edit:?}, {paused}");
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let mut config = controller.cache.config().unwrap().clone();
+        config.spec.rollout.paused = paused;
+        controller.cache.put_config(config);
+        Box::pin(controller.reconcile()).await;
+        let before = api.get(&path).unwrap();
+        controller.cache.take_out_of_band_changes();
+        let event = if let Some(edit) = &edit {
+            let mut state = api.state();
+            state.version += 1;
+            let version = state.version.to_string();
+            let object = state.objects.get_mut(&path).unwrap();
+            for of in ["/data", "/metadata/annotations"] {
+                let fields = edit.pointer(of).and_then(Value::as_object);
+                for (key, value) in fields.into_iter().flatten() {
+                    object.pointer_mut(of).unwrap()[key] = value.clone();
+                }
+            }
+            object["metadata"]["resourceVersion"] = version.into();
+            Event::Apply(serde_json::from_value(object.clone()).unwrap())
+        } else {
+            let object = api.state().objects.remove(&path).unwrap();
+            Event::Delete(serde_json::from_value(object).unwrap())
+        };
+        api.written();
+        let event = CacheEvent::RolledOut(Update::Event(event));
+        assert!(controller.cache.handle(event, Instant::now()), "{case}");
+        let snapshot = controller.cache.snapshot(uptime(), Timestamp::now());
+        let kept = snapshot.rolled_out_revision;
+        assert_eq!(kept, Some(revision_of_test(1)), "{case}");
+        Box::pin(controller.reconcile()).await;
+        let after = api.get(&path).unwrap();
+        for of in ["/data", "/metadata/annotations"] {
+            assert_eq!(after.pointer(of), before.pointer(of), "{case}");
+        }
+        assert!(!controller.cache.is_rolled_out_lost(), "{case}");
+        api.written();
+        Box::pin(controller.reconcile()).await;
+        assert!(!api.written().contains(&path), "{case}: once");
+    }
+}
+
+/// Another client changed the content while no controller ran.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_does_not_believe_an_edited_secret() {
+    let path = secret_path(GLOBAL_SECRET);
+    for edit in [
+        json!({"data": {DATA_KEY: "eyJhdXRocyI6e319"}}),
+        json!({"metadata": {"annotations": {REVISION_ANNOTATION: "9007199254740991"}}}),
+        json!({"data": {REFUSED_KEY: ByteString(B.as_bytes().to_vec())},
+            "metadata": {"annotations": {REFUSED_ANNOTATION: "reason"}}}),
+    ] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        Box::pin(controller.reconcile()).await;
+        let rolled_out = api.get(&secret_path(ROLLED_OUT_SECRET));
+        assert!(rolled_out.is_some());
+        set_by_others(&mut controller, &api, &edit);
+        let mut controller = begun(&api);
+        list_all(
+            &mut controller,
+            &api,
+            ObjectState::Present(additional(B, 2)),
+        );
+        for _ in 0..2 {
+            Box::pin(controller.reconcile()).await;
+        }
+        let after = controller.cache.decoded_global().unwrap();
+        assert!(
+            (2..=3).contains(&after.revision.number),
+            "{edit}: {after:?}"
+        );
+        assert_eq!(after.last_additional, Some(data(B)), "{edit}");
+        let content = after.content.unwrap().config.render();
+        assert!(content.windows(3).any(|it| it == b"\"b\""), "{edit}");
+        let kept = api.get(&secret_path(ROLLED_OUT_SECRET));
+        assert_eq!(kept, rolled_out, "{edit}: never what was edited");
+        assert!(is_without(&api.get(&path).unwrap(), &edit), "{edit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_changes_each_write_of_the_state_is_named() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    Box::pin(controller.reconcile()).await;
+    let path = secret_path(GLOBAL_SECRET);
+    writes(&api, &path);
+    let fields = json!({"metadata": {"annotations": {DELIVERY_ANNOTATION: "x"}}});
+    set_by_others(&mut controller, &api, &fields);
+    api.state().others_insist = true;
+    for _ in 0..5 {
+        Box::pin(controller.reconcile()).await;
+        assert!(!controller.wrote);
+    }
+    let count = writes(&api, &path);
+    assert!(count <= 4, "{count} writes");
+    controller
+        .refusals
+        .failures
+        .age(SignedDuration::from_secs(40));
+    Box::pin(controller.reconcile()).await;
+    let [ready, degraded, _] = messages(&api);
+    for message in [ready, degraded] {
+        let is_named = message.contains(&title(&path)) && message.contains(DELIVERY_ANNOTATION);
+        assert!(is_named, "{message}");
+    }
+}
+
+/// Another client deletes the object while a finalizer keeps it: that of the garbage collector, which waits for the pods of a node that
+/// is off, or its own.
+#[tokio::test(start_paused = true)]
+async fn an_object_of_the_syncer_that_is_being_deleted_is_created_again() {
+    for object in ManagedObject::all() {
+        for (finalizer, is_kept) in [("foregroundDeletion", false), ("x.io/y", true)] {
+            let path = managed_path(object);
+            let case = format!("{path}: {finalizer}");
+            let api = FakeApi::default();
+            let mut controller = controller(&api);
+            Box::pin(controller.reconcile()).await;
+            let live = {
+                let mut state = api.state();
+                state.version += 1;
+                let version = state.version.to_string();
+                let live = state.objects.get_mut(&path).unwrap();
+                live["metadata"]["finalizers"] = json!([finalizer]);
+                live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                live["metadata"]["resourceVersion"] = version.into();
+                live.clone()
+            };
+            let live: DaemonSetView = serde_json::from_value(live).unwrap();
+            let event = |event| CacheEvent::Managed(object, Update::Event(event));
+            let applied = event(Event::Apply(live.clone().into()));
+            assert!(controller.cache.handle(applied, Instant::now()), "{case}");
+            Box::pin(controller.reconcile()).await;
+            let is_deleted = |api: &FakeApi| {
+                let object = api.get(&path).unwrap();
+                !object["metadata"]["deletionTimestamp"].is_null()
+            };
+            assert_eq!(is_deleted(&api), is_kept, "{case}");
+            controller
+                .refusals
+                .failures
+                .age(SignedDuration::from_secs(40));
+            Box::pin(controller.reconcile()).await;
+            let [ready, degraded, _] = messages(&api);
+            for message in [ready, degraded] {
+                let is_named = message.contains(&title(&path)) && message.contains(finalizer);
+                assert_eq!(is_named, is_kept, "{case}: {message}");
+            }
+            if is_kept {
+                api.state().objects.remove(&path);
+                let deleted = event(Event::Delete(live.into()));
+                controller.cache.handle(deleted, Instant::now());
+                controller
+                    .refusals
+                    .failures
+                    .age(SignedDuration::from_secs(40));
+                Box::pin(controller.reconcile()).await;
+            }
+            assert!(!is_deleted(&api), "{case}");
+            let failures = &controller.refusals.failures;
+            assert!(failures.is_empty(), "{case}: {failures:?}");
+        }
+    }
+}
+
+/// The syncers do what is assigned, and the watches report it.
+fn obey(controller: &mut Controller, api: &FakeApi) {
+    for mut object in stored::<NodePullSecret>(api, &node_path("")) {
+        let (phase, revision) = match (object.spec.restore, object.spec.assigned()) {
+            (true, _) => (Phase::Restored, Revision::NONE),
+            (false, Revision::NONE) => (Phase::Pending, Revision::NONE),
+            (false, revision) => (Phase::Synced, revision),
+        };
+        object.status = Some(NodePullSecretStatus {
+            observed_generation: object.metadata.generation.unwrap_or_default(),
+            revision: revision.number,
+            revision_id: revision.id,
+            phase,
+            restored: object.spec.restore,
+            ..NodePullSecretStatus::default()
+        });
+        let mut state = api.state();
+        state.version += 1;
+        object.metadata.resource_version = Some(state.version.to_string());
+        drop(state);
+        let name = object.metadata.name.clone().unwrap();
+        api.put(&node_path(&name), &object);
+        let event = CacheEvent::NodePullSecret(Update::Event(Event::Apply(stripped(object))));
+        controller.cache.handle(event, Instant::now());
+    }
+}
+
+/// A controller with content in force whose nodes don't soak.
+async fn without_soak(api: &FakeApi) -> Controller {
+    let mut controller = controller(api);
+    Box::pin(controller.reconcile()).await;
+    let mut config: GlobalPullSecret = stored(api, CONFIG).pop().unwrap();
+    config.spec.rollout.min_ready_seconds = 0;
+    config.metadata.resource_version = Some("1000".to_owned());
+    api.state().version = 1000;
+    api.put(CONFIG, &config);
+    controller.cache.put_config(config);
+    controller
+}
+
+/// Three times, with all objects as the API server has them, and every retry due.
+async fn list_and_reconcile(controller: &mut Controller, api: &FakeApi) {
+    for _ in 0..3 {
+        list_all(controller, api, ObjectState::Absent);
+        Box::pin(controller.reconcile()).await;
+        let failures = &mut controller.refusals.failures;
+        failures.age(SignedDuration::from_secs(40));
+    }
+}
+
+/// The user deletes the additional Secret, for long enough that the controller believes it.
+fn lose_the_secret(controller: &mut Controller) {
+    let absent = CacheEvent::Additional(ObjectState::Absent);
+    controller.cache.handle(absent, Instant::now());
+    let later = Instant::now() + Duration::from_mins(1);
+    assert!(controller.cache.settle(later));
+}
+
+/// Everything is removed while a finalizer of another program keeps one object.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_ends_though_a_finalizer_keeps_an_object_and_brings_nothing_back() {
+    let daemon_set = ManagedObject::all()
+        .find(|it| it.kind == ManagedKind::DaemonSet)
+        .unwrap();
+    for path in [
+        node_path("a"),
+        managed_path(daemon_set),
+        secret_path(GLOBAL_SECRET),
+        secret_path(ROLLED_OUT_SECRET),
+    ] {
+        let api = FakeApi::default();
+        let mut controller = without_soak(&api).await;
+        let finalizers = json!(["x.io/y"]);
+        api.state().objects.get_mut(&path).unwrap()["metadata"]["finalizers"] = finalizers;
+        let is_deleted = || {
+            let object = api.get(&path).unwrap();
+            !object["metadata"]["deletionTimestamp"].is_null()
+        };
+        lose_the_secret(&mut controller);
+        for _ in 0..20 {
+            if is_deleted() && controller.cleans_up {
+                break;
+            }
+            Box::pin(controller.reconcile()).await;
+            obey(&mut controller, &api);
+        }
+        assert!(is_deleted(), "{path}: {:#?}", api.state().objects);
+        // The last one with credentials goes as well.
+        let is_left = api.get(&secret_path(GLOBAL_SECRET)).is_some();
+        assert_eq!(is_left, path == secret_path(GLOBAL_SECRET), "{path}");
+        for is_new_leader in [false, true] {
+            let case = format!("{path}: {is_new_leader}");
+            api.written();
+            if is_new_leader {
+                controller = begun(&api);
+            }
+            list_and_reconcile(&mut controller, &api).await;
+            let written = api.written();
+            let mut back = written.iter().filter(|path| !path.starts_with(CONFIG));
+            assert_eq!(back.next(), None, "{case}");
+            let [ready, degraded, _] = messages(&api);
+            for message in [ready, degraded] {
+                let is_named = message.contains(&title(&path)) && message.contains("x.io/y");
+                assert!(is_named, "{case}: {message}");
+            }
+        }
+        api.state().objects.remove(&path);
+        list_and_reconcile(&mut controller, &api).await;
+        let left: Vec<String> = api.state().objects.keys().cloned().collect();
+        assert_eq!(left, [CONFIG], "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_ends_though_the_state_can_only_be_deleted() {
+    let api = FakeApi::default();
+    let mut controller = without_soak(&api).await;
+    let refusal = Refusal::Answer(500, "failed calling webhook \"gate.example.com\"");
+    api.state().refused = Some((secret_path(GLOBAL_SECRET), refusal));
+    lose_the_secret(&mut controller);
+    for _ in 0..30 {
+        Box::pin(controller.reconcile()).await;
+        obey(&mut controller, &api);
+        let failures = &mut controller.refusals.failures;
+        failures.age(SignedDuration::from_secs(40));
+    }
+    let left: Vec<String> = api.state().objects.keys().cloned().collect();
+    assert_eq!(left, [CONFIG]);
+}
+
+/// The API server can't read it, or says that the controller may not.
+#[tokio::test(start_paused = true)]
+async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
+    use futures::StreamExt as _;
+    for code in [500, 403] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let global = Global {
+            last_original: Some(data(A)),
+            ..controller.cache.decoded_global().unwrap()
+        };
+        let content = global.content.clone().unwrap();
+        let mut global = encode(&GlobalWrite { content, global });
+        global.metadata.resource_version = Some("11".to_owned());
+        api.put(&secret_path(GLOBAL_SECRET), &global);
+        controller.cache.put_global(global);
+        let node = NodeView {
+            file_owner: globalps_core::names::MACHINE_CONFIG_OPERATOR,
+            version: 2,
+            ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
+        };
+        let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
+        controller.cache.handle(event, Instant::now());
+        let below = "/api/v1/namespaces/openshift-config/secrets".to_owned();
+        api.state().unreadable = Some((below, code));
+        Box::pin(controller.reconcile()).await;
+        let event = controller.original_events.next().await.unwrap();
+        controller.cache.handle(event, Instant::now());
+        Box::pin(controller.reconcile()).await;
+        let written = api.written();
+        let daemon_set = ManagedObject::all().find(|it| it.kind == ManagedKind::DaemonSet);
+        for path in [managed_path(daemon_set.unwrap()), node_path("d")] {
+            assert!(written.contains(&path), "{code}: {path}");
+        }
+        let after = controller.cache.decoded_global().unwrap();
+        assert_eq!(after.last_original, Some(data(A)), "{code}");
+        let registries = after.content.unwrap().config.render();
+        assert!(registries.windows(3).any(|it| it == b"\"a\""), "{code}");
+        let status = api.get(CONFIG).unwrap()["status"]["conditions"].to_string();
+        assert!(
+            status.contains("openshift-config/pull-secret"),
+            "{code}: {status}"
+        );
+    }
+}
+
+/// The user removes the original of another namespace from the configuration, and the controller may not read `OpenShift`'s.
+#[tokio::test(start_paused = true)]
+async fn an_original_that_the_configuration_no_longer_names_is_not_that_of_openshift() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    let global = Global {
+        last_original: Some(data(A)),
+        ..controller.cache.decoded_global().unwrap()
+    };
+    let content = global.content.clone().unwrap();
+    let mut global = encode(&GlobalWrite { content, global });
+    global.metadata.resource_version = Some("11".to_owned());
+    api.put(&secret_path(GLOBAL_SECRET), &global);
+    controller.cache.put_global(global);
+    let mut last = controller.cache.config().unwrap().clone();
+    let base = json!({"secretRef": {"namespace": "kube-system", "name": "base"}});
+    last.spec.original = serde_json::from_value(base).unwrap();
+    let state = State {
+        configuration: Some(Configuration::of(&last)),
+        ..State::default()
+    };
+    let mut secret = state.secret();
+    secret.metadata.resource_version = Some("5".to_owned());
+    controller.cache.put_state(secret);
+    let node = NodeView {
+        file_owner: globalps_core::names::MACHINE_CONFIG_OPERATOR,
+        version: 2,
+        ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
+    };
+    let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
+    controller.cache.handle(event, Instant::now());
+    let below = "/api/v1/namespaces/openshift-config/secrets".to_owned();
+    api.state().unreadable = Some((below, 403));
+    for _ in 0..2 {
+        Box::pin(controller.reconcile()).await;
+        let after = controller.cache.decoded_global().unwrap();
+        assert_eq!(after.last_original, None);
+        let registries = after.content.unwrap().config.render();
+        assert!(!registries.windows(3).any(|it| it == b"\"a\""));
+        let status = api.get(CONFIG).unwrap()["status"]["conditions"].to_string();
+        assert!(!status.contains("openshift-config"), "{status}");
+        tokio::time::advance(Duration::from_mins(10)).await;
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use globalps_core::api::SecretRef;
+use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
 use k8s_openapi::api::core::v1::Secret;
@@ -12,20 +12,15 @@ use kube::Api;
 use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
+use super::openshift::Lookup;
 use super::{Controller, RESYNC};
 use crate::cache::{self, CacheEvents, OriginalRef};
 
 /// Interval between lookups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
-
-/// The watch of the original pull secret.
-pub(super) enum Watched {
-    Unchanged,
-    /// Another one is watched now, and the plan waits for its first list.
-    Replaced,
-    /// The API server did not report whether there is one.
-    Unknown,
-}
+/// The same after a lookup that failed, and the deadline of each: the whole loop waits for it.
+const FAILED_RETRY: Duration = Duration::from_secs(10);
+const LOOKUP: Duration = Duration::from_secs(2);
 
 impl Controller {
     /// Watches the additional sources in the configuration, and those in force.
@@ -62,23 +57,15 @@ impl Controller {
         self.cache.set_use_of_namespaces(are_selected, have_secrets);
     }
 
-    /// Watches the original pull secret in the configuration.
-    pub(super) async fn watch_original(&mut self) -> Watched {
-        let original = self.cache.spec().map(|spec| &spec.original);
-        let secret = original.and_then(|original| original.secret_ref.clone());
-        let hosted = original.and_then(|original| original.hosted_control_plane.clone());
-        let configured = secret
-            .map(OriginalRef::Secret)
-            .or(hosted.map(OriginalRef::Hosted));
-        let wanted = match configured {
-            Some(reference) => Some(reference),
-            None => match self.openshift_original().await {
-                Some(found) => found.map(OriginalRef::Secret),
-                None => return Watched::Unknown,
-            },
+    /// Watches the original pull secret in the configuration. Returns whether the plan can be made: after a change it waits for the
+    /// first list.
+    pub(super) async fn watch_original(&mut self) -> bool {
+        let wanted = match self.cache.spec().and_then(configured) {
+            None if self.has_openshift_original().await => Some(openshift_original()),
+            configured => configured,
         };
         if wanted.as_ref() == self.cache.original_ref() {
-            return Watched::Unchanged;
+            return self.cache.caches_synced();
         }
         self.original_events = match &wanted {
             Some(reference) => {
@@ -88,47 +75,66 @@ impl Controller {
             None => stream::pending().boxed(),
         };
         self.cache.set_original(wanted);
-        if self.cache.caches_synced() {
-            Watched::Unchanged
-        } else {
-            Watched::Replaced
-        }
+        self.cache.caches_synced()
     }
 
     /// Time until the next lookup of `OpenShift`'s original: short on `OpenShift`, so that a permission granted later takes
     /// effect soon.
     pub(super) fn openshift_retry(&self) -> Duration {
-        if self.cache.original_ref().is_none() && self.cache.is_openshift() {
+        if self.openshift.has_failed {
+            FAILED_RETRY
+        } else if self.cache.original_ref().is_none() && self.cache.is_openshift() {
             OPENSHIFT_RETRY
         } else {
             RESYNC
         }
     }
 
-    /// `OpenShift`'s original, if there is one that the controller may read; looked up periodically. `None`: no response.
-    pub(super) async fn openshift_original(&mut self) -> Option<Option<SecretRef>> {
+    /// Whether `OpenShift`'s original is used; looked up periodically.
+    async fn has_openshift_original(&mut self) -> bool {
         let again = self.openshift_retry();
-        if self.openshift.0.is_some_and(|last| last.elapsed() < again) {
-            return Some(self.openshift.1.clone());
+        let last = self.openshift.looked_up;
+        if last.is_some_and(|last| last.elapsed() < again) {
+            return self.openshift.is_used;
         }
         let (namespace, name) = OPENSHIFT_ORIGINAL;
         let secrets: Api<Item<PartialObjectMeta<Secret>>> =
             Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(Duration::from_secs(5), secrets.get(name)).await {
-            Ok(Ok(_)) => {
-                self.openshift.1 = Some(SecretRef {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    key: DATA_KEY.to_owned(),
-                });
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => self.openshift.1 = None,
-            // A lost permission does not remove an original that was read before.
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {}
-            // Unknown: treating it as absent would remove its credentials from every node.
-            Ok(Err(_)) | Err(_) => return None,
-        }
-        self.openshift.0 = Some(Instant::now());
-        Some(self.openshift.1.clone())
+        let lookup = match tokio::time::timeout(LOOKUP, secrets.get(name)).await {
+            Ok(Ok(_)) => Lookup::Found,
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Lookup::Absent,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Lookup::Forbidden,
+            Ok(Err(_)) | Err(_) => Lookup::Failed,
+        };
+        // Elsewhere a permission is never granted, and the last original was another one. So it was if the last configuration
+        // named one.
+        let last = self.cache.state().configuration.as_ref();
+        let last = last.and_then(|last| configured(&last.spec));
+        let is_in_force = self.cache.is_openshift()
+            && last.is_none_or(|last| last == openshift_original())
+            && self
+                .cache
+                .decoded_global()
+                .is_some_and(|global| global.last_original.is_some());
+        self.openshift.found(lookup, is_in_force);
+        self.openshift.looked_up = Some(Instant::now());
+        self.openshift.is_used
     }
+}
+
+/// The original pull secret that this configuration names.
+fn configured(spec: &GlobalPullSecretSpec) -> Option<OriginalRef> {
+    let secret = spec.original.secret_ref.clone();
+    let hosted = spec.original.hosted_control_plane.clone();
+    let secret = secret.map(OriginalRef::Secret);
+    secret.or(hosted.map(OriginalRef::Hosted))
+}
+
+fn openshift_original() -> OriginalRef {
+    let (namespace, name) = OPENSHIFT_ORIGINAL;
+    OriginalRef::Secret(SecretRef {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        key: DATA_KEY.to_owned(),
+    })
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::names::STATE_SECRET;
-use globalps_core::state::{Configuration, State};
+use globalps_core::names::{ROLLED_OUT_SECRET, STATE_SECRET};
+use globalps_core::state::State;
 
 use super::Controller;
 use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::objects::agents::Leftover;
+use crate::objects::agents::{Leftover, Removal};
 use crate::refused::title;
 
 impl Controller {
@@ -18,10 +18,7 @@ impl Controller {
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state();
         let config = self.cache.config().filter(|_| !is_kept);
-        let next = State {
-            configuration: configuration(before, config, is_needed),
-            ..before.clone()
-        };
+        let next = remembered(before, config, is_needed);
         let _ = self.remember(next).await;
     }
 
@@ -33,7 +30,7 @@ impl Controller {
         }
         let Some(state) = state else {
             let secret = Leftover::Secret(STATE_SECRET.to_owned());
-            return self.remove([secret]).await;
+            return self.remove([secret]).await == Removal::Gone;
         };
         let applier = Arc::clone(&self.applier);
         let call = applier.state_secret(&state);
@@ -47,20 +44,35 @@ impl Controller {
     }
 }
 
-/// The configuration to remember. `config`: the one to apply; `None`: there is none, or a change of it is held.
-pub(super) fn configuration(
+/// The state with the configuration to remember. `config`: the one to apply; `None`: there is none, or a change of it is held.
+pub(super) fn remembered(
     before: &State,
     config: Option<&GlobalPullSecret>,
     is_needed: bool,
-) -> Option<Configuration> {
-    let known = before.configuration.clone();
-    let next = config.map(Configuration::of).or(known);
-    next.filter(|_| is_needed)
+) -> State {
+    let before = before.clone();
+    match config {
+        _ if !is_needed => State {
+            configuration: None,
+            uid: None,
+            replaced: None,
+            ..before
+        },
+        Some(config) => before.configured(config),
+        None => before,
+    }
+}
+
+/// The controller's Secrets that nothing needs once no node has anything. The state names what is left elsewhere, until nothing is.
+pub(super) fn needless(state: &State) -> Vec<&'static str> {
+    let state = (!state.has_copies()).then_some(STATE_SECRET);
+    [ROLLED_OUT_SECRET].into_iter().chain(state).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use globalps_core::api::GlobalPullSecretSpec;
+    use globalps_core::state::Configuration;
 
     use super::*;
 
@@ -96,9 +108,11 @@ mod tests {
                 None,
             ),
         ] {
-            let found = configuration(before, config, is_needed);
-            let found = found.map(|found| found.spec.rollout.paused);
-            assert_eq!(found, expected, "{case}");
+            let found = remembered(before, config, is_needed);
+            let paused = found.configuration.as_ref();
+            let paused = paused.map(|found| found.spec.rollout.paused);
+            assert_eq!(paused, expected, "{case}");
+            assert_eq!(found.is_empty(), expected.is_none(), "{case}");
         }
     }
 }

@@ -12,10 +12,10 @@ use globalps_core::api::{
     Phase, SourceRef,
 };
 use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORE_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET,
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORE_ANNOTATION, STATE_SECRET,
 };
 use globalps_core::rollout::Goal;
-use globalps_core::state::State;
+use globalps_core::state::{Copies, State, restore_meant};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -25,7 +25,7 @@ use proptest::prelude::*;
 
 use tokio::time::Instant;
 
-use super::state::configuration;
+use super::state::{needless, remembered};
 use crate::cache::list_watch::Update;
 use crate::cache::object_watch::ObjectState;
 use crate::cache::{Cache, CacheEvent};
@@ -34,9 +34,9 @@ use crate::content::source::{Data, Source};
 use crate::nodes::clock::Uptime;
 use crate::nodes::input::NodeView;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
-use crate::nodes::plan_properties::config;
 use crate::objects::agents::Leftover;
 use crate::objects::managed::ManagedObject;
+use crate::properties::config;
 
 const NAMES: [&str; 3] = [ADDITIONAL_SECRET, "a", "b"];
 const NODE: &str = "node";
@@ -53,6 +53,8 @@ enum Event {
     ConfigDeleted,
     /// `remove` records that the current spec restores on purpose.
     Meant,
+    /// Operators and namespaces get copies, or nothing is left there.
+    Copies(bool, bool),
     StateDeleted,
     StateDamaged,
     NewLeader,
@@ -69,6 +71,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         4 => (0..4_u8, 0..3_u8, any::<bool>()).prop_map(|(n, d, p)| Event::Configured(n, d, p)),
         2 => Just(Event::ConfigDeleted),
         1 => Just(Event::Meant),
+        1 => any::<(bool, bool)>().prop_map(|(o, n)| Event::Copies(o, n)),
         1 => Just(Event::StateDeleted),
         1 => Just(Event::StateDamaged),
         1 => Just(Event::NewLeader),
@@ -134,7 +137,7 @@ impl World {
         events.extend(list(None).map(CacheEvent::RolledOut));
         events.extend(list(self.config.clone()).map(CacheEvent::Config));
         events.extend(list(self.state.clone()).map(CacheEvent::State));
-        events.extend(list(Some(view)).map(CacheEvent::Node));
+        events.extend(list(Some(Box::new(view))).map(CacheEvent::Node));
         events.extend(list(node).map(CacheEvent::NodePullSecret));
         events.extend(list(None).map(CacheEvent::Pod));
         for object in ManagedObject::all() {
@@ -200,10 +203,24 @@ impl World {
             }
             Event::Meant => {
                 if let Some(mut config) = self.config.clone() {
-                    let generation = config.metadata.generation.unwrap().to_string();
+                    let uid = config.metadata.uid.clone().unwrap();
+                    let meant = restore_meant(&uid, config.metadata.generation.unwrap());
                     let annotations = config.annotations_mut();
-                    annotations.insert(RESTORE_ANNOTATION.to_owned(), generation);
+                    annotations.insert(RESTORE_ANNOTATION.to_owned(), meant);
                     self.apply_config(config);
+                }
+            }
+            Event::Copies(operators, namespaces) => {
+                if self.cache.caches_synced() {
+                    let before = self.cache.state().clone();
+                    self.store(State {
+                        operators,
+                        namespaces: namespaces.then(|| Copies {
+                            secret_name: GLOBAL_SECRET.to_owned(),
+                            references: operators,
+                        }),
+                        ..before
+                    });
                 }
             }
             Event::StateDeleted => {
@@ -255,8 +272,12 @@ impl World {
         }
         let mut config = GlobalPullSecret::new(GLOBAL_SECRET, spec);
         let known = self.config.as_ref();
+        let uid = known.and_then(|known| known.metadata.uid.clone());
+        config.metadata.uid = uid.or_else(|| Some(format!("created at {}", self.version)));
         let generation = known.and_then(|known| known.metadata.generation);
         config.metadata.generation = Some(generation.unwrap_or_default() + 1);
+        let uid = known.and_then(|known| known.metadata.uid.clone());
+        config.metadata.uid = Some(uid.unwrap_or_else(|| format!("u{}", self.version)));
         config.metadata.annotations = known.and_then(|known| known.metadata.annotations.clone());
         self.apply_config(config);
     }
@@ -297,8 +318,11 @@ impl World {
         {
             assert_eq!(snapshot.spec, *last, "the last one is in force");
         }
+        let mut live = snapshot.sources.iter();
+        let is_one_named = live.any(|(_, found)| *found != Source::Absent);
         drop(snapshot);
         self.assert_only_deleted_secrets_restore(&plan);
+        self.assert_sources_stay(&plan, is_one_named);
         self.remember(&plan, is_needed);
         self.carry_out(plan);
     }
@@ -318,6 +342,23 @@ impl World {
         }
     }
 
+    /// Where sources gave everything, a configuration without a source takes none of them away, whatever else there is by now.
+    fn assert_sources_stay(&self, plan: &Plan, is_one_named: bool) {
+        let (Some(write), Some(in_force)) = (&plan.global, self.in_force()) else {
+            return;
+        };
+        let config = self.config.as_ref();
+        let is_meant = config.is_some_and(globalps_core::state::is_restore_meant);
+        if is_one_named || is_meant || in_force.iter().any(|name| name == ADDITIONAL_SECRET) {
+            return;
+        }
+        for name in in_force {
+            let stays = write.global.last_sources.contains_key(&name);
+            let exists = self.secrets.contains_key(&*name);
+            assert!(stays || !exists, "`{name}` goes without a word");
+        }
+    }
+
     fn remember(&mut self, plan: &Plan, is_needed: bool) {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
@@ -328,10 +369,11 @@ impl World {
         {
             self.last = Some(config.spec.clone());
         }
-        let next = State {
-            configuration: configuration(&before, config.as_ref(), is_needed),
-            ..before
-        };
+        let next = remembered(&before, config.as_ref(), is_needed);
+        self.store(next);
+    }
+
+    fn store(&mut self, next: State) {
         let next = Some(next).filter(|state| !state.is_empty());
         if self.cache.is_stored(next.as_ref()) {
             return;
@@ -382,9 +424,17 @@ impl World {
             self.forget(&[]);
         }
         if plan.aim == Aim::CleanUp {
-            (self.global, self.state, self.node) = (None, None, None);
+            (self.global, self.node) = (None, None);
+            let has_copies = self.cache.state().has_copies();
+            let needless = needless(self.cache.state());
+            if needless.contains(&STATE_SECRET) {
+                self.state = None;
+            }
             self.last = None;
-            self.forget(&[ROLLED_OUT_SECRET, STATE_SECRET, GLOBAL_SECRET]);
+            self.forget(&needless);
+            self.forget(&[GLOBAL_SECRET]);
+            let is_known = self.cache.state().has_copies();
+            assert_eq!(is_known, has_copies, "what operators and namespaces have");
         }
     }
 
@@ -403,6 +453,13 @@ impl World {
         }
     }
 
+    fn pass(&mut self) {
+        for _ in 0..12 {
+            self.handle(&Event::Passes(3));
+            self.handle(&Event::Reconciles);
+        }
+    }
+
     /// Every Secret is deleted, and there is a configuration that lets nodes change.
     fn calm_down(&mut self) {
         for at in 0..NAMES.len() {
@@ -410,10 +467,11 @@ impl World {
             self.handle(&Event::Deleted(at));
         }
         self.handle(&Event::Configured(0, 0, false));
-        for _ in 0..12 {
-            self.handle(&Event::Passes(3));
-            self.handle(&Event::Reconciles);
-        }
+        self.pass();
+        let has_copies = self.cache.state().has_copies();
+        assert_eq!(self.state.is_some(), has_copies, "the state says so");
+        self.handle(&Event::Copies(false, false));
+        self.pass();
         let left = [
             self.global.is_some(),
             self.state.is_some(),
@@ -449,8 +507,65 @@ fn a_source_that_never_gave_anything_counts_as_well() {
     assert_eq!(world.in_force(), Some(vec![ADDITIONAL_SECRET.to_owned()]));
 }
 
+#[test]
+fn a_new_additional_secret_does_not_end_the_hold_of_a_removal() {
+    let mut world = World::new();
+    let events = [
+        Event::Written(1),
+        Event::Configured(1, 0, false),
+        Event::Reconciles,
+        Event::Configured(0, 0, false),
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::Written(0),
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::NewLeader,
+        Event::Reconciles,
+        Event::Passes(3),
+        Event::Reconciles,
+    ];
+    for event in &events {
+        world.handle(event);
+    }
+    assert_eq!(world.in_force(), Some(vec!["a".to_owned()]));
+    let state = world.state.as_ref().and_then(State::of).unwrap();
+    let last = state.configuration.unwrap().spec;
+    assert_eq!(last.sources.len(), 1, "it can be restored");
+    world.handle(&Event::Meant);
+    world.handle(&Event::Reconciles);
+    let delivered = Some(vec![ADDITIONAL_SECRET.to_owned()]);
+    assert_eq!(world.in_force(), delivered, "once it is meant");
+}
+
+#[test]
+fn what_an_empty_configuration_replaced_is_remembered() {
+    let mut world = World::new();
+    for event in [
+        Event::Written(0),
+        Event::Written(1),
+        Event::Configured(1, 1, false),
+        Event::Reconciles,
+        Event::ConfigDeleted,
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::Configured(0, 0, true),
+        Event::Passes(3),
+        Event::Reconciles,
+        Event::Configured(0, 0, false),
+        Event::Reconciles,
+    ] {
+        world.handle(&event);
+    }
+    let state = world.state.as_ref().and_then(State::of).unwrap();
+    let live = world.config.as_ref().map(|config| &config.spec);
+    let last = state.to_restore(live).unwrap().spec;
+    assert_eq!(last.kubelet.delivery, DeliveryType::CredentialProvider);
+    assert_eq!(last.sources.len(), 1);
+}
+
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(1000))]
 
     #[test]
     fn only_deleted_secrets_and_a_removal_that_is_meant_restore(events in events()) {

@@ -33,10 +33,10 @@ impl AccountView {
         Self::key_of(&self.namespace, &self.name)
     }
 
-    /// Message for a service account whose reference is no longer restored.
+    /// Message for a service account whose reference is not restored for a while.
     pub(crate) fn conflict(key: &str) -> String {
         format!(
-            "another client has removed the reference of ServiceAccount `{key}` five times, so globalps stopped restoring it"
+            "another client has removed the reference of ServiceAccount `{key}` five times, so globalps stopped restoring it for ten minutes"
         )
     }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::refused::{Failure, Failures, Response};
+use crate::refused::{Failure, Failures, Response, after};
 
 /// First and longest backoff after a failed write.
 const BACKOFF: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
-/// An object is restored this often within [`CONFLICT_WINDOW`], then no longer.
+/// An object is restored this often within [`CONFLICT_WINDOW`], then not for as long.
 const RESTORES: u32 = 5;
 const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
@@ -18,9 +18,17 @@ const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 struct Restores {
     count: u32,
     since: Timestamp,
+    last: Timestamp,
 }
 
-/// Keys are namespaces, and service accounts as `namespace/name`.
+impl Restores {
+    /// When it may be restored again, if another client has changed it too often.
+    fn contested_until(&self) -> Option<Timestamp> {
+        (self.count >= RESTORES).then(|| after(self.last, CONFLICT_WINDOW))
+    }
+}
+
+/// All times are by the monotonic clock. Keys are namespaces, and service accounts as `namespace/name`.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     failures: Failures,
@@ -46,7 +54,9 @@ impl Memory {
 
     /// Time of the next future attempt.
     pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
-        self.failures.next_retry(now)
+        let contested = self.restores.values().filter_map(Restores::contested_until);
+        let contested = contested.filter(|until| *until > now);
+        contested.chain(self.failures.next_retry(now)).min()
     }
 
     /// `jitter`: from 0 to 1.
@@ -98,20 +108,28 @@ impl Memory {
         let restores = self.restores.entry(key.to_owned()).or_insert(Restores {
             count: 0,
             since: now,
+            last: now,
         });
         if now.duration_since(restores.since) > CONFLICT_WINDOW {
-            *restores = Restores {
-                count: 0,
-                since: now,
-            };
+            (restores.count, restores.since) = (0, now);
         }
         restores.count += 1;
+        restores.last = now;
     }
 
-    /// Another client has changed it too often: it is not restored until other content is desired.
-    pub(crate) fn is_contested(&self, key: &str) -> bool {
+    /// How often it was restored to this content, in the last window with a restore.
+    pub(crate) fn restores_of(&self, key: &str, what: &str) -> u32 {
         let restores = self.restores.get(key);
-        restores.is_some_and(|restores| restores.count >= RESTORES)
+        let restores = restores.filter(|_| self.has_written(key, what));
+        restores.map_or(0, |restores| restores.count)
+    }
+
+    /// Another client has changed this content too often: it is not restored for a while. Other content is written.
+    pub(crate) fn is_contested(&self, key: &str, what: &str, now: Timestamp) -> bool {
+        let restores = self.restores.get(key);
+        let restores = restores.filter(|_| self.has_written(key, what));
+        let until = restores.and_then(Restores::contested_until);
+        until.is_some_and(|until| now < until)
     }
 
     /// Forgets deleted namespaces and their service accounts.
@@ -150,31 +168,53 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_ends_after_five_restores_within_ten_minutes() {
+    fn a_conflict_begins_after_five_restores_within_ten_minutes_and_ends_ten_minutes_later() {
         let mut memory = Memory::default();
+        for key in ["slow", "a", "just"] {
+            memory.wrote(key, "5");
+        }
         for second in [0, 1, 2, 3, 601, 602, 603, 604] {
             memory.restored("slow", at(second));
         }
-        assert!(!memory.is_contested("slow"));
-        memory.wrote("a", "5");
+        assert!(!memory.is_contested("slow", "5", at(604)));
         for second in 0..5 {
-            assert!(!memory.is_contested("a"));
+            assert!(!memory.is_contested("a", "5", at(second)));
             memory.restored("a", at(second));
             memory.wrote("a", "5");
         }
-        assert!(memory.is_contested("a") && !memory.is_contested("b"));
+        let is = |memory: &Memory, key, what, second| memory.is_contested(key, what, at(second));
+        assert!(is(&memory, "a", "5", 4) && !is(&memory, "b", "5", 4));
+        assert!(
+            !is(&memory, "a", "6", 4),
+            "nobody has changed other content"
+        );
+        assert_eq!(
+            [memory.restores_of("a", "5"), memory.restores_of("a", "6")],
+            [5, 0]
+        );
+        assert_eq!(memory.next_retry(at(4)), Some(at(604)));
+        assert!(is(&memory, "a", "5", 603) && !is(&memory, "a", "5", 604));
+        assert_eq!(memory.next_retry(at(604)), None);
+        for (second, is_contested) in [(604, false), (605, false), (606, false), (607, false)] {
+            memory.restored("a", at(second));
+            assert_eq!(is(&memory, "a", "5", second), is_contested, "{second}");
+        }
+        memory.restored("a", at(608));
+        assert!(is(&memory, "a", "5", 608), "the same number of times again");
         memory.wrote("a", "6");
-        assert!(!memory.is_contested("a"), "other content");
+        memory.wrote("a", "5");
+        assert!(!is(&memory, "a", "5", 608), "there was other content");
         for second in [0, 1, 2, 3, 600] {
             memory.restored("just", at(second));
         }
-        assert!(memory.is_contested("just"), "not longer than ten minutes");
-        memory.wrote("just", "5");
+        assert!(is(&memory, "just", "5", 600), "not longer than ten minutes");
         memory.failed("just", "Rejected", String::new(), at(0), 1.0);
         memory.removed("just");
-        assert!(!memory.is_contested("just") && !memory.wrote_any("just"));
-        assert!(memory.failure("just").is_none());
+        memory.wrote("just", "5");
+        assert!(!is(&memory, "just", "5", 600));
+        memory.removed("just");
+        assert!(!memory.wrote_any("just") && memory.failure("just").is_none());
         memory.retain(|namespace| namespace != "a");
-        assert!(!memory.has_written("a", "6"));
+        assert!(!memory.has_written("a", "5"));
     }
 }

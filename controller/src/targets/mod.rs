@@ -4,8 +4,12 @@ pub(crate) mod account;
 pub(crate) mod memory;
 pub(crate) mod namespace;
 
+use jiff::Timestamp;
 use kube::Resource;
 use kube::api::ObjectMeta;
+
+/// Maximum number of writes in one plan, besides removals from namespaces: more would take longer than a reconcile may.
+pub(crate) const WRITES: usize = 2048;
 
 /// `metadata.resourceVersion` as a number; 0: none.
 pub(crate) fn version(object: &impl Resource) -> u64 {
@@ -17,4 +21,10 @@ pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     let version = version.and_then(|version| version.parse().ok());
     version.unwrap_or_default()
+}
+
+/// When the API server created the object.
+pub(crate) fn created(object: &impl Resource) -> Option<Timestamp> {
+    let created = object.meta().creation_timestamp.as_ref();
+    created.map(|created| created.0)
 }

@@ -80,6 +80,11 @@ impl ClusterPullSecretSpec {
         Revision::new(self.revision, self.revision_id)
     }
 
+    /// The hub has assigned something to the cluster, or revoked it.
+    pub fn has_assignment(&self) -> bool {
+        self.revision > 0 || self.remove || self.revoked
+    }
+
     /// The revision that the cluster failed, without having been synced since; `NONE`: none.
     pub fn failed(&self) -> Revision {
         Revision::new(self.failed_revision, self.failed_revision_id)
@@ -115,7 +120,8 @@ pub struct ClusterPullSecretStatus {
     pub phase: ClusterPhase,
     /// uid of the cluster's namespace `kube-system`. The hub uses it to detect two kubeconfigs of one cluster. Empty: the
     /// hub can't read the namespace. Absent: not known yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // An absent value is written as null, here and below: a merge patch does not change an omitted field.
+    #[serde(default)]
     #[schemars(length(max = 64))]
     pub identity: Option<String>,
     /// `CamelCase` reason for programs; empty if the phase needs none.
@@ -127,22 +133,13 @@ pub struct ClusterPullSecretStatus {
     #[schemars(length(max = 1024))]
     pub message: String,
     /// Numbers of nodes that the cluster's own globalps reports.
-    // An absent value is written as null: a merge patch does not change an omitted field.
     #[serde(default)]
     pub nodes: Option<Counts>,
     /// When `phase` last changed, by the hub's clock.
-    #[serde(
-        default,
-        deserialize_with = "decode::time",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "decode::time")]
     pub last_transition_time: Option<Time>,
     /// When `phase` or `nodes` last changed, by the hub's clock. Such a change extends the deadline of the assignment.
-    #[serde(
-        default,
-        deserialize_with = "decode::time",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "decode::time")]
     pub last_progress_time: Option<Time>,
 }
 

@@ -76,18 +76,33 @@ pub fn canonical_key(key: &str) -> String {
     )
 }
 
-/// The key for display: a user and password before the host are masked.
+/// The key for display: a user and password before the host are masked. A password may have any character, `/` and `@` too, so
+/// rather a part of the path is masked than any of it is shown.
 pub fn shown_key(key: &str) -> String {
-    if !key.contains('@') {
-        return key.to_owned();
+    let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let scheme = key.find("://").filter(|at| is_scheme(&key[..*at]));
+    let (scheme, rest) = key.split_at(scheme.map_or(0, |at| at + 3));
+    let at = match rest.rfind('@') {
+        Some(at) if is_digest(&rest[at + 1..]) => rest[..at].rfind('@'),
+        at => at,
+    };
+    match at {
+        Some(at) if rest[..at].contains(':') || !rest[..at].contains('/') => {
+            format!("{scheme}***{}", &rest[at..])
+        }
+        _ => key.to_owned(),
     }
-    let scheme = key.find("://").map_or(0, |at| at + 3);
-    let (scheme, rest) = key.split_at(scheme);
-    let authority = rest.find('/').unwrap_or(rest.len());
-    match rest[..authority].rfind('@') {
-        Some(at) => format!("{scheme}***{}", &rest[at..]),
-        None => key.to_owned(),
-    }
+}
+
+/// Of an image.
+fn is_digest(text: &str) -> bool {
+    let lengths = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
+    lengths.iter().any(|(name, length)| {
+        let digits = text.strip_prefix(name);
+        digits.is_some_and(|digits| {
+            digits.len() == *length && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    })
 }
 
 #[cfg(test)]
@@ -96,8 +111,21 @@ mod tests {
 
     #[test]
     fn a_password_in_a_key_is_not_shown() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let image = format!("quay.io:443/a:1@{digest}");
+        let of_user = format!("robot:hun/ter2@{image}");
+        let masked = format!("***@{image}");
         for (key, expected) in [
             ("quay.io/a@b", "quay.io/a@b"),
+            (image.as_str(), image.as_str()),
+            (&of_user, &masked),
+            ("https://robot:hun/ter2@quay.io", "https://***@quay.io"),
+            ("https://robot:123/45@quay.io", "https://***@quay.io"),
+            ("robot:h@un/t@er2@quay.io/org", "***@quay.io/org"),
+            ("ro/bot:hunter2@quay.io", "***@quay.io"),
+            ("robot:hun://ter2@quay.io", "***@quay.io"),
+            ("robot:hun?t#er2@quay.io", "***@quay.io"),
+            ("token@quay.io/org", "***@quay.io/org"),
             (
                 "https://robot:hunter2@quay.io/org",
                 "https://***@quay.io/org",

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use super::canonical::{index_key, is_hub_index, is_hub_server, meant};
 use super::entry::Entry;
+use super::keys::is_for_older_kubelets;
 
 /// Which readers can authenticate with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub(super) enum Ability {
     Nothing,
     /// Only CRI-O, by `identitytoken`, which it reads beside an `auth`.
     Token,
+    /// Not everywhere: neither the response of a credential provider nor the kubelet's request can hold what is not UTF-8.
+    Bytes,
     Password,
 }
 
@@ -21,15 +24,29 @@ impl Entry {
         let Ok(Some(credential)) = self.credential() else {
             return Ability::Nothing;
         };
-        let has_username = !credential.username.expose().is_empty();
-        // CRI-O takes the bytes 0 at both ends of a password for padding.
-        let has_password = credential.password.expose().iter().any(|byte| *byte != 0);
-        if has_username && has_password {
-            Ability::Password
+        if !self.has_host() {
+            return Ability::Nothing;
+        }
+        if credential.is_complete() {
+            if credential.as_text().is_some() {
+                Ability::Password
+            } else {
+                Ability::Bytes
+            }
         } else if self.has_identity_token() {
             Ability::Token
         } else {
             Ability::Nothing
+        }
+    }
+
+    /// Whether some reader finds a host in its key.
+    fn has_host(&self) -> bool {
+        match self.index() {
+            Some(index) => {
+                !index.is_empty() && !index.starts_with(b"/") && !index.starts_with(b":")
+            }
+            None => is_for_older_kubelets(self.key()),
         }
     }
 
@@ -94,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_user_or_a_password_alone_authenticates_nobody() {
-        use Ability::{Nothing, Password, Token};
+        use Ability::{Bytes, Nothing, Password, Token};
         for (entry, expected) in [
             ("{}", Nothing),
             ("null", Nothing),
@@ -116,9 +133,36 @@ mod tests {
             (r#"{"auth":"dTpw","username":""}"#, Password),
             (r#"{"username":"u","password":"p"}"#, Password),
             (r#"{"auth":"dTpw","identitytoken":"t"}"#, Password),
+            (r#"{"auth":"cm9ib3Q6cORzcw=="}"#, Bytes),
+            (r#"{"auth":"cOQ6cA=="}"#, Bytes),
         ] {
             let config = parse(format!(r#"{{"auths":{{"r":{entry}}}}}"#).as_bytes()).unwrap();
             assert_eq!(config.entries()[0].ability(), expected, "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_key_without_a_host_serves_nobody() {
+        use Ability::{Nothing, Password};
+        for (key, expected) in [
+            ("", Nothing),
+            (" ", Nothing),
+            ("https://", Nothing),
+            ("https://u@", Nothing),
+            ("/org", Nothing),
+            (":5000", Nothing),
+            ("<no value>", Nothing),
+            ("${REGISTRY}", Nothing),
+            ("quay io", Nothing),
+            (" quay.io", Nothing),
+            ("quay.io", Password),
+            ("[::1]:5000", Password),
+            // Kubelets that were built with an older Go read it.
+            ("q[tu]ay.io", Password),
+        ] {
+            let config = parse(format!(r#"{{"auths":{{"{key}":{{"auth":"dTpw"}}}}}}"#).as_bytes());
+            let config = config.unwrap();
+            assert_eq!(config.entries()[0].ability(), expected, "{key:?}");
         }
     }
 

@@ -50,6 +50,13 @@ impl Credential {
         }
     }
 
+    /// Whether there is a user and a password.
+    pub fn is_complete(&self) -> bool {
+        // CRI-O takes the bytes 0 at both ends of a password for padding.
+        let has_password = self.password.expose().iter().any(|byte| *byte != 0);
+        !self.username.expose().is_empty() && has_password
+    }
+
     /// User and password; `None` if one of them is not UTF-8, which JSON can't represent.
     pub fn as_text(&self) -> Option<(&str, &str)> {
         let username = str::from_utf8(self.username.expose()).ok()?;

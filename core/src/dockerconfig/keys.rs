@@ -16,6 +16,39 @@ const NOT_THE_HUB: [&str; 5] = [
 const HOST_HINT: &str =
     "write the registry as images name it, for example `quay.io` or `quay.io/org`";
 
+/// What a URL may have in its host, but no image's name: variables and placeholders that nothing replaced.
+const NOT_IN_HOSTS: [char; 14] = [
+    '$', '<', '>', '(', ')', '&', '\'', '"', '!', '+', ',', ';', '=', '~',
+];
+
+/// Of a key for which no reader has an image.
+pub(super) const MATCHES_NO_IMAGE: [Code; 6] = [
+    Code::EmptyKey,
+    Code::KeyNotUrl,
+    Code::NotAHost,
+    Code::TagOrDigest,
+    Code::GlobInPath,
+    Code::GlobMatchesNothing,
+];
+
+/// A host with brackets that are not those of an IPv6 address.
+pub(super) fn is_for_older_kubelets(key: &str) -> bool {
+    let bare = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"))
+        .unwrap_or(key);
+    let host = bare.split('/').next().unwrap_or_default();
+    let name = host.rsplit('@').next().unwrap_or_default();
+    name.contains(['[', ']']) && !name.starts_with('[')
+}
+
+/// Whether no reader finds the entry for any image.
+pub(super) fn matches_no_image(entry: &Entry) -> bool {
+    key_findings(entry)
+        .iter()
+        .any(|finding| MATCHES_NO_IMAGE.contains(&finding.code))
+}
+
 /// All of these are warnings: a key that matches nothing does no harm.
 pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
     let key = entry.key();
@@ -31,13 +64,20 @@ pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
     let bare = bare.unwrap_or(key);
     let (host, path) = bare.split_at(bare.find('/').unwrap_or(bare.len()));
     let name = host.rsplit('@').next().unwrap_or_default();
-    if name.contains(['[', ']']) && !name.starts_with('[') {
+    if is_for_older_kubelets(key) {
         let message = "brackets in a host work only with kubelets built with Go before 1.26";
         return warning(Code::BracketGlob, message, "write one entry per registry");
     }
     if entry.index().is_none() {
         let message = "kubelets can't parse it and ignore the entry";
         return warning(Code::KeyNotUrl, message, HOST_HINT);
+    }
+    if name.is_empty() || name.starts_with(':') {
+        return warning(Code::EmptyKey, "the registry name is empty", HOST_HINT);
+    }
+    if name.contains(NOT_IN_HOSTS) {
+        let message = "no image's name has such a host, so it matches no image";
+        return warning(Code::NotAHost, message, HOST_HINT);
     }
     let mut findings = path_findings(key, path, has_scheme);
     findings.extend(host_findings(key, name));
@@ -161,6 +201,14 @@ mod tests {
             ("[::1]:5000", &[]),
             ("", &[EmptyKey]),
             (" ", &[EmptyKey]),
+            ("https://", &[EmptyKey]),
+            ("/org", &[EmptyKey]),
+            (":5000", &[EmptyKey]),
+            ("<no value>", &[KeyNotUrl]),
+            ("${REGISTRY}", &[KeyNotUrl]),
+            ("$REGISTRY/org", &[NotAHost]),
+            ("<registry>", &[NotAHost]),
+            ("$(REGISTRY)", &[NotAHost]),
             ("quay io", &[KeyNotUrl]),
             (" quay.io", &[KeyNotUrl]),
             ("quay.io:*", &[KeyNotUrl]),

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::canonical::{canonical_key, shown_key};
+use super::effective::Ability;
 use super::entry::Entry;
 use super::parse::DockerConfig;
 
@@ -163,19 +164,29 @@ pub struct NodeMerge {
 }
 
 /// The three-way merge on a node. `existing` is the current file; `desired` the managed entries that it should have (empty on
-/// removal); `applied` the keys of the managed entries that were written last; `overridden` the node's own entries that those
-/// replaced.
+/// removal); `applied` the managed entries that were written, in each version that may still be there; `overridden` the node's own
+/// entries that those replaced.
 ///
 /// The result has all of `desired` that [`combine`] prefers to the node's own entries, the node's own entries except those that
-/// are replaced, and, in place of managed entries that are no longer desired, the node's own entries from before. Members other
-/// than `auths` stay.
+/// are replaced, and, in place of managed entries that are no longer desired, the node's own entries from before. An entry that
+/// another process wrote over a managed one is the node's own, unless nothing can authenticate with it. Members other than `auths`
+/// stay.
 pub fn merge_on_node(
     existing: &DockerConfig,
     desired: &DockerConfig,
-    applied: &BTreeSet<String>,
+    applied: &[DockerConfig],
     overridden: &[Entry],
 ) -> NodeMerge {
-    let is_managed = |entry: &&Entry| applied.contains(entry.key());
+    let mut managed: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in applied.iter().flat_map(DockerConfig::entries) {
+        managed.entry(entry.key()).or_default().push(entry);
+    }
+    let is_managed = |entry: &&Entry| {
+        managed.get(entry.key()).is_some_and(|versions| {
+            entry.ability() == Ability::Nothing
+                || versions.iter().any(|version| version.means_the_same(entry))
+        })
+    };
     let unmanaged: Vec<&Entry> = existing
         .entries()
         .iter()
@@ -312,7 +323,7 @@ mod tests {
         let good = config(&[("r2", USER)]);
         for merged in [
             merge(&good, &bad, Precedence::Additional).config,
-            merge_on_node(&good, &bad, &BTreeSet::new(), &[]).config,
+            merge_on_node(&good, &bad, &[], &[]).config,
         ] {
             assert_eq!(
                 text(&merged),
@@ -327,7 +338,7 @@ mod tests {
     #[test]
     fn the_nodes_own_entries_survive_adding_and_removing_managed_ones() {
         type Entries = Vec<(&'static str, &'static str)>;
-        let table: Vec<(&str, Entries, Entries, Vec<&str>, Entries, Entries)> = vec![
+        let table: Vec<(&str, Entries, Entries, Entries, Entries, Entries)> = vec![
             // sentence, existing, desired, applied, result, overridden afterwards
             (
                 "both sides are kept",
@@ -365,7 +376,7 @@ mod tests {
                 "a managed entry that is no longer desired is removed",
                 vec![("gone", USER), ("ext", OLD)],
                 vec![("h", USER)],
-                vec!["gone", "h"],
+                vec![("gone", USER), ("h", USER)],
                 vec![("ext", OLD), ("h", USER)],
                 vec![],
             ),
@@ -373,7 +384,7 @@ mod tests {
                 "all managed entries are removed",
                 vec![("a", USER), ("b", USER)],
                 vec![],
-                vec!["a", "b"],
+                vec![("a", USER), ("b", USER)],
                 vec![],
                 vec![],
             ),
@@ -387,7 +398,7 @@ mod tests {
             ),
         ];
         for (sentence, existing, desired, applied, result, overridden) in table {
-            let applied = applied.into_iter().map(str::to_owned).collect();
+            let applied = [config(&applied)];
             let merged = merge_on_node(&config(&existing), &config(&desired), &applied, &[]);
             assert_eq!(text(&merged.config), text(&config(&result)), "{sentence}");
             assert_eq!(
@@ -401,7 +412,7 @@ mod tests {
     #[test]
     fn two_spellings_of_one_registry_are_kept_and_restored() {
         let own = config(&[("https://q", OLD), ("q", USER), ("x", USER)]);
-        let none = BTreeSet::new();
+        let none = [];
         let beside = merge_on_node(&own, &config(&[("r", USER)]), &none, &[]);
         assert_eq!(
             text(&beside.config),
@@ -417,7 +428,7 @@ mod tests {
             text(&over.config),
             text(&config(&[("q", USER), ("x", USER)]))
         );
-        let applied = BTreeSet::from(["q".to_owned()]);
+        let applied = [config(&[("q", USER)])];
         let back = merge_on_node(
             &over.config,
             &DockerConfig::default(),
@@ -459,7 +470,7 @@ mod tests {
                 // Less specific keys must not be found instead.
                 let old = config(&[(old, OLD), ("*.io", OLD), ("x/y", OLD)]);
                 let new = config(&[(new, USER)]);
-                let own = merge_on_node(&old, &new, &BTreeSet::new(), &[]);
+                let own = merge_on_node(&old, &new, &[], &[]);
                 let both = combine(&[&new, &old]).config();
                 let merged = merge(&old, &new, Precedence::Additional);
                 assert_eq!(merged.conflicts.len(), 1, "{old:?} {new:?}");
@@ -474,7 +485,7 @@ mod tests {
                     assert_eq!(crio, Some(&b"pass"[..]), "{old:?} {new:?}");
                 }
                 let removed = DockerConfig::default();
-                let applied = keys(&own.managed);
+                let applied = [own.managed.clone()];
                 let back = merge_on_node(&own.config, &removed, &applied, &own.overridden);
                 assert_eq!(text(&back.config), text(&old));
             }
@@ -511,9 +522,14 @@ mod tests {
         ]));
         let merged = merge(&old, &new, Precedence::Additional);
         assert_eq!(text(&merged.config), expected);
-        let own = merge_on_node(&old, &new, &BTreeSet::new(), &[]);
+        let own = merge_on_node(&old, &new, &[], &[]);
         assert_eq!(text(&own.config), expected);
-        let again = merge_on_node(&own.config, &new, &keys(&own.managed), &own.overridden);
+        let again = merge_on_node(
+            &own.config,
+            &new,
+            std::slice::from_ref(&own.managed),
+            &own.overridden,
+        );
         assert_eq!(text(&again.config), expected);
     }
 
@@ -553,6 +569,7 @@ mod tests {
             r#"{"username":"u"}"#,
             r#"{"identitytoken":"t"}"#,
             token,
+            r#"{"auth":"cm9ib3Q6cORzcw=="}"#,
         ] {
             for key in ["quay.io", "https://quay.io/v1/"] {
                 let auths = format!(r#"{{"auths":{{"{key}":{dead},"z":{{}}}}}}"#);
@@ -563,13 +580,13 @@ mod tests {
                     let merged = merge(&dead, &full, precedence);
                     assert_eq!(text(&merged.config), text(&full), "{auths}");
                 }
-                let own = merge_on_node(&full, &dead, &BTreeSet::new(), &[]);
+                let own = merge_on_node(&full, &dead, &[], &[]);
                 assert_eq!(text(&own.config), text(&full), "{auths}");
                 assert!(own.managed.entries().is_empty() && own.overridden.is_empty());
-                let own = merge_on_node(&dead, &full, &BTreeSet::new(), &[]);
+                let own = merge_on_node(&dead, &full, &[], &[]);
                 let found = explain(&own.config, "quay.io/a").unwrap();
                 assert_eq!(found.tries[0].credential.password.expose(), b"pass");
-                let applied = keys(&own.managed);
+                let applied = [own.managed.clone()];
                 let nothing = DockerConfig::default();
                 let back = merge_on_node(&own.config, &nothing, &applied, &own.overridden);
                 assert_eq!(text(&back.config), text(&dead), "{auths}");
@@ -583,6 +600,11 @@ mod tests {
                 assert_eq!(text(&both.config), text(&full));
             }
         }
+        // What Docker Desktop writes.
+        let desktop =
+            br#"{"auths":{"quay.io":{},"https://index.docker.io/v1/":{}},"credsStore":"desktop"}"#;
+        let merged = merge(&full, &parse(desktop).unwrap(), Precedence::Additional);
+        assert_eq!(text(&merged.config), text(&full));
         let token = parse(format!(r#"{{"auths":{{"quay.io":{token}}}}}"#).as_bytes()).unwrap();
         let shadowed = merge(&full, &token, Precedence::Additional).conflicts;
         let registry = "quay.io".to_owned();
@@ -601,9 +623,9 @@ mod tests {
     #[test]
     fn what_another_process_writes_under_another_name_of_a_registry_is_restored() {
         let managed = config(&[("docker.io", USER)]);
-        let first = merge_on_node(&DockerConfig::default(), &managed, &BTreeSet::new(), &[]);
+        let first = merge_on_node(&DockerConfig::default(), &managed, &[], &[]);
         let file = config(&[("docker.io", USER), ("https://index.docker.io/v1/", OLD)]);
-        let applied = keys(&first.managed);
+        let applied = [first.managed.clone()];
         let second = merge_on_node(&file, &managed, &applied, &first.overridden);
         assert_eq!(text(&second.config), text(&managed));
         let nothing = DockerConfig::default();
@@ -612,19 +634,14 @@ mod tests {
         assert_eq!(text(&back.config), text(&theirs));
     }
 
-    fn keys(config: &DockerConfig) -> BTreeSet<String> {
-        let entries = config.entries().iter();
-        entries.map(|entry| entry.key().to_owned()).collect()
-    }
-
     #[test]
     fn an_overridden_entry_is_restored_on_removal() {
         let own =
             parse(br#"{"auths":{"https://s/":{"auth":"b2xkdXNlcjpvbGRwYXNz","x":1}},"top":true}"#)
                 .unwrap();
         let managed = config(&[("s", USER)]);
-        let first = merge_on_node(&own, &managed, &BTreeSet::new(), &[]);
-        let applied = BTreeSet::from(["s".to_owned()]);
+        let first = merge_on_node(&own, &managed, &[], &[]);
+        let applied = [config(&[("s", USER)])];
         let again = merge_on_node(&first.config, &managed, &applied, &first.overridden);
         assert!(again.config.means_the_same(&first.config));
         let removed = merge_on_node(

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use super::effective::Ability;
 use super::entry::{Entry, folds_to};
 use super::json::{Json, Kind, quote};
+use super::keys::matches_no_image;
 
 /// A whole `config.json`: the entries of `auths`, and every other top-level member unchanged.
 #[derive(Clone, Debug, Default)]
@@ -185,6 +186,19 @@ impl DockerConfig {
         }
     }
 
+    /// Without what makes a kubelet reject the whole file.
+    #[must_use]
+    pub fn without_unreadable(&self) -> Self {
+        let entries = self.entries.iter();
+        let entries = entries.filter(|entry| entry.credential().is_ok());
+        let mut readable = self.with_entries(entries.cloned().collect());
+        if std::mem::take(&mut readable.bad_headers) {
+            let others = &mut readable.others.0;
+            others.retain(|name, _| !folds_to(name, "httpheaders"));
+        }
+        readable
+    }
+
     /// Registries that have a credential helper here.
     pub(super) fn helpers(&self) -> &BTreeSet<String> {
         &self.helpers
@@ -213,7 +227,10 @@ impl DockerConfig {
     }
 
     pub(super) fn has_creds_store(&self) -> bool {
-        self.others.0.contains_key("credsStore")
+        // To Go, null and an empty text are no value.
+        let has_value = |value: &Zeroizing<String>| !["\"\"", "null"].contains(&value.as_str());
+        let mut others = self.others.0.iter();
+        others.any(|(name, value)| folds_to(name, "credsstore") && has_value(value))
     }
 
     /// Whether a kubelet accepts the file: one entry that it can't read makes it reject all of it.
@@ -244,9 +261,9 @@ impl DockerConfig {
         entries.filter(|entry| entry.ability() > Ability::Nothing)
     }
 
-    /// Whether nothing can authenticate with any of its entries.
+    /// Whether nothing can authenticate with any of its entries, for any image.
     pub fn is_without_credentials(&self) -> bool {
-        self.usable().next().is_none()
+        self.usable().all(matches_no_image)
     }
 
     /// Whether both have the same effect on a node, regardless of order, format and spelling.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::canonical::shown_key;
 use super::effective::Ability;
 use super::entry::{Entry, EntryError};
-use super::keys::key_findings;
+use super::keys::{MATCHES_NO_IMAGE, key_findings};
 use super::parse::{DockerConfig, ParseError, parse};
 
 /// Size limit of a Secret's data, in bytes.
@@ -43,6 +43,7 @@ pub enum Code {
     // The rest are warnings.
     EmptyUser,
     EmptyPassword,
+    NotUtf8,
     Unpadded,
     NoAuth,
     NoCredential,
@@ -52,6 +53,7 @@ pub enum Code {
     DuplicateKey,
     EmptyKey,
     KeyNotUrl,
+    NotAHost,
     BracketGlob,
     UpperCase,
     SchemeWithPath,
@@ -113,15 +115,18 @@ impl Finding {
 
     /// Whether nodes don't use the entry, or not all of them do, although the file is valid.
     pub fn limits_use(&self) -> bool {
-        use Code::{DuplicateKey, EmptyPassword, EmptyUser, IdentityTokenOnly, NoCredential};
-        [
+        use Code::{
+            DuplicateKey, EmptyPassword, EmptyUser, IdentityTokenOnly, NoCredential, NotUtf8,
+        };
+        let of_credential = [
             DuplicateKey,
             EmptyPassword,
             EmptyUser,
             IdentityTokenOnly,
             NoCredential,
-        ]
-        .contains(&self.code)
+            NotUtf8,
+        ];
+        of_credential.contains(&self.code) || MATCHES_NO_IMAGE.contains(&self.code)
     }
 }
 
@@ -174,7 +179,7 @@ pub fn validate_replacement(
     if !has_none || !had_some() {
         return (config, findings);
     }
-    let message = "none of its entries can authenticate, so the last valid content stays in force";
+    let message = "none of its entries can authenticate for any image, so the last valid content stays in force";
     let hint = "delete the Secret to remove its credentials";
     findings.insert(0, Finding::error(Code::NoEntries, "", message, hint));
     (None, findings)
@@ -331,6 +336,10 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
             "the password is empty, so only CRI-O can authenticate, by `identitytoken`",
         );
     }
+    if credential.as_text().is_none() {
+        let message = "the user or the password is not UTF-8: the credential provider can't deliver the entry, and another one for the registry is preferred";
+        findings.extend(warning(Code::NotUtf8, message, "encode both in UTF-8"));
+    }
     if !entry.has_auth() {
         let message = "`username` and `password` without `auth`: CRI-O reads only `auth`";
         findings.extend(warning(
@@ -379,6 +388,27 @@ mod tests {
     fn entries_without_credentials_replace_none_that_have_some() {
         let works = r#"{"auths":{"r":{"auth":"dTpw"},"s":{}}}"#;
         let empty = r#"{"auths":{"r":{"auth":""},"s":{"username":"u"}},"credsStore":"desktop"}"#;
+        let keys = [
+            "<no value>",
+            "",
+            "https://",
+            "${REGISTRY}",
+            "$REGISTRY",
+            "quay.io/org/app:1",
+            "quay.io/*",
+            "*",
+        ];
+        for key in keys {
+            let none = format!(r#"{{"auths":{{"{key}":{{"auth":"dTpw"}},"s":{{}}}}}}"#);
+            let some =
+                format!(r#"{{"auths":{{"{key}":{{"auth":"dTpw"}},"s":{{"auth":"dTpw"}}}}}}"#);
+            for (after, expected) in [(none, false), (some, true)] {
+                let before = Some(works.as_bytes());
+                let (config, findings) = validate_replacement(Some(after.as_bytes()), before);
+                assert_eq!(config.is_some(), expected, "{after}");
+                assert!(findings.iter().any(Finding::limits_use), "{findings:?}");
+            }
+        }
         for (before, after, expected) in [
             (Some(works), empty, false),
             (Some(works), works, true),
@@ -437,6 +467,19 @@ mod tests {
             (
                 r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#,
                 &[Code::CredsStore],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"CREDSSTORE":"x"}"#,
+                &[Code::CredsStore],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":null,"credHelpers":null}"#,
+                &[],
+            ),
+            (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":""}"#, &[]),
+            (
+                r#"{"auths":{"r":{"auth":"cm9ib3Q6cORzcw=="}}}"#,
+                &[Code::NotUtf8],
             ),
             (
                 r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{"auth":"dTpw"}}}"#,

@@ -225,7 +225,7 @@ pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
     ]
     .concat();
     let rest = Zeroizing::new(rest);
-    let sum = format!("{:016x}", checksum(&rest));
+    let sum = format!("{:016x}", checksum(CHECKSUM_START, &rest));
     [HEAD.as_bytes(), sum.as_bytes(), &rest].concat()
 }
 
@@ -236,17 +236,22 @@ const HEAD: &str = r#"{"version":1,"checksum":""#;
 fn is_whole(bytes: &[u8]) -> bool {
     let after = bytes.strip_prefix(HEAD.as_bytes());
     let parts = after.and_then(|after| after.split_at_checked(16));
-    parts.is_some_and(|(sum, rest)| sum == format!("{:016x}", checksum(rest)).as_bytes())
+    parts.is_some_and(|(sum, rest)| {
+        sum == format!("{:016x}", checksum(CHECKSUM_START, rest)).as_bytes()
+    })
 }
 
+/// The checksum of nothing.
+pub(crate) const CHECKSUM_START: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// Like FNV-1a, but by words. Every step is a bijection, so a single changed byte is always detected. It protects against
-/// accidents only: only root can write the file.
-fn checksum(bytes: &[u8]) -> u64 {
+/// accidents only: only root can write the file. `start`: the checksum of what is before.
+pub(crate) fn checksum(start: u64, bytes: &[u8]) -> u64 {
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3);
     let (words, rest) = bytes.as_chunks::<8>();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
     let rest = rest.iter().map(|byte| u64::from(*byte));
-    words.chain(rest).fold(0xcbf2_9ce4_8422_2325, step)
+    words.chain(rest).fold(start, step)
 }
 
 #[cfg(test)]
@@ -306,7 +311,10 @@ mod tests {
     fn another_version_and_damage_are_different_errors() {
         let with_sum = |rest: &str| {
             let rest = format!(r#"","revision":2,{rest}}}"#);
-            format!("{HEAD}{:016x}{rest}", checksum(rest.as_bytes()))
+            format!(
+                "{HEAD}{:016x}{rest}",
+                checksum(CHECKSUM_START, rest.as_bytes())
+            )
         };
         let good = with_sum(r#""config":{},"scoped":[]"#);
         assert_eq!(parse_data(good.as_bytes()).unwrap().revision, 2);

@@ -30,8 +30,8 @@ pub(super) struct Word {
     at: Range<usize>,
 }
 
-#[cfg(test)]
 impl Word {
+    /// A word of a command line.
     pub(super) fn of(text: &str) -> Self {
         Self {
             text: text.as_bytes().to_vec(),

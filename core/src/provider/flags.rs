@@ -80,6 +80,18 @@ fn provider_flags(words: &[Word]) -> Vec<Flag> {
     found
 }
 
+/// The credential provider flags of a command line, with their values, as the kubelet reads them.
+pub fn running_flags<'a>(
+    words: impl IntoIterator<Item = &'a str>,
+) -> Vec<(&'static str, Option<String>)> {
+    let words: Vec<_> = words.into_iter().map(Word::of).collect();
+    let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+    let flags = provider_flags(&words).into_iter();
+    flags
+        .map(|flag| (flag.name, flag.value.map(text)))
+        .collect()
+}
+
 /// Whether this word is a flag that may take the next word as its value.
 fn may_take_next(word: &Word) -> bool {
     word.text.starts_with(b"-") && !word.text.contains(&b'=')

@@ -20,10 +20,13 @@ pub use config::{
     API_VERSION, AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, MOST_LABELS,
     PROVIDERS, ProviderConfig, SCOPED_BINARY, kubelet_version, ports,
 };
+pub(crate) use content::{CHECKSUM_START, checksum};
 pub use content::{
     Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
 };
-pub use flags::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, remove_flags};
+pub use flags::{
+    BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, remove_flags, running_flags,
+};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
 pub use shared_file::{SharedFileError, add_entries, has_providers, remove_entries};
 pub use token::pod_identity;

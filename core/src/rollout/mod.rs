@@ -164,8 +164,12 @@ impl Member {
             Some(Progress::Failed | Progress::Blocked) => self.retry,
             Some(_) => false,
         };
-        is_open
-            && !self.is_foreign()
+        is_open && self.can_start()
+    }
+
+    /// Nothing of its own keeps it from an attempt.
+    fn can_start(&self) -> bool {
+        !self.is_foreign()
             && !self.is_skipped
             && !self.backs_off()
             && self.not_ready.is_none()
@@ -177,9 +181,11 @@ impl Member {
         self.at_goal() == Some(Progress::Done) || self.goal.is_restore() && self.assigned.is_none()
     }
 
-    /// The change itself failed, and no further attempt is due.
+    /// The change itself failed, and no further attempt can start. While its kubelet is down, a retry that was asked for can't, and
+    /// must not let the next member break as well.
     pub fn has_failed(&self) -> bool {
-        self.at_goal() == Some(Progress::Failed) && !self.retry && !self.has_failed_before
+        let is_retried = self.retry && self.can_start();
+        self.at_goal() == Some(Progress::Failed) && !is_retried && !self.has_failed_before
     }
 
     /// An error of its own blocks it, or it failed before, too.
@@ -189,6 +195,11 @@ impl Member {
             Some(Progress::Failed) => self.has_failed_before,
             _ => false,
         }
+    }
+
+    /// It has reached its goal. If its assignment was revoked meanwhile, it must report again.
+    fn has_confirmed(&self) -> bool {
+        self.at_goal() == Some(Progress::Done) && self.is_up_to_date
     }
 
     pub fn is_foreign(&self) -> bool {
@@ -210,13 +221,25 @@ impl Member {
         self.is_revoked || self.is_blocked() || self.has_failed_before || self.refused.is_some()
     }
 
-    /// The rollout doesn't wait for it: it is absent, unresponsive, skipped or blocked, or its assignment can't be written.
+    /// The rollout doesn't wait for it: it is absent, unresponsive, foreign, skipped or blocked, or its assignment can't be written.
     pub fn is_passed_over(&self) -> bool {
-        self.not_ready.is_some()
-            || self.is_unresponsive()
+        self.not_ready.is_some() || self.is_left_out()
+    }
+
+    fn is_left_out(&self) -> bool {
+        self.is_unresponsive()
+            || self.is_foreign()
             || self.is_skipped
             || self.is_blocked()
             || self.is_refused()
+    }
+
+    /// As a canary it must be done before others start. One that is `NotReady` may be back in a moment, or restarts for the change;
+    /// one that failed must not be replaced by fewer canaries.
+    fn is_awaited(&self) -> bool {
+        let is_absent = self.not_ready.is_some_and(|time| time >= UNREACHABLE_AFTER);
+        let is_changing = self.is_in_flight() && !self.is_timed_out();
+        is_changing || self.has_failed() || !is_absent && !self.is_left_out()
     }
 }
 
@@ -253,13 +276,38 @@ pub fn is_halted(failed: usize, limits: &api::Rollout, members: usize) -> bool {
     failed >= share(&limits.max_failures, members)
 }
 
-/// Whether enough canaries have reached the goal.
+/// Those that may be the canary of this goal.
+fn canaries(members: &[Member], goal: Goal) -> impl Iterator<Item = &Member> {
+    let canaries = members.iter().filter(|member| member.is_canary);
+    canaries.filter(move |member| member.goal == goal)
+}
+
+/// Whether enough canaries have reached the goal. Those that can't change don't count, but at least one must have it.
 pub fn has_canary_passed(members: &[Member], goal: Goal, limits: &api::Rollout) -> bool {
-    let canaries = || members.iter().filter(|m| m.goal == goal && m.is_canary);
-    let needed = canaries().count().min(limits.canary.nodes as usize).max(1);
-    // One whose assignment was revoked must report again.
-    let done = canaries().filter(|m| m.at_goal() == Some(Progress::Done) && m.is_up_to_date);
-    done.count() >= needed
+    let (done, others): (Vec<&Member>, Vec<&Member>) =
+        canaries(members, goal).partition(|member| member.has_confirmed());
+    let open = others.iter().filter(|member| member.is_awaited()).count();
+    let needed = (done.len() + open).min(limits.canary.nodes as usize);
+    done.len() >= needed.max(1)
+}
+
+/// The canaries that the others wait for although none of them changes or can; empty: there is no canary. `None`: one changes or
+/// can, or enough have passed.
+pub fn stuck_canaries<'a>(
+    members: &'a [Member],
+    goal: Goal,
+    limits: &api::Rollout,
+) -> Option<Vec<&'a Member>> {
+    let is_asked = members.iter().any(|member| member.goal == goal);
+    if !is_asked || has_canary_passed(members, goal, limits) {
+        return None;
+    }
+    let moves =
+        |member: &Member| member.is_in_flight() || !member.is_passed_over() && !member.has_failed();
+    let open = canaries(members, goal).filter(|member| !member.has_confirmed());
+    let open: Vec<&Member> = open.collect();
+    let is_stuck = !open.iter().any(|member| moves(member));
+    is_stuck.then_some(open)
 }
 
 /// Resolves a number or percentage to a number of members: at least 1, and 1 for an invalid value.

@@ -12,7 +12,7 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
     ];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
-    let named = words().any(|word| has(word, '*'));
+    let named = words().any(|word| word.contains('*'));
     let all_last = words().all(|word| has(word, '^'));
     words()
         .map(|word| {
@@ -62,7 +62,11 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                 has_failed_before,
                 zone: zone.to_owned(),
                 is_last: is('^'),
-                is_canary: if named { is('*') } else { all_last || !is('^') },
+                is_canary: if named {
+                    word.contains('*')
+                } else {
+                    all_last || !is('^')
+                },
                 is_skipped: is('#'),
                 in_place: word.contains('='),
                 refused: (is('/') || is('|')).then_some(Refused {
@@ -264,6 +268,13 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "a:5? b:5. c",
             "1",
             "a",
+        ),
+        (
+            "while its kubelet is down it still counts: the retry can't start",
+            FIVE,
+            "?a:5? b:5. c",
+            "2",
+            "",
         ),
         (
             "a member that failed an earlier revision, too, halts nothing",
@@ -567,6 +578,56 @@ fn canaries_go_before_all_others() {
 }
 
 #[test]
+fn canaries_that_cannot_change_are_not_waited_for_and_the_last_ones_are_named() {
+    let mut limits = limits("9", "2");
+    limits.canary.nodes = 3;
+    for (case, fleet, assigned, stuck) in [
+        ("all canaries are needed", "*a:5. *b:5. *c d", "c", None),
+        ("one is off for an hour", "*a:5. *b:5. ?*c d", "d", None),
+        (
+            "it may be back in a moment",
+            "*a:5. *b:5. !*c d",
+            "",
+            Some("c"),
+        ),
+        ("it restarts for the change", "*a:5. !*b:5+ d", "", None),
+        ("one died in flight", "*a:5. ?*b:5+ d", "-b d", None),
+        ("one is blocked", "*a:5. *b:5b d", "d", None),
+        ("one is foreign", "*a:5. *b:5f d", "d", None),
+        ("one is excluded", "*a:5. #*b d", "d", None),
+        ("one has no agent", "*a:5. _*b d", "d", None),
+        ("one can't be written", "*a:5. /*b d", "d", None),
+        ("one has failed", "*a:5. *b:5! d", "", Some("b")),
+        ("and is retried", "*a:5. *b:5? d", "b", None),
+        (
+            "nobody replaces the last one",
+            "?*a *b:5f d",
+            "",
+            Some("a b"),
+        ),
+        ("one of them can go", "?*a *b d", "b", None),
+    ] {
+        assert_eq!(line(FIVE, fleet, &limits), assigned, "{case}");
+        let members = members(FIVE, fleet);
+        let found = stuck_canaries(&members, FIVE, &limits).map(|stuck| {
+            let names: Vec<&str> = stuck.iter().map(|member| &*member.name).collect();
+            names.join(" ")
+        });
+        assert_eq!(found.as_deref(), stuck, "{case}");
+    }
+    let nobody = members(FIVE, "^a b").into_iter().map(|member| Member {
+        is_canary: false,
+        ..member
+    });
+    let nobody: Vec<Member> = nobody.collect();
+    let found = stuck_canaries(&nobody, FIVE, &limits);
+    assert_eq!(found.map(|stuck| stuck.len()), Some(0), "no canary");
+    let restoring = members(Goal::Restore, "a:5.");
+    let found = stuck_canaries(&restoring, FIVE, &limits);
+    assert!(found.is_none(), "nobody has the goal");
+}
+
+#[test]
 fn disruption_is_spread_over_zones() {
     for (case, fleet, limit, expected) in [
         ("one of each", "x:5.@z a@1 b@1 c@2 d@2", "2", "a c"),
@@ -724,6 +785,7 @@ fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
         (";n:4.", false),
         ("#n:4.", true),
         ("n:5b", true),
+        ("n:5f", true),
     ] {
         let member = members(revision(5), text).remove(0);
         assert_eq!(member.is_passed_over(), is_passed_over, "{text}");

@@ -59,8 +59,8 @@ pub(crate) struct Add {
     pub wait: Wait,
     /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
     ///
-    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods and pods of
-    /// Jobs stay. The command lists the pods that it does not delete, with the reason.
+    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
+    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
     #[arg(long, requires = "wait")]
     pub retry_pods: bool,
     // Last, because their headings would also cover the flags after them.

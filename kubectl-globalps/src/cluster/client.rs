@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use globalps_core::decode::Item;
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,6 +18,7 @@ use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::cli::{Connection, Span};
+use crate::cluster::clock::{ServerClock, timed};
 use crate::cluster::kubeconfig;
 use crate::cluster::proxy::Proxies;
 use crate::cluster::renewal;
@@ -30,6 +33,7 @@ pub(crate) struct Cluster<'a> {
     server: String,
     /// Of the kubeconfig; `None`: none is used.
     context: Option<String>,
+    clock: Arc<ServerClock>,
     /// `None`: no limit.
     request_timeout: Option<Span>,
     /// Of all requests together, and when it ends.
@@ -51,10 +55,11 @@ impl<'a> Cluster<'a> {
             printer.warning(warning);
         }
         let server = prepare(&mut config, printer)?;
-        let client = renewal::client(config)
+        let (client, clock) = connected(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Some(Self {
             client,
+            clock,
             namespace: flags.namespace.clone(),
             server,
             context,
@@ -90,15 +95,21 @@ impl<'a> Cluster<'a> {
         let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;
         let server = prepare(&mut config, self.printer)
             .map_err(|_| "is reached through a proxy, and the environment's can't be used")?;
-        let client = renewal::client(config)
+        let (client, clock) = connected(config)
             .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
         Ok(Self {
             client,
+            clock,
             namespace: names::NAMESPACE.to_owned(),
             server,
             context: None,
             ..*self
         })
+    }
+
+    /// The time by the API server's clock, as far as it is known.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The API of a kind in the pull secrets' namespace.
@@ -197,6 +208,13 @@ impl<'a> Cluster<'a> {
     pub(crate) fn printer(&self) -> &'a Printer {
         self.printer
     }
+}
+
+fn connected(config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
+    let namespace = config.default_namespace.clone();
+    let clock = Arc::new(ServerClock::default());
+    let client = timed(renewal::client(config)?, &namespace, &clock);
+    Ok((client, clock))
 }
 
 /// Never returns without a limit.
@@ -396,6 +414,7 @@ pub(crate) mod tests {
         });
         Cluster {
             client: Client::new(service, "default"),
+            clock: Arc::default(),
             namespace: "clusters".to_owned(),
             server: "https://mocked".to_owned(),
             context: None,

@@ -18,7 +18,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Controller => "controller",
             Self::Hub => "hub",
@@ -79,6 +79,19 @@ pub(crate) async fn of_credentials(
 /// Refuses a namespace that the controller does not watch: nothing there is in force, and nobody acts on what is written there.
 pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
     refuse_other(watched_in(cluster).await?, &cluster.namespace)
+}
+
+/// As [`must_watch`]. Doesn't advise the other namespace: who deletes what is left of another installation would lose the one that
+/// works.
+pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let asked = &cluster.namespace;
+    refuse_other(watched_in(cluster).await?, asked).map_err(|mut failure| {
+        failure.hint = format!(
+            "to remove the installation that works, name its namespace; what is left of another one is deleted with `kubectl -n {asked} delete daemonset {}`",
+            names::SYNCER
+        );
+        failure
+    })
 }
 
 /// As [`must_watch`], for commands that report or outlast what else goes wrong.

@@ -29,7 +29,12 @@ pub(crate) use node_secrets::list as node_secrets;
 use nodes::Asked;
 
 /// `resourceVersion` of a Secret; its data is never asked for.
-pub(crate) type SecretVersion = String;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecretVersion {
+    pub version: String,
+    /// See [`is_additional_proven`].
+    pub is_additional_proven: bool,
+}
 
 fn name_of(metadata: &ObjectMeta) -> String {
     metadata.name.clone().unwrap_or_default()
@@ -65,8 +70,19 @@ fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret 
     })
 }
 
+/// Of `global-pull-secret`: its revision is not rolled out, but its additional pull secret was, so that another pull secret is what
+/// changed.
+pub(crate) fn is_additional_proven(metadata: &ObjectMeta) -> bool {
+    let annotation = |name| metadata.annotations.as_ref()?.get(name);
+    let revision = annotation(names::REVISION_ANNOTATION);
+    revision.is_some() && revision == annotation(names::ADDITIONAL_PROVEN_ANNOTATION)
+}
+
 fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
-    secret.metadata.resource_version.unwrap_or_default()
+    SecretVersion {
+        is_additional_proven: is_additional_proven(&secret.metadata),
+        version: secret.metadata.resource_version.unwrap_or_default(),
+    }
 }
 
 /// Which nodes are of interest.
@@ -219,6 +235,13 @@ impl Facts {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }
 
+    /// Whether going back to another additional pull secret leaves the cause of a failed rollout; false where that is not known.
+    pub(crate) fn is_additional_proven(&self) -> bool {
+        let store = self.global_secret.as_ref();
+        let global = store.and_then(|store| store.get(names::GLOBAL_SECRET));
+        global.is_some_and(|global| global.is_additional_proven)
+    }
+
     pub(crate) fn merged(&self) -> Seen<&str> {
         seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
     }
@@ -257,7 +280,7 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
     match store.map(|store| store.get(name)) {
         None => Seen::Hidden,
         Some(None) => Seen::Absent,
-        Some(Some(version)) => Seen::Present(version),
+        Some(Some(seen)) => Seen::Present(&seen.version),
     }
 }
 

@@ -126,8 +126,8 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
     let controller = Sight::of(controller)?;
     let stopped = match &controller {
         Sight::Hidden => None,
-        Sight::Absent => stopped(Program::Controller, None, Timestamp::now()),
-        Sight::Here(found) => stopped(Program::Controller, Some(found), Timestamp::now()),
+        Sight::Absent => stopped(Program::Controller, None, cluster.now()),
+        Sight::Here(found) => stopped(Program::Controller, Some(found), cluster.now()),
     };
     let syncer = Sight::of(syncer)?;
     let mut found = Vec::new();

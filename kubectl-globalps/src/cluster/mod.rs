@@ -2,6 +2,7 @@
 
 pub(crate) mod annotate;
 pub(crate) mod client;
+mod clock;
 pub(crate) mod controller;
 pub(crate) mod facts;
 pub(crate) mod hypershift;

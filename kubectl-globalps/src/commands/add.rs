@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::attempts::{ATTEMPTS, pause};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
+use super::restore_configuration::must_not_be_held;
 use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
 use super::source_state::{When, must_reach_pods};
 use super::wait::{follow_if, may_wait};
@@ -64,8 +65,8 @@ pub(super) async fn run(
     if let Some(name) = awaited_source {
         must_reach_pods(&cluster, name, When::BeforeTheRollout).await?;
     }
-    if let Some(revision) = changed.awaited.filter(|_| args.wait.wait) {
-        taken_up(&cluster, revision).await?;
+    if let Some(name) = awaited_source.filter(|_| changed.undelivered.is_none()) {
+        taken_up(&cluster, name, changed.before, args.wait.timeout).await?;
     }
     let exit = match args.dry_run {
         DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait).await?,
@@ -100,7 +101,8 @@ pub(super) async fn checked<'a>(
 ) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
     let trust = trust(&check.asking)?;
     let (logins, cluster) = logins(from, flags, printer).await?;
-    for sentence in logins::short_lived(&logins, Timestamp::now()).values() {
+    let now = cluster.as_ref().map_or_else(Timestamp::now, Cluster::now);
+    for sentence in logins::short_lived(&logins, now).values() {
         printer.warning(format_args!(
             "{sentence}; use a robot account of the registry, or let a generator of External Secrets renew the Secret"
         ));
@@ -120,7 +122,7 @@ fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Chan
         secret,
         outcome,
         beside: source.into_iter().collect(),
-        awaited: None,
+        before: None,
         undelivered: None,
     })
 }
@@ -195,8 +197,8 @@ struct Changed {
     outcome: Outcome,
     /// Other changes, one line each.
     beside: Vec<String>,
-    /// The revision before, where a source brings a newer one.
-    awaited: Option<i64>,
+    /// The revision before a change of a source.
+    before: Option<i64>,
     /// Why no pod gets the credentials. It is shown last.
     undelivered: Option<&'static str>,
 }
@@ -210,6 +212,7 @@ fn name_of(args: &Add) -> &str {
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
     must_watch(cluster).await?;
+    must_not_be_held(cluster).await?;
     let mut told = Announcement::default();
     let mut attempt = 1;
     loop {
@@ -258,8 +261,8 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             done => {
                 let (secret, beside) = done?;
                 return Ok(Changed {
-                    awaited: source
-                        .filter(|_| outcome != Outcome::Unchanged && told.undelivered.is_none())
+                    before: source
+                        .filter(|_| outcome != Outcome::Unchanged)
                         .map(|source| source.sources.revision()),
                     undelivered: told.undelivered,
                     secret,

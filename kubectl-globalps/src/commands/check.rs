@@ -107,7 +107,7 @@ pub(super) async fn look(
         Err(failure) if failure.is(403) => None,
         Err(failure) => return Err(failure),
     };
-    let now = Timestamp::now();
+    let now = cluster.now();
     let installed = Installed {
         crds: facts.as_ref().is_none_or(|facts| facts.installed),
         nodes_not_ready: facts.as_ref().map_or(0, Facts::nodes_not_ready),
@@ -115,7 +115,12 @@ pub(super) async fn look(
     };
     checks.extend(installation(&installed, now));
     if let Some(facts) = &facts {
-        checks.extend(credentials(facts.gps(), facts.is_in_force()));
+        let another_changed = facts.is_additional_proven();
+        checks.extend(credentials(
+            facts.gps(),
+            facts.is_in_force(),
+            another_changed,
+        ));
         if let Some(gps) = facts.gps() {
             let audience = if has_scopes(gps) {
                 bound(cluster, names::AUDIENCE_ROLE).await?

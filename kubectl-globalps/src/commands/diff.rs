@@ -1,10 +1,10 @@
 //! `diff`: what the additional pull secret changes, and the scopes and the delivery of the `GlobalPullSecret`.
 
 use globalps_core::api::{DeliveryType, SourceRef};
-use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::dockerconfig::{DockerConfig, validate_replacement};
 use globalps_core::names;
 use globalps_core::provider::Scope;
-use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 
 use super::external_diff::show;
 use super::pull_secret::{self, additional};
@@ -16,7 +16,7 @@ use crate::cluster::namespaces::{Who, affected};
 use crate::credentials::file::read;
 use crate::credentials::manifest::{proposed, valid};
 use crate::error::{Exit, Failure};
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{Difference, InForce, changes, sides, text};
 use crate::secret::effects::Deliveries;
 use crate::secret::scope::{self, ScopeChange};
@@ -34,13 +34,17 @@ pub(super) async fn run(
     must_watch(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
     let wanted = match file {
-        Some(config) => config,
+        Some(config) => Some(config),
         None => in_cluster(&cluster).await?,
     };
     let global = pull_secret::get(&cluster, names::GLOBAL_SECRET).await?;
     let spec = facts.gps().map(|gps| &gps.spec);
+    if let Some(wanted) = &wanted {
+        replaces(global.as_ref(), wanted)?;
+    }
+    let wanted = wanted.unwrap_or_default();
     let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
-    let status = Status::of(&facts, Timestamp::now());
+    let status = Status::of(&facts, cluster.now());
     let changes = changes(&in_force, &wanted);
     let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());
     // What the GlobalPullSecret asks for besides is no part of a proposal.
@@ -130,10 +134,17 @@ fn notes(printer: &Printer, difference: &Difference) {
     }
 }
 
-/// No Secret is the same as one without registries.
-async fn in_cluster(cluster: &Cluster<'_>) -> Result<DockerConfig, Failure> {
-    match additional(cluster).await? {
-        Some(secret) => valid(data_of(&secret, names::DATA_KEY).unwrap_or_default()),
-        None => Ok(DockerConfig::default()),
-    }
+/// `None`: there is no Secret.
+async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>, Failure> {
+    let secret = additional(cluster).await?;
+    let bytes = secret.as_ref();
+    let bytes = bytes.map(|secret| data_of(secret, names::DATA_KEY).unwrap_or_default());
+    bytes.map(valid).transpose()
+}
+
+/// Whether the controller would put it into force in place of the last one.
+fn replaces(global: Option<&Secret>, wanted: &DockerConfig) -> Result<(), Failure> {
+    let last = global.and_then(|global| data_of(global, names::LAST_ADDITIONAL_KEY));
+    let findings = validate_replacement(Some(&wanted.render()), last).1;
+    refuse_invalid(names::ADDITIONAL_SECRET, &findings)
 }

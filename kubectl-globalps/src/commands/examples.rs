@@ -128,7 +128,7 @@ fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
 
 fn gps() -> Value {
     json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"generation": 1},
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"generation": 1, "uid": "gps-1"},
         "spec": {
             "original": {"secretRef": {"namespace": "openshift-config", "name": "pull-secret"}},
             "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a", "team-a-*"]}}],
@@ -219,7 +219,12 @@ fn worded(mut object: Value) -> Value {
 fn waiting_pod() -> Value {
     let message = "failed to pull and unpack image: 401 Unauthorized";
     json!({
-        "metadata": {"namespace": "team-a", "uid": "app-7d4f"},
+        "metadata": {
+            "namespace": "team-a", "uid": "app-7d4f",
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app", "uid": "app", "controller": true,
+            }],
+        },
         "spec": {
             "nodeName": "node-1", "serviceAccountName": "default",
             "containers": [{"name": "app", "image": "registry.example.com/team-a/app:1"}],
@@ -232,7 +237,11 @@ fn waiting_pod() -> Value {
 }
 
 fn fleet_secret(revision: i64, auths: &[(&str, &str)]) -> Value {
-    kept(&revision.to_string(), auths)
+    let mut secret = kept(&revision.to_string(), auths);
+    secret["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret", "name": "team-a", "uid": "fleet-1",
+    }]);
+    secret
 }
 
 pub(super) fn sample() -> FakeApi {

@@ -15,7 +15,7 @@ use globalps_core::provider::{
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
-use super::explain_namespace::{Delivered, OfPod};
+use super::explain_namespace::{Delivered, Existing, OfPod};
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named};
 use crate::cluster::client::Cluster;
@@ -179,7 +179,7 @@ pub(super) async fn asked(
                 node = Some((name.clone(), node_secret(cluster, shared, &name).await?));
             }
             let references = spec.image_pull_secrets.unwrap_or_default();
-            Some((named, references, Some(named.name.as_str())))
+            Some((named, references, Some(Existing::of(&named.name, pod))))
         }
         PullerSeen::Account(named, account) => {
             asked.puller = of_account(&named.namespace, named.name.clone());
@@ -187,12 +187,12 @@ pub(super) async fn asked(
             Some((named, references, None))
         }
     };
-    if let Some((named, references, pod)) = referring {
+    if let Some((named, references, existing)) = referring {
         let delivered = Delivered::observe(cluster, gps, &named.namespace).await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,
-            name: pod,
+            existing,
         };
         of_pod
             .keyrings(cluster, delivered.as_ref(), global, &mut asked)

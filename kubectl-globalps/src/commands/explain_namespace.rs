@@ -5,7 +5,7 @@ use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
 use globalps_core::provider::{Content, Delivery, Pattern};
-use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Secret};
+use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
 
 use super::keyrings::secrets;
@@ -16,6 +16,7 @@ use crate::error::Failure;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
+use crate::view::owner::kept;
 
 /// Delivery into a namespace.
 pub(super) struct Delivered {
@@ -127,7 +128,7 @@ impl Delivered {
         &self,
         puller: &Puller,
         is_referenced: bool,
-        pod: Option<&str>,
+        pod: Option<Existing<'_>>,
     ) -> Option<String> {
         let (title, namespace) = (self.title(), &self.namespace);
         if self.selected != Selected::Yes {
@@ -159,9 +160,16 @@ impl Delivered {
             Puller::Unknown => "",
         };
         let recreate = |since: &str| {
-            let pod = pod.map_or(String::new(), |pod| {
-                format!(": `kubectl -n {namespace} delete pod {pod}`, or restart what owns it")
-            });
+            let pod = match pod {
+                None => String::new(),
+                Some(Existing {
+                    name,
+                    is_recreated: true,
+                }) => {
+                    format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it")
+                }
+                Some(_) => ", but no controller does that".to_owned(),
+            };
             format!(
                 "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{pod}"
             )
@@ -189,7 +197,24 @@ pub(super) struct OfPod<'a> {
     pub namespace: &'a str,
     pub references: Vec<LocalObjectReference>,
     /// `None`: the pod is still to be made.
-    pub name: Option<&'a str>,
+    pub existing: Option<Existing<'a>>,
+}
+
+/// A pod that was made.
+#[derive(Clone, Copy)]
+pub(super) struct Existing<'a> {
+    pub name: &'a str,
+    /// A controller makes a new one if it is deleted.
+    pub is_recreated: bool,
+}
+
+impl<'a> Existing<'a> {
+    pub(super) fn of(name: &'a str, pod: &Pod) -> Self {
+        Self {
+            name,
+            is_recreated: kept(pod).is_none(),
+        }
+    }
 }
 
 impl OfPod<'_> {
@@ -211,7 +236,7 @@ impl OfPod<'_> {
         };
         let mut references = self.references;
         let is_own = |reference: &LocalObjectReference| reference.name == delivered.secret_name();
-        let is_added = self.name.is_none() && delivered.is_added_to_new_pods();
+        let is_added = self.existing.is_none() && delivered.is_added_to_new_pods();
         if is_added && !references.iter().any(is_own) {
             references.push(LocalObjectReference {
                 name: delivered.secret_name().to_owned(),
@@ -232,7 +257,7 @@ impl OfPod<'_> {
             }
             _ => secrets(cluster, self.namespace, &references, asked).await?,
         }
-        let note = delivered.note(&asked.puller, is_referenced, self.name);
+        let note = delivered.note(&asked.puller, is_referenced, self.existing);
         asked.notes.extend(note);
         asked.of_namespace = Some(delivered.of_namespace(content.as_ref(), is_referenced));
         Ok(())
@@ -423,10 +448,14 @@ mod tests {
                 "has no reference to Secret a/global-pull-secret yet",
             ),
         ] {
-            let note = delivered.note(&puller, is_referenced, pod);
+            let existing = |is_recreated| pod.map(|name| Existing { name, is_recreated });
+            let note = delivered.note(&puller, is_referenced, existing(true));
             let note = note.unwrap_or_default();
             assert_eq!(note.is_empty(), expected.is_empty(), "{note}");
             assert!(note.contains(expected), "{note}: {expected}");
+            let note = delivered.note(&puller, is_referenced, existing(false));
+            let note = note.unwrap_or_default();
+            assert!(!note.contains("delete pod"), "nobody recreates it: {note}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
@@ -50,6 +51,8 @@ struct State {
     /// The objects before the controller changed them.
     before: Option<Objects>,
     version: u64,
+    /// By how much its clock is behind; `None`: its answers have no `Date`.
+    is_behind: Option<SignedDuration>,
     /// Verb and path.
     requests: Vec<String>,
     /// What the API server does instead of responding to requests that begin like this, this many times.
@@ -105,9 +108,20 @@ impl FakeApi {
         self
     }
 
+    pub(crate) fn without(self, path: &str) -> Self {
+        self.lock().objects.remove(path);
+        self
+    }
+
     /// `change` runs when the first watch starts, and every watch reports what it changed.
     pub(crate) fn with_controller(self, change: fn(&mut Objects)) -> Self {
         self.lock().controller = Some(change);
+        self
+    }
+
+    /// Its clock is this many seconds behind that of this machine.
+    pub(crate) fn with_clock_behind(self, seconds: i64) -> Self {
+        self.lock().is_behind = Some(SignedDuration::from_secs(seconds));
         self
     }
 
@@ -362,10 +376,15 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) {
         Some(right) => answer(&mut state, &request, &right),
         None => (200, version()),
     };
+    let date = state.is_behind.map_or_else(String::new, |behind| {
+        let now = Timestamp::now() - behind;
+        now.strftime("Date: %a, %d %b %Y %H:%M:%S GMT\r\n")
+            .to_string()
+    });
     drop(state);
     let body = body.to_string();
     let text = format!(
-        "HTTP/1.1 {code} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {code} X\r\n{date}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
     let _ = stream.write_all(text.as_bytes());
@@ -442,6 +461,9 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
                 .as_str()
                 .unwrap_or_default();
             let path = format!("{path}/{name}");
+            if state.objects.contains_key(&path) {
+                return (409, failure(409, "AlreadyExists", "it already exists"));
+            }
             if request.query.contains("dryrun") {
                 return (201, request.body.clone());
             }

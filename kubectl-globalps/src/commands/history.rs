@@ -2,13 +2,13 @@
 
 use futures::future::try_join_all;
 use globalps_core::names;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::pull_secret;
 use crate::cli::{Connection, History as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
+use crate::cluster::facts::is_additional_proven;
 use crate::error::{Exit, Failure};
 use crate::secret::changes::{InForce, text};
 use crate::secret::history::{History, Progress, Revision, sorted};
@@ -25,6 +25,7 @@ pub(super) async fn run(
         mut revisions,
         in_force,
         progress,
+        ..
     } = observe(&cluster).await?;
     if let Some(number) = args.revision {
         revisions.retain(|revision| revision.number == number);
@@ -41,7 +42,7 @@ pub(super) async fn run(
             return;
         }
         let is_wide = args.output == TableFormat::Wide;
-        printer.data(&history.table(Timestamp::now(), is_wide));
+        printer.data(&history.table(cluster.now(), is_wide));
         if let [only] = history.revisions.as_slice()
             && args.revision.is_some()
         {
@@ -61,6 +62,8 @@ pub(super) struct Observed {
     /// What was rolled out, the newest first.
     pub revisions: Vec<Revision>,
     pub in_force: InForce,
+    /// See [`is_additional_proven`].
+    pub is_additional_proven: bool,
     /// Of the newest revision, while not every node has it.
     progress: Option<Progress>,
 }
@@ -75,6 +78,9 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> 
     Ok(Observed {
         revisions: sorted(slots, global.as_ref()),
         in_force: InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
+        is_additional_proven: global
+            .as_ref()
+            .is_some_and(|global| is_additional_proven(&global.metadata)),
         progress: Progress::of(global.as_ref(), gps.as_ref()),
     })
 }

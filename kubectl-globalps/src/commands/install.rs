@@ -1,11 +1,13 @@
 //! `install`: the manifests, printed or applied.
 
 use globalps_core::api::{
-    DeliveryType, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef, SourceRef,
+    DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
+    SourceRef,
 };
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
+use kube::Resource as _;
 
 use super::namespace_access;
 use super::objects::put_all;
@@ -144,6 +146,10 @@ async fn complete(
         .is_some_and(|config| config.operators.enabled);
     manifests.operators = operator_access::chosen(args, is_enabled, cluster).await?;
     let Some(config) = config else {
+        let mut objects = manifests.objects().into_iter();
+        if objects.any(|object| object["kind"] == *GlobalPullSecret::kind(&())) {
+            restore_configuration::must_not_be_deleted(cluster).await?;
+        }
         return Ok(());
     };
     allows(&manifests.allowed, &config)?;

@@ -12,6 +12,10 @@ use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
 
+/// Registries at the top level, without `auths`. `OpenShift` creates such Secrets for service accounts.
+const OLD_TYPE: &str = "kubernetes.io/dockercfg";
+const OLD_KEY: &str = ".dockercfg";
+
 /// The Secrets that a pod names. The kubelet ignores missing ones.
 pub(super) async fn secrets(
     cluster: &Cluster<'_>,
@@ -31,15 +35,15 @@ pub(super) async fn secrets(
             }
             found => found?,
         };
-        match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
-            Some(Some(bytes)) => asked.of_pod.push(Keyring {
+        match found.as_ref().map(credentials) {
+            Some(Ok(bytes)) => asked.of_pod.push(Keyring {
                 name: format!("{title}{}", of_catalog(found.as_ref())),
-                bytes: bytes.to_vec(),
+                bytes,
                 origin: origin(found.as_ref()),
             }),
-            Some(None) => asked
+            Some(Err(why)) => asked
                 .notes
-                .push(format!("{title} has no key `{}`", names::DATA_KEY)),
+                .push(format!("{title} {why}: the kubelet ignores it")),
             None => asked
                 .notes
                 .push(format!("{title} does not exist; the kubelet ignores it")),
@@ -51,6 +55,21 @@ pub(super) async fn secrets(
             .push("no Secret is named in `imagePullSecrets`".to_owned());
     }
     Ok(())
+}
+
+/// What the kubelet reads of the Secret, which depends on its type; else why it ignores it.
+fn credentials(secret: &Secret) -> Result<Vec<u8>, String> {
+    let type_ = secret.type_.as_deref().unwrap_or_default();
+    let (key, is_old_form) = match type_ {
+        names::SECRET_TYPE => (names::DATA_KEY, false),
+        OLD_TYPE => (OLD_KEY, true),
+        _ => return Err(format!("has type `{type_}`")),
+    };
+    match data_of(secret, key).filter(|bytes| !bytes.is_empty()) {
+        Some(bytes) if is_old_form => Ok([br#"{"auths":"#, bytes, b"}"].concat()),
+        Some(bytes) => Ok(bytes.to_vec()),
+        None => Err(format!("has nothing under the key `{key}`")),
+    }
 }
 
 /// Who would have to change its credentials: the controller reverts changes of the Secrets that it keeps in namespaces.
@@ -87,6 +106,38 @@ fn of_catalog(secret: Option<&Secret>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_kubelet_reads_what_the_type_says() {
+        let content = r#"{"auths":{"r":{}}}"#;
+        for (type_, key, value, expected) in [
+            (names::SECRET_TYPE, names::DATA_KEY, content, Ok(content)),
+            (OLD_TYPE, OLD_KEY, r#"{"r":{}}"#, Ok(content)),
+            ("Opaque", names::DATA_KEY, content, Err("has type `Opaque`")),
+            ("Opaque", OLD_KEY, "{}", Err("has type `Opaque`")),
+            (
+                OLD_TYPE,
+                names::DATA_KEY,
+                content,
+                Err("has nothing under the key `.dockercfg`"),
+            ),
+            (
+                names::SECRET_TYPE,
+                names::DATA_KEY,
+                "",
+                Err("has nothing under the key `.dockerconfigjson`"),
+            ),
+        ] {
+            let value = k8s_openapi::ByteString(value.as_bytes().to_vec());
+            let secret = json!({"metadata": {}, "type": type_, "data": {key: value}});
+            let secret: Secret = serde_json::from_value(secret).expect("a Secret");
+            let expected = expected
+                .map(|text| text.as_bytes().to_vec())
+                .map_err(str::to_owned);
+            assert_eq!(credentials(&secret), expected, "{type_} {key}");
+        }
+    }
 
     #[test]
     fn a_copy_is_shown_with_the_catalogs_pull_secret() {

@@ -1,5 +1,6 @@
 //! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what is left.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecret, condition};
@@ -129,20 +130,22 @@ pub(super) async fn until_reported(
 fn open(gps: &GlobalPullSecret) -> Option<String> {
     let status = gps.status.as_ref()?;
     let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
+    let of_condition = |type_: &str| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|found| found.type_ == type_ && found.status == "False");
+        found.map(|found| format!("; {}", found.message))
+    };
     let (whose, first) = if let Some(found) = &status.image_pull_secrets {
         let first = found.failures.first();
         let first = first.map(|first| {
             let (namespace, reason) = (&first.namespace, &first.reason);
             format!("; namespace `{namespace}`: {reason}: {}", first.message)
         });
+        let first = first.or_else(|| of_condition(condition::NAMESPACES_SYNCED));
         (" of namespaces", first)
     } else if status.operators.is_some() {
         // None of them counts as failed any more: only the condition tells.
-        let mut conditions = status.conditions.iter();
-        let first = conditions
-            .find(|found| found.type_ == condition::OPERATORS_SYNCED && found.status == "False");
-        let first = first.map(|found| format!("; {}", found.message));
-        (" of operators", first)
+        (" of operators", of_condition(condition::OPERATORS_SYNCED))
     } else if is_fresh {
         return None;
     } else {
@@ -192,7 +195,7 @@ async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failu
             continue;
         };
         let references = References::of(&account, annotation);
-        let Some(change) = references.change(&[]) else {
+        let Some(change) = references.change(&BTreeSet::new(), |_| false) else {
             continue;
         };
         let params = params::patch(false);
@@ -260,6 +263,12 @@ mod tests {
             (
                 json!({"observedGeneration": 2, "imagePullSecrets": {"secretName": "s"}}),
                 Some("the pull secrets of namespaces are still being removed"),
+            ),
+            (
+                json!({"observedGeneration": 2, "imagePullSecrets": {"secretName": "s"}, "conditions": [
+                    {"type": "NamespacesSynced", "status": "False", "reason": "Forbidden", "message": "why",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+                Some("the pull secrets of namespaces are still being removed; why"),
             ),
             (
                 json!({"observedGeneration": 2, "imagePullSecrets": {"failures": [

@@ -2,7 +2,6 @@
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::history::slots;
@@ -45,7 +44,7 @@ pub(super) async fn run(
             no_headers: args.no_headers,
             ..Layout::default()
         };
-        printer.data(&listing.table(Timestamp::now(), layout));
+        printer.data(&listing.table(cluster.now(), layout));
     })?;
     for what in &listing.hidden {
         printer.warning(format_args!("this user may not {what}"));

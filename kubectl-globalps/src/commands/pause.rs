@@ -10,14 +10,14 @@ use kube::discovery::ApiResource;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
-use super::wait::follow_if;
+use super::restore_configuration::must_not_be_deleted;
+use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, Resume};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{is_installed, must_watch, not_installed};
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::view::status::Goal;
 
 /// Annotation that says how Flux applies an object.
 const FLUX_APPLY: &str = "kustomize.toolkit.fluxcd.io/ssa";
@@ -38,7 +38,8 @@ pub(super) async fn resume(
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, false).await?;
-    follow_if(&cluster, Goal::Synced, &args.wait).await
+    let goal = goal_of_nodes(&cluster, &args.wait).await?;
+    follow_if(&cluster, goal, &args.wait).await
 }
 
 async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
@@ -48,6 +49,7 @@ async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
             return Err(not_installed());
         }
         Err(failure) if failure.is(404) => {
+            must_not_be_deleted(cluster).await?;
             let api = untyped::<GlobalPullSecret>(cluster);
             let resource = ApiResource::erase::<GlobalPullSecret>(&());
             let mut object = DynamicObject::new(name, &resource);

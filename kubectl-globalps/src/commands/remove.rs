@@ -4,13 +4,13 @@ use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use globalps_core::provider::parse_scoped;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
 use super::pull_secret::additional;
+use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
 use super::wait::{follow_if, may_wait};
@@ -60,7 +60,7 @@ pub(super) async fn run(
         };
         if attempt == 1 {
             let is_valid = before.is_some();
-            let in_force = in_force(&cluster, name, before).await;
+            let in_force = in_force(&cluster, name, before, &plan).await;
             let difference = difference(&in_force, &plan);
             has_effect = !difference.is_empty();
             let difference = match difference {
@@ -76,8 +76,11 @@ pub(super) async fn run(
                 let others = sources_in_force(&cluster).await;
                 announce_deletion(printer, is_valid, &in_force, &others);
             }
+            if matches!(plan, Plan::Restore(_)) {
+                printer.note(HISTORY_GOES);
+            }
             if args.skip_unreachable {
-                Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
+                Skipped::announce(&cluster, &Facts::observe(&cluster).await?)?;
             }
         }
         confirm(&cluster.title(), &question(name, &plan, &registries), asked)?;
@@ -107,11 +110,11 @@ pub(super) async fn run(
         printer.note("images that are already on the nodes stay usable");
     }
     if let Some(revision) = awaited.filter(|_| args.wait.wait) {
-        taken_up(&cluster, revision).await?;
+        taken_up(&cluster, name, Some(revision), args.wait.timeout).await?;
     }
     if args.skip_unreachable && !args.wait.wait {
         let facts = Facts::observe(&cluster).await?;
-        let status = Status::of(&facts, Timestamp::now());
+        let status = Status::of(&facts, cluster.now());
         let mut skipped = Skipped::default();
         skipped.skip(&cluster, &facts, &status).await?;
         skipped.report(printer);
@@ -132,15 +135,15 @@ enum Plan {
     Forget,
     /// The Secret is deleted, but some nodes are not restored yet.
     Finish,
-    /// There is no Secret, and the removal of sources is held: restores every node on purpose.
-    Restore,
+    /// The removal of sources is held: deletes the additional Secret, if there is one, and restores every node on purpose.
+    Restore(Option<Box<Secret>>),
 }
 
 /// The registries that nodes lose or that get another credential.
 fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
     let after = match plan {
         Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
-        Plan::Delete(_) | Plan::Forget | Plan::Finish | Plan::Restore => {
+        Plan::Delete(_) | Plan::Forget | Plan::Finish | Plan::Restore(_) => {
             Some(DockerConfig::default())
         }
     };
@@ -149,20 +152,28 @@ fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
 }
 
 /// Credentials on the nodes, as far as this user may read them. `content`: of the Secret; `None`: it is not valid.
-async fn in_force(cluster: &Cluster<'_>, name: &str, content: Option<DockerConfig>) -> InForce {
+async fn in_force(
+    cluster: &Cluster<'_>,
+    name: &str,
+    content: Option<DockerConfig>,
+    plan: &Plan,
+) -> InForce {
     let (global, gps) = futures::join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
-    if !found.scoped.iter().any(|(source, _)| source == name) {
-        return found.with(content);
-    }
     let scoped = global.as_ref();
     let scoped = scoped.and_then(|global| data_of(global, names::SCOPED_KEY));
     let scoped = scoped.and_then(|bytes| parse_scoped(bytes).ok());
     let mut scoped = scoped.into_iter().flatten();
+    if matches!(plan, Plan::Restore(_)) {
+        return found.whole(scoped.map(|scoped| scoped.config));
+    }
+    if !found.scoped.iter().any(|(source, _)| source == name) {
+        return found.with(content);
+    }
     let last = scoped.find(|scoped| scoped.source == name);
     InForce::only(last.map(|scoped| scoped.config).unwrap_or_default()).with(content)
 }
@@ -194,14 +205,14 @@ async fn plan(
     }
     let force = args.owner.force_conflicts;
     let may_forget = || sources.map_or(Ok(None), |sources| sources.may_change(force));
+    let restores = args.all && sources.is_none() && is_held(cluster).await;
     let Some(secret) = pull_secret::get(cluster, name).await? else {
         if sources.is_some() {
             may_forget()?;
             return Ok(Some((Plan::Forget, Some(DockerConfig::default()))));
         }
-        let held = pull_secret::configuration(cluster).await.ok().flatten();
-        if args.all && held.as_ref().is_some_and(is_removal_held) {
-            return Ok(Some((Plan::Restore, Some(DockerConfig::default()))));
+        if restores {
+            return Ok(Some((Plan::Restore(None), Some(DockerConfig::default()))));
         }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
             return Ok(Some((Plan::Finish, Some(DockerConfig::default()))));
@@ -219,7 +230,13 @@ async fn plan(
     let before = valid_in(&secret, names::DATA_KEY);
     if args.all {
         may_forget()?;
-        return Ok(Some((Plan::Delete(Box::new(secret)), before)));
+        let secret = Box::new(secret);
+        let plan = if restores {
+            Plan::Restore(Some(secret))
+        } else {
+            Plan::Delete(secret)
+        };
+        return Ok(Some((plan, before)));
     }
     let content = config_of(&secret)?;
     let (rest, missing) = without_registries(secret.clone(), registries)?;
@@ -299,7 +316,7 @@ fn question(name: &str, plan: &Plan, registries: &[String]) -> String {
         Plan::Keep(_) => format!("Remove `{}` from all nodes?", registries.join("`, `")),
         Plan::Forget => format!("There is no Secret `{name}`. Remove it from `spec.sources`?"),
         Plan::Finish => "Finish without the nodes that can't be restored?".to_owned(),
-        Plan::Restore => {
+        Plan::Restore(_) => {
             "Restore every node, although Secrets exist that `spec.sources` no longer names?"
                 .to_owned()
         }
@@ -320,6 +337,16 @@ async fn carry_out(
     };
     let api = cluster.api::<Secret>();
     let mut done = Vec::new();
+    // Before the intent, with which it would be rolled out for a moment.
+    if let Plan::Delete(secret) | Plan::Restore(Some(secret)) = &plan {
+        let params = params::delete(args.dry_run == DryRun::Server, &secret.metadata);
+        let title = format!("Secret `{}/{name}`", cluster.namespace);
+        if args.dry_run != DryRun::Client {
+            // Another client may delete it first.
+            cluster.delete(&title, &api, name, &params).await?;
+        }
+        done.push(format!("secret/{name} deleted"));
+    }
     match plan {
         Plan::Keep(secret) => {
             if args.dry_run != DryRun::Client {
@@ -327,16 +354,7 @@ async fn carry_out(
             }
             return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
         }
-        Plan::Delete(secret) => {
-            let params = params::delete(args.dry_run == DryRun::Server, &secret.metadata);
-            let title = format!("Secret `{}/{name}`", cluster.namespace);
-            if args.dry_run != DryRun::Client {
-                // Another client may delete it first.
-                cluster.delete(&title, &api, name, &params).await?;
-            }
-            done.push(format!("secret/{name} deleted"));
-        }
-        Plan::Restore => {
+        Plan::Restore(_) => {
             let name = names::GLOBAL_SECRET;
             let doing = format!("annotate GlobalPullSecret `{name}`");
             if args.dry_run != DryRun::Client {
@@ -346,7 +364,7 @@ async fn carry_out(
             }
             done.push(format!("globalpullsecret.globalps.io/{name} annotated"));
         }
-        Plan::Forget | Plan::Finish => {}
+        Plan::Delete(_) | Plan::Forget | Plan::Finish => {}
     }
     if let Some(sources) = sources {
         done.extend(sources.forget(cluster, name, args.dry_run).await?);
@@ -393,7 +411,7 @@ mod tests {
             ),
             (
                 "additional-pull-secret",
-                Plan::Restore,
+                Plan::Restore(None),
                 "Restore every node, although Secrets exist that `spec.sources` no longer names?",
             ),
         ] {

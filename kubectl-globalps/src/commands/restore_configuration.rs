@@ -2,8 +2,10 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
-use globalps_core::state::{Configuration, State};
+use globalps_core::state::{Configuration, RESTORE_CONFIGURATION, State};
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use serde_json::json;
 
 use super::pull_secret;
 use crate::cli::Connection;
@@ -12,19 +14,24 @@ use crate::cluster::controller::must_watch;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
+use crate::view::status::{REMOVAL_HELD, is_removal_held};
+
+const DELETED: &str = "there is no GlobalPullSecret, although credentials are in force: an empty one would change what they are, and who gets them";
 
 pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
-    let last = remembered(&cluster).await?;
+    let state = remembered(&cluster).await?;
     let live = pull_secret::configuration(&cluster).await?;
+    let last = state.to_restore(live.as_ref().map(|live| &live.spec));
+    let last = last.ok_or_else(|| nothing_to_restore(&cluster))?;
     let done = match live {
         Some(live) if live.spec == last.spec => {
             printer.note("the GlobalPullSecret is as it was: there is nothing to restore");
             return Ok(Exit::Done);
         }
         Some(live) => replace(&cluster, live, last).await?,
-        None => create(&cluster, last).await?,
+        None => create(&cluster, &configured(last), false).await?,
     };
     let name = names::GLOBAL_SECRET;
     printer.data(&format!("globalpullsecret.globalps.io/{name} {done}"));
@@ -32,28 +39,67 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-async fn remembered(cluster: &Cluster<'_>) -> Result<Configuration, Failure> {
-    let name = names::STATE_SECRET;
-    let secret = pull_secret::get(cluster, name).await?;
-    let state = secret.as_ref().and_then(State::of);
-    state.and_then(|state| state.configuration).ok_or_else(|| {
-        Failure::new(
-            format!(
-                "Secret `{}/{name}` has no configuration to restore",
-                cluster.namespace
-            ),
-            "apply your GlobalPullSecret again",
-        )
-    })
+/// Refuses to create a `GlobalPullSecret` in place of a deleted one: with only one field of it, it would replace the sources, the
+/// delivery and the namespaces of what is in force by the defaults.
+pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let api = cluster.api::<Secret>();
+    for name in [names::GLOBAL_SECRET, names::STATE_SECRET] {
+        let doing = format!("see whether Secret `{}/{name}` exists", cluster.namespace);
+        let found = cluster.call(&doing, api.get_metadata_opt(name)).await?;
+        if found.is_some() {
+            return Err(Failure::new(DELETED, RESTORE_CONFIGURATION));
+        }
+    }
+    Ok(())
 }
 
-async fn create(cluster: &Cluster<'_>, last: Configuration) -> Result<&'static str, Failure> {
+/// Refuses to add something while the removal of the last sources is held: it would not come into force before that is decided.
+/// Users who may not read the configuration are not refused.
+pub(super) async fn must_not_be_held(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    if is_held(cluster).await {
+        return Err(Failure::new(REMOVAL_HELD.0, REMOVAL_HELD.1));
+    }
+    Ok(())
+}
+
+/// Whether the removal of the last sources is held, as far as this user may see it.
+pub(super) async fn is_held(cluster: &Cluster<'_>) -> bool {
+    let gps = pull_secret::configuration(cluster).await.ok().flatten();
+    gps.as_ref().is_some_and(is_removal_held)
+}
+
+async fn remembered(cluster: &Cluster<'_>) -> Result<State, Failure> {
+    let secret = pull_secret::get(cluster, names::STATE_SECRET).await?;
+    let state = secret.as_ref().and_then(State::of);
+    state.ok_or_else(|| nothing_to_restore(cluster))
+}
+
+fn nothing_to_restore(cluster: &Cluster<'_>) -> Failure {
+    Failure::new(
+        format!(
+            "Secret `{}/{}` has no configuration to restore",
+            cluster.namespace,
+            names::STATE_SECRET
+        ),
+        "apply your GlobalPullSecret again",
+    )
+}
+
+fn configured(last: Configuration) -> GlobalPullSecret {
     let mut object = GlobalPullSecret::new(names::GLOBAL_SECRET, last.spec);
     object.metadata.labels = Some(last.labels);
     object.metadata.annotations = Some(last.annotations);
+    object
+}
+
+async fn create(
+    cluster: &Cluster<'_>,
+    object: &GlobalPullSecret,
+    dry_run: bool,
+) -> Result<&'static str, Failure> {
     let api = cluster.api::<GlobalPullSecret>();
-    let params = params::post(false);
-    let call = api.create(&params, &object);
+    let params = params::post(dry_run);
+    let call = api.create(&params, object);
     cluster.call("create the GlobalPullSecret", call).await?;
     Ok("created")
 }
@@ -72,10 +118,24 @@ async fn replace(
     match cluster.call("replace the GlobalPullSecret", call).await {
         // Some of its fields can't be changed, only created.
         Err(failure) if failure.is(422) => {
+            let object = configured(last);
+            match create(cluster, &object, true).await {
+                // It is admitted, and only still there.
+                Err(failure) if failure.is(409) => {}
+                admitted => drop(admitted?),
+            }
             let params = params::delete(false, &live.metadata);
             let title = format!("GlobalPullSecret `{name}`");
             cluster.delete(&title, &api, name, &params).await?;
-            create(cluster, last).await?;
+            create(cluster, &object, false)
+                .await
+                .map_err(|mut failure| {
+                    let (namespace, manifest) = (&cluster.namespace, json!(object));
+                    failure.hint = format!(
+                        "it is deleted; `kubectl -n {namespace} create -f -` creates it from {manifest}"
+                    );
+                    failure
+                })?;
         }
         replaced => drop(replaced?),
     }

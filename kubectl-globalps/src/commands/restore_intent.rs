@@ -2,6 +2,7 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
+use globalps_core::state::restore_meant;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde_json::{Value, json};
@@ -17,9 +18,10 @@ use crate::error::Failure;
 pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
     let generation = metadata.generation.unwrap_or_default();
     let after = generation.saturating_add(changes_spec.into());
+    let uid = metadata.uid.as_deref().unwrap_or_default();
     json!({
         "resourceVersion": metadata.resource_version,
-        "annotations": {names::RESTORE_ANNOTATION: after.to_string()},
+        "annotations": {names::RESTORE_ANNOTATION: restore_meant(uid, after)},
     })
 }
 

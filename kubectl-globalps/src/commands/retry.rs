@@ -4,15 +4,15 @@ use globalps_core::api::Phase;
 use globalps_core::names;
 use jiff::Timestamp;
 
-use super::wait::follow_if;
+use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, Retry};
 use crate::cluster::annotate::annotate;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, or_not_installed};
-use crate::cluster::facts::{Facts, node_secrets};
+use crate::cluster::facts::node_secrets;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::view::status::{Goal, has_failed, is_restoring};
+use crate::view::status::has_failed;
 
 pub(super) async fn run(
     args: &Retry,
@@ -49,13 +49,7 @@ pub(super) async fn run(
         Ok(())
     })
     .await?;
-    let goal = if args.wait.wait && is_restoring(&Facts::observe(&cluster).await?) {
-        Goal::Restored {
-            skip_unreachable: false,
-        }
-    } else {
-        Goal::Synced
-    };
+    let goal = goal_of_nodes(&cluster, &args.wait).await?;
     follow_if(&cluster, goal, &args.wait).await
 }
 

@@ -1,31 +1,29 @@
 //! A further source: its entry in `spec.sources`, and the controller's permission to read it.
 
-use std::time::Duration;
-
 use globalps_core::api::{GlobalPullSecret, SourceScope};
 use globalps_core::manifests::sources_access;
 use globalps_core::names;
-use kube::Api;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::objects::{Object, apply};
 use super::pause::untyped;
+use super::pull_secret;
+use super::restore_configuration::must_not_be_deleted;
 use super::restore_intent::meant;
-use crate::cli::DryRun;
+use super::source_state::{When, must_reach_pods};
+use super::wait::until_reported;
+use crate::cli::{DryRun, Span};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::is_installed;
+use crate::cluster::controller::{Program, is_installed};
 use crate::cluster::namespaces::Who;
 use crate::cluster::params;
 use crate::error::Failure;
-use crate::secret::additional::may_change_of;
+use crate::secret::additional::{data_of, may_change_of};
 use crate::secret::scope::{ScopeChange, shown, with_source, without_source};
-
-/// Maximum time until a change of a source starts a rollout.
-const TAKE_UP: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The `GlobalPullSecret` with its sources. Not typed: an object made of the type would pin every default of today, and drop
 /// fields of a newer release.
@@ -44,6 +42,9 @@ impl Sources {
                 "globalps is not installed in this cluster, so it can't have sources",
                 "`kubectl globalps install --help` shows how to install it",
             ));
+        }
+        if object.is_none() {
+            must_not_be_deleted(cluster).await?;
         }
         Ok(Self::of(object))
     }
@@ -264,19 +265,53 @@ impl Planned {
     }
 }
 
-/// Waits until the controller reports a newer revision than this. A status has no version of a source's Secret, and a change
-/// may produce no revision, so this continues after some seconds.
-pub(super) async fn taken_up(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
-    let deadline = Instant::now() + TAKE_UP;
-    while Instant::now() < deadline {
-        match Sources::observe(cluster).await {
-            Ok(sources) if sources.revision() > revision => break,
-            // The wait names an outage that lasts.
-            Err(failure) if !failure.may_pass() => return Err(failure),
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
+/// Waits until the controller has put what is in the source's Secret into `global-pull-secret`, and reports that revision: a status
+/// has no version of a source's Secret. `before`: the reported revision before the change, for a user who may not read that; `None`:
+/// nothing was changed.
+pub(super) async fn taken_up(
+    cluster: &Cluster<'_>,
+    name: &str,
+    before: Option<i64>,
+    timeout: Span,
+) -> Result<(), Failure> {
+    let look = async || {
+        let reported = Sources::observe(cluster).await?.revision();
+        let global = match pull_secret::get(cluster, names::GLOBAL_SECRET).await {
+            Err(failure) if failure.is(403) => {
+                return Ok(before.is_none_or(|before| reported > before));
+            }
+            global => global?,
+        };
+        let secret = pull_secret::get(cluster, name).await?;
+        Ok(is_taken_up(
+            secret.as_ref(),
+            global.as_ref(),
+            name,
+            reported,
+        ))
+    };
+    match until_reported(cluster, Program::Controller, name, timeout, look).await {
+        Err(late) => {
+            // Its report may say why.
+            must_reach_pods(cluster, name, When::AfterTheRollout).await?;
+            Err(late)
         }
+        done => done,
     }
-    Ok(())
+}
+
+fn is_taken_up(
+    secret: Option<&Secret>,
+    global: Option<&Secret>,
+    name: &str,
+    reported: i64,
+) -> bool {
+    let key = format!("{}{name}", names::LAST_SOURCE_KEY_PREFIX);
+    let wanted = secret.and_then(|secret| data_of(secret, names::DATA_KEY));
+    let taken = global.and_then(|global| data_of(global, &key));
+    let revision = global.and_then(|global| global.annotations().get(names::REVISION_ANNOTATION));
+    let revision = revision.and_then(|revision| revision.parse::<i64>().ok());
+    wanted.is_some() && wanted == taken && revision.is_some_and(|number| reported >= number)
 }
 
 fn resource() -> ApiResource {

@@ -14,7 +14,7 @@ use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
-use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice, of_credentials};
+use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice, missing, of_credentials};
 use crate::view::table;
 
 /// How a status is printed.
@@ -93,7 +93,7 @@ pub(super) async fn run(
     let waited = follow_some(&cluster, wait, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
     if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
-        let now = Timestamp::now();
+        let now = cluster.now();
         let status = match Facts::observe_some(&cluster, scope).await {
             Ok(facts) => with_health(&cluster, &facts, now).await,
             Err(failure) => Err(failure),
@@ -119,7 +119,7 @@ pub(super) async fn show(
     {
         return seen.show(cluster.printer(), how.format);
     }
-    let now = Timestamp::now();
+    let now = cluster.now();
     let status = with_health(cluster, &facts, now).await?;
     unknown(&facts, &status)?;
     let has_text = print(cluster.printer(), &status, now, how)?;
@@ -164,7 +164,7 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
     let errors = errors.iter().map(|found| (found.message(), found.hint()));
-    let credentials = of_credentials(status).map(|(message, hint)| (message, hint.to_owned()));
+    let credentials = of_credentials(status);
     let lines = advice.into_iter().chain(credentials).chain(errors);
     for (at, (message, hint)) in lines.enumerate() {
         if at > 0 || is_below {
@@ -178,28 +178,10 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
 
 /// Nodes that were named and are not there.
 fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
-    if !facts.installed {
-        return Ok(());
+    match missing(facts, &status.nodes).filter(|_| facts.installed) {
+        Some((message, hint)) => Err(Failure::new(message, hint)),
+        None => Ok(()),
     }
-    let is_there = |name: &&String| status.nodes.iter().any(|row| row.name == **name);
-    let missing: Vec<&str> = facts
-        .scope
-        .names
-        .iter()
-        .filter(|name| !is_there(name))
-        .map(String::as_str)
-        .collect();
-    let message = if !missing.is_empty() {
-        format!("globalps has no node `{}`", missing.join("`, `"))
-    } else if !facts.scope.is_all() && status.nodes.is_empty() {
-        "globalps has no node with such labels".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(
-        message,
-        "`kubectl globalps status` shows the nodes, `kubectl get nodes --show-labels` their labels",
-    ))
 }
 
 /// There is nothing that a table could show.

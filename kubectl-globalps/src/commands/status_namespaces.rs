@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use globalps_core::names;
 use globalps_core::namespaces::Selection;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -106,6 +105,6 @@ fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Fa
         args.output,
         ("the list of namespaces", listing),
         names,
-        || printer.painted(&table(listing.namespaces, Timestamp::now(), layout)),
+        || printer.painted(&table(listing.namespaces, cluster.now(), layout)),
     )
 }

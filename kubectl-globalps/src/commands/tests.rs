@@ -5,11 +5,14 @@ mod beside;
 mod bundle;
 mod dry_run;
 mod outages;
+mod paused;
 mod restore;
 mod source;
 mod why;
+mod why_advice;
 
 use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::fake_objects::{config, deployment, kept, secret};
@@ -42,7 +45,8 @@ fn gps(observed: &str, spec: &Value, conditions: &[(&str, &str, &str)]) -> Value
         })
         .collect();
     json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"generation": 1},
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"generation": 1, "uid": "gps-1"},
         "spec": spec,
         "status": {
             "observedGeneration": 1, "observedAdditional": observed, "revision": 3, "conditions": conditions,
@@ -81,6 +85,36 @@ fn an_installation_stays_in_its_namespace() {
         assert_eq!(failure.message, expected);
         assert!(failure.hint.contains("-n team"), "{failure:?}");
         assert_eq!(api.writes(), [""; 0], "{flags}");
+    }
+}
+
+/// It was assigned this moment, by the clock of the cluster.
+#[test]
+fn an_admin_whose_clock_is_ahead_sees_no_node_as_unresponsive() {
+    let ahead = 300;
+    let assigned = Timestamp::now() - SignedDuration::from_secs(ahead);
+    let mut assigning = node("Synced");
+    assigning["metadata"]["generation"] = json!(2);
+    assigning["spec"]["grantedAt"] = json!(assigned);
+    for (has_date, expected, other) in [
+        (true, "Syncing", "Unreachable"),
+        (false, "Unreachable", "Syncing"),
+    ] {
+        let api = FakeApi::new(&[
+            (
+                &path("globalpullsecrets", names::GLOBAL_SECRET),
+                gps("1", &json!({}), &[]),
+            ),
+            (&path("nodepullsecrets", "node-1"), assigning.clone()),
+        ]);
+        let api = if has_date {
+            api.with_clock_behind(ahead)
+        } else {
+            api
+        };
+        let (_, [out, _]) = api.printed("status");
+        assert!(out.contains(expected), "{has_date}: {out}");
+        assert!(!out.contains(other), "{has_date}: {out}");
     }
 }
 
@@ -131,6 +165,33 @@ fn explain_looks_where_the_credentials_are() {
         let api = FakeApi::new(&objects);
         let ran = api.run("explain quay.io/org/app:1 --pod a/b -n a");
         assert_eq!(ran, Ok(Exit::Done), "{is_readable}");
+    }
+}
+
+#[test]
+fn explain_names_credentials_that_others_shadow() {
+    let global = in_force(
+        &[("https://index.docker.io/v1/", AUTH)],
+        &[("docker.io", OTHER_AUTH)],
+    );
+    for (registry, image, is_named) in [
+        ("docker.io", "nginx", true),
+        ("https://index.docker.io/v1/", "library/nginx:1", true),
+        ("registry-1.docker.io", "docker.io/org/app", true),
+        ("index.docker.io", "quay.io/org/app", false),
+    ] {
+        let mut config = gps("", &json!({}), &[]);
+        config["status"]["conflicts"] = json!([{"registry": registry, "winner": "Additional"}]);
+        let api = FakeApi::new(&[
+            (&path("secrets", names::GLOBAL_SECRET), global.clone()),
+            (&path("globalpullsecrets", names::GLOBAL_SECRET), config),
+        ]);
+        let (_, printed) = api.printed(&format!("explain {image}"));
+        let expected = format!(
+            "`{registry}`: the credentials of the additional pull secret are effective, those of the original are shadowed"
+        );
+        let is_found = printed.iter().any(|text| text.contains(&expected));
+        assert_eq!(is_found, is_named, "{image}: {printed:?}");
     }
 }
 
@@ -309,6 +370,70 @@ fn a_wait_ends_where_nothing_will_happen() {
             "{sentence}: {failure:?}"
         );
     }
+}
+
+#[test]
+fn a_wait_for_a_node_that_is_not_there_fails() {
+    for (flags, expected) in [
+        ("--node new", "globalps has no node `new`"),
+        ("--node node-1 --node new", "globalps has no node `new`"),
+    ] {
+        let api = rolled_out().with_controller(act);
+        let failure = refused(api.run(&format!("status --wait --timeout 2s {flags}")));
+        assert_eq!(failure.exit, Exit::No, "{flags}");
+        let message = &failure.message;
+        assert!(message.contains(expected), "{flags}: {message}");
+    }
+    let api = rolled_out().with_controller(act);
+    let ran = api.run("status --wait --timeout 20s --node node-1");
+    assert_eq!(ran, Ok(Exit::Done));
+}
+
+#[test]
+fn undo_does_not_go_back_where_another_pull_secret_is_the_cause() {
+    let content = [("quay.io", OTHER_AUTH)];
+    let proven = |of: &str| {
+        let mut global = in_force(&content, &[]);
+        global["metadata"]["annotations"] = json!({
+            names::REVISION_ANNOTATION: "3", names::ADDITIONAL_PROVEN_ANNOTATION: of,
+        });
+        let additional = path("secrets", names::ADDITIONAL_SECRET);
+        rolled_out()
+            .with_object(&path("secrets", names::GLOBAL_SECRET), global)
+            .with_object(&additional, secret(&content))
+    };
+    let api = proven("3");
+    let failure = refused(api.run("undo --yes"));
+    assert!(failure.hint.contains("`spec.sources`"), "{failure:?}");
+    assert!(failure.hint.contains("--to-revision"), "{failure:?}");
+    assert_eq!(api.writes(), [""; 0]);
+    assert_eq!(api.run("undo --to-revision 2 --yes"), Ok(Exit::Done));
+    assert_eq!(
+        proven("2").run("undo --yes"),
+        Ok(Exit::Done),
+        "an earlier one"
+    );
+    // The Secret was changed since.
+    let changed = rolled_out();
+    let changed = changed.with_object(
+        &path("secrets", names::GLOBAL_SECRET),
+        proven("3")
+            .object(&path("secrets", names::GLOBAL_SECRET))
+            .expect("one"),
+    );
+    assert_eq!(changed.run("undo --yes"), Ok(Exit::Done));
+}
+
+#[test]
+fn what_is_left_of_another_installation_is_not_removed_with_the_one_that_works() {
+    let deployed = deployment("team", 1, 1);
+    let api = FakeApi::new(&[(&path("deployments", names::CONTROLLER), deployed)]);
+    let failure = refused(api.run("uninstall -n other --yes"));
+    let expected = "the controller watches namespace `team`, not `other`";
+    assert_eq!(failure.message, expected);
+    assert!(!failure.hint.contains("-n team"), "{failure:?}");
+    assert!(failure.hint.contains("kubectl -n other delete daemonset"));
+    assert_eq!(api.writes(), [""; 0]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::history;
 use super::pull_secret;
 use super::pull_secret::additional;
+use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, Undo};
@@ -19,7 +20,7 @@ use crate::secret::changes::{Change, InForce, Kind, changes, text};
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
-use crate::view::status::Goal;
+use crate::view::status::{ANOTHER_CHANGED, Goal};
 
 pub(super) async fn run(
     args: &Undo,
@@ -29,6 +30,7 @@ pub(super) async fn run(
     may_wait(args.wait.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
+    must_not_be_held(&cluster).await?;
     let observed = history::observe(&cluster).await?;
     let (revisions, in_force) = (observed.revisions, observed.in_force);
     let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
@@ -36,6 +38,16 @@ pub(super) async fn run(
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
+    let is_in_force = |now: &DockerConfig| now.means_the_same(&in_force.additional);
+    if args.to_revision.is_none()
+        && observed.is_additional_proven
+        && now.as_ref().is_some_and(is_in_force)
+    {
+        return Err(Failure::new(
+            "the rollout that is not finished did not change the additional pull secret, so going back to another one leaves its cause",
+            format!("{ANOTHER_CHANGED}; `--to-revision` goes back all the same"),
+        ));
+    }
     let before = (now.as_ref(), &in_force);
     let revision = choose(&revisions, args.to_revision, before, |_| {
         history::HINT.to_owned()

@@ -22,7 +22,7 @@ use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::{self, must_watch};
+use crate::cluster::controller::{self, must_watch_to_uninstall};
 use crate::cluster::facts::{Facts, Seen};
 use crate::error::{Exit, Failure};
 use crate::terminal::layout::nodes;
@@ -31,7 +31,7 @@ use crate::terminal::prompt::confirm;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
 use crate::view::skipped::Skipped;
-use crate::view::status::{Goal, is_removal_held};
+use crate::view::status::{Goal, PAUSED, is_removal_held};
 
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -43,7 +43,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let is_dry_run = args.dry_run != DryRun::None;
     let cluster = Cluster::connect(flags, printer)?;
-    must_watch(&cluster).await?;
+    must_watch_to_uninstall(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
@@ -66,8 +66,15 @@ pub(super) async fn run(
             "see `kubectl -n globalps-system get pods`; when it runs, uninstall again",
         ));
     }
+    let is_paused = facts.gps().is_some_and(|gps| gps.spec.rollout.paused);
+    if to_restore && is_paused {
+        return Err(Failure::new(
+            format!("{}, so no node would be restored", PAUSED.0),
+            format!("{}; then uninstall again", PAUSED.1),
+        ));
+    }
     if args.skip_unreachable {
-        Skipped::announce(&facts, printer)?;
+        Skipped::announce(&cluster, &facts)?;
     }
     let has_operators = serves_operators || !operators.is_empty();
     let objects = objects(&cluster.namespace, &facts, operators);

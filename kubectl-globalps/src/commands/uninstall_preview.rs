@@ -63,7 +63,7 @@ pub(super) async fn show(
     dry_run: DryRun,
     skip_unreachable: bool,
 ) -> Result<Exit, Failure> {
-    let mut shown = nodes(facts, skip_unreachable, Timestamp::now());
+    let mut shown = nodes(facts, skip_unreachable, cluster.now());
     shown.push_str(&deliveries(facts));
     for object in std::iter::once(additional(cluster)).chain(objects) {
         if is_deleted(cluster, &object, dry_run).await? {

@@ -1,13 +1,20 @@
 //! Waiting for a rollout: `--wait`.
 
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
 use super::pull_secret::configuration;
-use crate::cli::{DryRun, Wait};
+use crate::cli::{DryRun, Span, Wait};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::Program;
+use crate::cluster::facts::Facts;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Stream;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
-use crate::view::status::{Goal, PAUSED};
+use crate::view::running::Running;
+use crate::view::status::{Goal, PAUSED, is_restoring};
 
 /// A wait after a dry run would never end.
 pub(super) fn may_wait(wait: bool, dry_run: DryRun) -> Result<(), Failure> {
@@ -18,6 +25,59 @@ pub(super) fn may_wait(wait: bool, dry_run: DryRun) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Longer than another replica takes to lead.
+const TAKE_UP: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Waits until the program has reported a change of this Secret, as `look` says, which a rollout that is over says nothing of.
+pub(super) async fn until_reported(
+    cluster: &Cluster<'_>,
+    program: Program,
+    name: &str,
+    timeout: Span,
+    look: impl AsyncFn() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let within = timeout.0.min(TAKE_UP);
+    let deadline = Instant::now() + within;
+    let mut running = Running::of(program);
+    loop {
+        match look().await {
+            Ok(true) => return Ok(()),
+            Err(failure) if !failure.may_pass() => return Err(failure),
+            // What follows names an outage that lasts.
+            Err(_) if Instant::now() >= deadline => return Ok(()),
+            Ok(false) => running.check(cluster, true, cluster.now()).await?,
+            Err(_) => {}
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::no(
+                format!(
+                    "the {} has not reported the change of Secret `{name}` within {}",
+                    program.word(),
+                    Span(within)
+                ),
+                "the change is written; `kubectl globalps check` shows what delays it",
+            ));
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// What nodes go on with: their restoration, where one is under way, or else the rollout.
+pub(super) async fn goal_of_nodes(cluster: &Cluster<'_>, wait: &Wait) -> Result<Goal, Failure> {
+    if !wait.wait {
+        return Ok(Goal::Synced);
+    }
+    let facts = Facts::observe(cluster).await?;
+    Ok(if is_restoring(&facts) && facts.is_in_force() {
+        Goal::Restored {
+            skip_unreachable: false,
+        }
+    } else {
+        Goal::Synced
+    })
 }
 
 /// Follows the rollout where that was asked for, and else says how to.

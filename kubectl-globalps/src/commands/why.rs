@@ -13,16 +13,18 @@ use super::live_check::{ask_each, trust};
 use super::pull_secret;
 use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::of_credentials;
+use crate::cluster::controller::{Program, deployment, not_running, of_credentials};
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure, quoted};
 use crate::registry::Trust;
+use crate::secret::changes::InForce;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::Answer;
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::Printer;
 use crate::view::why::{
-    Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested, failing, not_an_image,
+    Adding, Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested, failing,
+    not_an_image,
 };
 
 pub(super) async fn run(
@@ -97,10 +99,11 @@ async fn explained(
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
     let known = Known {
         earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
+        adding: adding(cluster, &shared).await?,
         answers,
         asked_with: asked_with(flags),
     };
-    let judge = |looked: &Looked| looked.explained(&seen, &shared, &cluster.namespace, &known);
+    let judge = |looked: &Looked| looked.explained(&seen, &cluster.namespace, &known);
     answer.containers = looked.iter().map(judge).collect();
     let mut causes = answer.containers.iter().map(|found| &found.cause);
     answer.cause = causes.next().cloned();
@@ -162,8 +165,24 @@ pub(super) struct Known {
     pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
     /// The additional pull secrets that were rolled out before, the newest first.
     pub earlier: Vec<Revision>,
+    pub adding: Adding,
     /// See [`asked_with`].
     pub asked_with: String,
+}
+
+/// What decides whether `add` helps in this cluster.
+pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
+    let stopped = match deployment(cluster, Program::Controller).await {
+        Err(failure) if failure.is(403) => None,
+        found => not_running(Program::Controller, found?.as_ref(), cluster.now()),
+    };
+    let spec = shared.gps.as_ref().map(|gps| &gps.spec);
+    Ok(Adding {
+        in_force: InForce::of(shared.global.as_ref(), spec, names::ADDITIONAL_SECRET),
+        has_content: shared.global.is_some(),
+        gps: shared.gps.clone(),
+        stopped,
+    })
 }
 
 /// The flag that the registries are asked with, as a shell takes it; may be empty.
@@ -214,6 +233,7 @@ pub(super) struct Looked {
     image: Option<ImageName>,
     pub tries: Vec<Tried>,
     excluding: Option<(String, String)>,
+    unreadable: Option<(String, Origin)>,
     lag: Option<Lag>,
     notes: Vec<String>,
 }
@@ -247,6 +267,7 @@ pub(super) async fn look(
         excluding: answer
             .excluding()
             .map(|(a, b)| (a.to_owned(), b.to_owned())),
+        unreadable: answer.unreadable().map(|(a, b)| (a.to_owned(), b.clone())),
         notes: notes.cloned().collect(),
         failing,
         lag,
@@ -261,13 +282,14 @@ impl Looked {
             image: None,
             tries: Vec::new(),
             excluding: None,
+            unreadable: None,
             lag: None,
             notes: Vec::new(),
         }
     }
 
     pub(super) fn questions(&self) -> Vec<Question> {
-        let Some(image) = &self.image else {
+        let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
             return Vec::new();
         };
         let question = |credential| Question {
@@ -314,13 +336,7 @@ impl Looked {
     }
 
     /// `secrets`: namespace of the pull secrets.
-    pub(super) fn explained(
-        &self,
-        pod: &PodSeen,
-        shared: &Shared,
-        secrets: &str,
-        known: &Known,
-    ) -> Explained {
+    pub(super) fn explained(&self, pod: &PodSeen, secrets: &str, known: &Known) -> Explained {
         let questions = self.questions();
         let answer_to = |question: &Question| {
             let found = known.answers.iter().find(|(asked, _)| asked == question);
@@ -349,8 +365,9 @@ impl Looked {
                 .excluding
                 .as_ref()
                 .map(|(a, b)| (a.as_str(), b.as_str())),
+            unreadable: self.unreadable.as_ref().map(|(a, b)| (a.as_str(), b)),
             lag: self.lag.as_ref(),
-            gps: shared.gps.as_ref(),
+            adding: &known.adding,
             secrets,
             earlier: self.other_revision(&known.earlier),
             asked_with: &known.asked_with,

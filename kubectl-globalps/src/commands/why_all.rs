@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, ask, asked_with, earlier, look, shared};
+use super::why::{Known, Looked, Question, adding, ask, asked_with, earlier, look, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
@@ -114,11 +114,12 @@ pub(super) async fn run(
     let of_kinds = looked.iter().map(|(_, looked, _)| looked);
     let known = Known {
         earlier: earlier(cluster, &shared, of_kinds, &answers).await?,
+        adding: adding(cluster, &shared).await?,
         answers,
         asked_with: asked_with(&args.asking),
     };
     let groups = Groups::of(looked.into_iter().map(|(seen, looked, names)| {
-        let found = looked.explained(&seen, &shared, &cluster.namespace, &known);
+        let found = looked.explained(&seen, &cluster.namespace, &known);
         (found.cause, names)
     }));
     printer.print(args.output, ("the answer", &groups), [], || {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, parse};
-use serde::Deserialize;
+use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, parse, shown_key};
+use serde_json::Value;
 
 use crate::error::Failure;
 use globalps_registry::HUB;
@@ -24,15 +24,34 @@ pub(crate) struct AuthFile {
 }
 
 /// Programs that keep the passwords instead of the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default)]
 struct Helpers {
     /// Of one registry each.
-    #[serde(default)]
     cred_helpers: BTreeMap<String, String>,
     /// Of all others.
-    #[serde(default)]
     creds_store: String,
+}
+
+impl Helpers {
+    /// As docker reads them: the case of a name is ignored, and null is no value. `None`: they have another form.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        type Named = BTreeMap<String, Option<String>>;
+        let file: Option<BTreeMap<String, Value>> = serde_json::from_slice(bytes).ok()?;
+        let mut found = Self::default();
+        for (name, value) in file.unwrap_or_default() {
+            if name.eq_ignore_ascii_case("credHelpers") {
+                let named: Option<Named> = serde_json::from_value(value).ok()?;
+                let named = named.unwrap_or_default().into_iter();
+                let named = named.filter_map(|(key, helper)| Some((key, helper?)));
+                found.cred_helpers.extend(named);
+            } else if name.eq_ignore_ascii_case("credsStore") {
+                let helper: Option<String> = serde_json::from_value(value).ok()?;
+                found.creds_store = helper.unwrap_or(found.creds_store);
+            }
+        }
+        found.cred_helpers.retain(|_, helper| !helper.is_empty());
+        Some(found)
+    }
 }
 
 /// Where the password of a registry is.
@@ -56,7 +75,7 @@ impl AuthFile {
             )
         })?;
         // The error would quote the file.
-        let helpers = serde_json::from_slice(bytes).map_err(|_| {
+        let helpers = Helpers::of(bytes).ok_or_else(|| {
             Failure::new(
                 format!("{name} names its credential helpers in a way that can't be read"),
                 "`credHelpers` is an object of texts, `credsStore` is a text",
@@ -103,8 +122,9 @@ impl AuthFile {
         match helper.filter(|_| places.is_empty()) {
             Some(helper) => Err(Failure::new(
                 format!(
-                    "{} leaves the password of `{registry}` to the program `docker-credential-{helper}`, which is not run for it",
-                    self.name
+                    "{} leaves the password of `{}` to the program `docker-credential-{helper}`, which is not run for it",
+                    self.name,
+                    shown_key(registry)
                 ),
                 "credential helpers are run for `--authfile` only; name the registries that it has a password for with `--registry`",
             )),
@@ -149,13 +169,15 @@ impl AuthFile {
         let credential = entry.credential().map_err(|error| {
             Failure::new(
                 format!(
-                    "the entry of `{registry}` in {} is not valid: {error}",
+                    "the entry of `{}` in {} is not valid: {error}",
+                    shown_key(registry),
                     self.name
                 ),
                 "log in to the registry once more, or take the entry out",
             )
         })?;
-        let complete = credential.filter(|credential| !credential.password.expose().is_empty());
+        // Nothing can authenticate with one of both.
+        let complete = credential.filter(|credential| credential.is_complete());
         if complete.is_none() && entry.has_identity_token() {
             return Err(identity_token(registry, &self.name));
         }
@@ -167,7 +189,8 @@ impl AuthFile {
 pub(crate) fn identity_token(registry: &str, source: &str) -> Failure {
     Failure::new(
         format!(
-            "what {source} has for `{registry}` is an identity token, which a kubelet can't use"
+            "what {source} has for `{}` is an identity token, which a kubelet can't use",
+            shown_key(registry)
         ),
         "make a robot account, service principal or access token for the nodes, and add its user and password",
     )
@@ -241,6 +264,23 @@ mod tests {
             let file = AuthFile::new("`f`", file.as_bytes()).expect("a file");
             assert_eq!(shown(&file.places(registry)), expected, "{registry}");
         }
+        let auths = r#""auths":{"quay.io":{"auth":"dTpx"},"ghcr.io":{"auth":"OnA="}}"#;
+        for helpers in [
+            r#""credHelpers":null,"credsStore":null"#,
+            r#""credHelpers":{"quay.io":null},"credsStore":"""#,
+            r#""credHelpers":{"quay.io":""}"#,
+        ] {
+            let file = format!("{{{helpers},{auths}}}");
+            let file = AuthFile::new("`f`", file.as_bytes()).expect("a file");
+            assert_eq!(shown(&file.places("quay.io")), "u:q", "{helpers}");
+            assert_eq!(
+                shown(&file.places("ghcr.io")),
+                "",
+                "a password without a user"
+            );
+        }
+        let folded = AuthFile::new("`f`", br#"{"CREDSSTORE": "desktop"}"#).expect("a file");
+        assert_eq!(shown(&folded.places("r.io")), "desktop r.io");
         let empty = AuthFile::new("`f`", br#"{"credsStore": "desktop"}"#).expect("a file");
         let hub = shown(&empty.places("docker.io"));
         assert_eq!(hub, "desktop https://index.docker.io/v1/");

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use globalps_core::dockerconfig::{Credential, Secret};
+use globalps_core::dockerconfig::{Credential, Secret, shown_key};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -38,6 +38,7 @@ pub(crate) async fn get(
     registry: &str,
 ) -> Result<Option<Credential>, Failure> {
     let program = format!("docker-credential-{helper}");
+    let registry = &shown_key(registry);
     if helper.is_empty() || helper.contains(['/', '\\']) {
         return Err(Failure::new(
             format!(
@@ -133,7 +134,7 @@ fn understand(
         username: Secret::new(answer.username),
         password: Secret::new(answer.secret),
     };
-    Ok(Some(credential).filter(|credential| !credential.password.expose().is_empty()))
+    Ok(Some(credential).filter(Credential::is_complete))
 }
 
 #[cfg(test)]
@@ -167,6 +168,7 @@ mod tests {
                 "u:p",
             ),
             (true, r#"{"Username":"u","Secret":""}"#, "none"),
+            (true, r#"{"Username":"","Secret":"hunter2"}"#, "none"),
             (
                 true,
                 r#"{"Username":"<token>","Secret":"hunter2"}"#,

@@ -113,8 +113,9 @@ pub(crate) async fn of_files(
                 Some((other, first)) if *first != credential => {
                     return Err(Failure::new(
                         format!(
-                            "{other} and {} have different credentials for `{registry}`",
-                            file.name
+                            "{other} and {} have different credentials for `{}`",
+                            file.name,
+                            shown_key(&registry)
                         ),
                         "name one of the two files, and the other registries in another run",
                     ));
@@ -172,7 +173,9 @@ fn chosen(
 
 fn missing(files: &[AuthFile], registry: &str) -> Failure {
     let there: BTreeSet<String> = files.iter().flat_map(AuthFile::registries).collect();
-    let hint = if there.is_empty() || there.contains(registry) {
+    let is_there = there.is_empty() || there.contains(registry);
+    let registry = shown_key(registry);
+    let hint = if is_there {
         format!("log in once more, as with `docker login {registry}`, or name another file")
     } else {
         format!("there are some for {}", list(&there))
@@ -189,7 +192,7 @@ fn names(files: &[AuthFile]) -> String {
 }
 
 fn list(registries: &BTreeSet<String>) -> String {
-    let names: Vec<&str> = registries.iter().map(String::as_str).collect();
+    let names: Vec<String> = registries.iter().map(|it| shown_key(it)).collect();
     format!("`{}`", names.join("`, `"))
 }
 
@@ -342,6 +345,51 @@ mod tests {
             let found = of_files(&files(texts), &set(registries), all).await;
             assert_eq!(shown(&found), expected, "{sentence}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_password_in_the_name_of_a_registry_is_in_no_failure() {
+        let entries = |value: &str| {
+            let keys = [
+                "https://robot:pa/s3cret@quay.io",
+                "robot:s3cret@ghcr.io/v1/",
+            ];
+            keys.map(|key| format!(r#""{key}":{value}"#)).join(",")
+        };
+        let auths = |value: &str| format!(r#"{{"auths":{{{}}}}}"#, entries(value));
+        let helpers = |name: &str| {
+            format!(
+                r#"{{"credHelpers":{{{}}}}}"#,
+                entries(&format!(r#""{name}""#))
+            )
+        };
+        let own = |text: String| AuthFile::new("`f`", text.as_bytes()).expect("a file");
+        let of_others = |text: String| AuthFile::of_others("`f`", text.as_bytes()).expect("a file");
+        let mut failures = 0;
+        for files in [
+            vec![
+                own(auths(r#"{"auth":"dTox"}"#)),
+                own(auths(r#"{"auth":"dToy"}"#)),
+            ],
+            vec![own(auths("{}"))],
+            vec![own(auths(r#"{"auth":"cGFudHM="}"#))],
+            vec![own(auths(r#"{"auth":"MDo=","identitytoken":"t"}"#))],
+            vec![own(helpers("globalps-is-not-there"))],
+            vec![own(helpers("a/b"))],
+            vec![of_others(helpers("pass"))],
+        ] {
+            for all in [true, false] {
+                let named: Vec<String> = files[0].registries().into_iter().collect();
+                let named = named.iter().map(|name| set(&[name]));
+                for chosen in named.chain([set(&[]), set(&["r.io"])]) {
+                    let found = of_files(&files, &chosen, all).await;
+                    failures += usize::from(found.is_err());
+                    let shown = shown(&found.map(|_| Vec::new()));
+                    assert!(!shown.contains("s3cret"), "{shown}");
+                }
+            }
+        }
+        assert!(failures > 40, "{failures}");
     }
 
     #[test]

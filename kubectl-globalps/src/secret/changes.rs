@@ -88,6 +88,17 @@ impl InForce {
         }
     }
 
+    /// Everything for every pod in place of the compared pull secret, and `scoped` with it: if all of it goes.
+    pub(crate) fn whole(self, scoped: impl Iterator<Item = DockerConfig>) -> Self {
+        let own = first_wins(&self.before, &first_wins(&self.additional, &self.after));
+        Self {
+            additional: scoped.fold(own, |first, next| first_wins(&first, &next)),
+            before: DockerConfig::default(),
+            after: DockerConfig::default(),
+            ..self
+        }
+    }
+
     /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays. So does it if the new content
     /// has no credentials and that in force has some.
     pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
@@ -131,8 +142,15 @@ impl InForce {
         };
         let names = spec.into_iter().flat_map(|spec| &spec.sources);
         let names = names.map(|source| source.name.as_str());
-        let names = names.filter(|name| found.everybodys.iter().any(|known| known == name));
-        let further = names.map(|name| (name, format!("{}{name}", names::LAST_SOURCE_KEY_PREFIX)));
+        let names: Vec<&str> = names
+            .filter(|name| found.everybodys.iter().any(|known| known == name))
+            .collect();
+        // In force until the controller has taken them out, which it may hold.
+        let unnamed = found.everybodys.iter().map(String::as_str);
+        let unnamed = unnamed.filter(|name| !names.contains(name));
+        let further = names.iter().copied().chain(unnamed);
+        let further =
+            further.map(|name| (name, format!("{}{name}", names::LAST_SOURCE_KEY_PREFIX)));
         let additional = (
             names::ADDITIONAL_SECRET,
             names::LAST_ADDITIONAL_KEY.to_owned(),

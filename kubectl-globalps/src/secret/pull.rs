@@ -1,15 +1,16 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
-    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
-    shown_key, validate_bytes,
+    Crio, DockerConfig, Explanation, Finding, ImageError, Try, attempts, explain, parse, shown_key,
+    validate_bytes,
 };
 use globalps_core::provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
 
 use crate::secret::findings;
 use crate::secret::scope::in_force;
-use crate::secret::tried::{Origin, Tried, lines_of};
+use crate::secret::tried::{Origin, Tried, line_of_crio, lines_of, shown};
+use crate::terminal::escapes;
 
 /// A file, or a Secret, with credentials.
 pub(crate) struct Keyring {
@@ -108,6 +109,8 @@ pub(crate) struct Answer {
     crio: Crio,
     findings: Vec<(String, Finding)>,
     notes: Vec<String>,
+    /// A Secret of the pod that keeps the kubelet from pulling, and who would have to change it.
+    unreadable: Option<(String, Origin)>,
     /// Whether there is more than one place that credentials could come from.
     is_plain: bool,
 }
@@ -118,6 +121,7 @@ impl Answer {
         let mut findings = Vec::new();
         let mut tries = Vec::new();
         let mut notes = asked.notes;
+        let mut unreadable = None;
         let (mut all, mut owners) = (Vec::new(), Vec::new());
         for source in &asked.of_pod {
             let config = read(source, &mut findings);
@@ -129,6 +133,7 @@ impl Answer {
                     "{} can't be read by a kubelet, so it does not pull at all",
                     source.name
                 ));
+                unreadable.get_or_insert_with(|| (source.name.clone(), source.origin.clone()));
             }
             for entry in config.unwrap_or_default().entries() {
                 all.push(entry.clone());
@@ -182,6 +187,9 @@ impl Answer {
         } else {
             tries.extend(with_file);
         }
+        if unreadable.is_some() {
+            (tries, by_file) = (Vec::new(), None);
+        }
         Ok(Self {
             image: asked.image,
             repository,
@@ -200,6 +208,7 @@ impl Answer {
             },
             findings,
             notes,
+            unreadable,
             is_plain,
         })
     }
@@ -219,6 +228,11 @@ impl Answer {
 
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    pub(crate) fn unreadable(&self) -> Option<(&str, &Origin)> {
+        let found = self.unreadable.as_ref();
+        found.map(|(source, origin)| (source.as_str(), origin))
     }
 
     /// A source that has a credential for the image, but not for this pod, and who it is for.
@@ -327,21 +341,10 @@ impl Answer {
                 ),
             }
         }));
-        lines.push(match &self.crio {
-            Crio::Credential(found) => format!(
-                "CRI-O:      `{}`, as {}",
-                shown_key(&found.key),
-                shown(&found.credential.username)
-            ),
-            Crio::None => "CRI-O:      has no credential for it".to_owned(),
-            Crio::Error { key, why } if key.is_empty() => format!("CRI-O:      fails: {why}"),
-            Crio::Error { key, why } => {
-                format!("CRI-O:      fails because of `{}`: {why}", shown_key(key))
-            }
-        });
+        lines.push(line_of_crio(&self.crio));
         lines.extend(self.notes.iter().map(|note| format!("note:       {note}")));
         let findings: Vec<Finding> = self.findings.iter().map(|(_, f)| f.clone()).collect();
-        format!("{}\n{}", lines.join("\n"), findings::text(&findings))
+        format!("{}\n{}", escapes::lines(&lines), findings::text(&findings))
     }
 }
 
@@ -383,11 +386,6 @@ fn tried(source: &str, found: &Try, origin: Origin) -> Tried {
         key: shown_key(&found.key),
         username: shown(&found.credential.username),
     }
-}
-
-/// A user's name, which is no secret here: it is what tells two credentials apart.
-fn shown(username: &Secret) -> String {
-    String::from_utf8_lossy(username.expose()).into_owned()
 }
 
 #[cfg(test)]

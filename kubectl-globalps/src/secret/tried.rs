@@ -1,6 +1,6 @@
 //! One credential of a pull, and where it comes from. Pure.
 
-use globalps_core::dockerconfig::Credential;
+use globalps_core::dockerconfig::{Credential, Crio, Secret, shown_key};
 
 /// One credential that is tried, and where it comes from.
 #[derive(Clone)]
@@ -45,4 +45,24 @@ pub(super) fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
         format!("{label} `{}`, as {}{source}", found.key, found.username)
     });
     lines.collect()
+}
+
+pub(super) fn line_of_crio(crio: &Crio) -> String {
+    match crio {
+        Crio::Credential(found) => format!(
+            "CRI-O:      `{}`, as {}",
+            shown_key(&found.key),
+            shown(&found.credential.username)
+        ),
+        Crio::None => "CRI-O:      has no credential for it".to_owned(),
+        Crio::Error { key, why } if key.is_empty() => format!("CRI-O:      fails: {why}"),
+        Crio::Error { key, why } => {
+            format!("CRI-O:      fails because of `{}`: {why}", shown_key(key))
+        }
+    }
+}
+
+/// A user's name, which is no secret here: it is what tells two credentials apart.
+pub(super) fn shown(username: &Secret) -> String {
+    String::from_utf8_lossy(username.expose()).into_owned()
 }

@@ -13,6 +13,12 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     shown(text, |_| true)
 }
 
+/// Texts for one line each. Those of others, such as a runtime's message or a user's name, begin no line of their own.
+pub(crate) fn lines(all: &[String]) -> String {
+    let all: Vec<_> = all.iter().map(|text| line(text)).collect();
+    all.join("\n")
+}
+
 /// As [`plain`], with the colors that this program put in. Texts of others must have gone through [`line`] before.
 pub(crate) fn painted(text: &str) -> String {
     let mut pieces = text.split("\x1b[");

@@ -20,7 +20,7 @@ pub(crate) use crate::cluster::installed::{Installed, Sight};
 use crate::error::guide;
 
 pub(crate) use credentials::credentials;
-pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces, workload};
+pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
 pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};

@@ -9,7 +9,7 @@ pub(crate) mod verdict;
 
 use globalps_core::api::{
     ClusterFailure, ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, Counts,
-    FleetPullSecret, FleetPullSecretStatus, condition,
+    DeletionPolicy, FleetPullSecret, FleetPullSecretStatus, condition,
 };
 use globalps_core::names;
 use globalps_core::rollout::Revision;
@@ -45,6 +45,9 @@ pub(crate) struct FleetRow {
     /// `True`, `False`, or `Unknown` where the hub has not reported on the present spec.
     #[serde(skip)]
     pub state: &'static str,
+    /// It is being deleted, and the hub removes its Secret from the clusters.
+    #[serde(skip)]
+    pub is_removing: bool,
 }
 
 /// A member cluster.
@@ -75,6 +78,12 @@ pub(crate) struct ClusterRow {
     /// It was asked to try again, and the hub has not taken that up yet.
     #[serde(skip)]
     pub is_asked: bool,
+    /// It has, or may have, something of the `FleetPullSecret`.
+    #[serde(skip)]
+    pub is_assigned: bool,
+    /// It is assigned the removal.
+    #[serde(skip)]
+    pub is_removal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -256,6 +265,8 @@ fn fleet_row(fleet: &FleetPullSecret, reported: Option<&FleetPullSecretStatus>) 
             (_, true) => "True",
             (_, false) => "False",
         },
+        is_removing: fleet.metadata.deletion_timestamp.is_some()
+            && fleet.spec.deletion_policy == DeletionPolicy::Remove,
     }
 }
 
@@ -271,7 +282,7 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
             .clone_into(&mut message);
     }
     let since_time = status.last_transition_time.as_ref().map(|Time(time)| *time);
-    let asked = object.annotations().get(names::RETRY_ANNOTATION);
+    let asked = names::requested_retry(object.annotations());
     let namespace = object.namespace().unwrap_or_default();
     ClusterRow {
         name: format!("{namespace}/{}", object.spec.cluster),
@@ -288,7 +299,9 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
         status: None,
         since_time,
         object: object.name_any(),
-        is_asked: asked.is_some_and(|asked| *asked != object.spec.retry),
+        is_asked: asked.is_some_and(|asked| asked != object.spec.retry),
+        is_assigned: object.spec.revision > 0 || object.spec.remove || object.spec.revoked,
+        is_removal: object.spec.remove,
     }
 }
 
@@ -307,6 +320,8 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
         since_time: None,
         object: String::new(),
         is_asked: false,
+        is_assigned: false,
+        is_removal: false,
     }
 }
 

@@ -45,14 +45,14 @@ pub(crate) async fn follow_some(
     let mut skipped = Skipped::default();
     let mut controller = Running::of(Program::Controller);
     loop {
-        let now = Timestamp::now();
+        let now = cluster.now();
         let status = Status::of(&facts, now);
         if !facts.installed
             && let Some((message, hint)) = advice(&facts, &status)
         {
             return Err(Failure::no(message, hint));
         }
-        let outage = pauses.outage(now);
+        let outage = pauses.outage(Timestamp::now());
         view.screen.outage(outage.clone());
         view.show(&facts, &status, now);
         if skips && outage.is_none() {

@@ -5,6 +5,7 @@ pub(crate) mod fleet;
 pub(crate) mod follow;
 pub(crate) mod following;
 pub(crate) mod outage;
+pub(crate) mod owner;
 pub(crate) mod running;
 pub(crate) mod skipped;
 pub(crate) mod status;

@@ -1,12 +1,11 @@
 //! Nodes that a cleanup finishes without, because they are unreachable or can't be restored. The annotation is a permission: the controller still restores a node
 //! that is back before the cleanup ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use globalps_core::api::Kubelet;
 use globalps_core::names;
-use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::cluster::annotate::annotate;
@@ -19,14 +18,14 @@ use crate::view::status::{Status, is_restoring, left};
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     nodes: BTreeSet<String>,
-    /// The annotation was set on their objects, whether or not the watch has shown it.
-    annotated: BTreeSet<String>,
+    /// The annotation was set on their objects, but the watch still shows this value of before.
+    annotated: BTreeMap<String, Option<String>>,
     config_file: String,
 }
 
 impl Skipped {
     /// Says before the question which nodes can't be restored now. An error where that can't be known.
-    pub(crate) fn announce(facts: &Facts, printer: &Printer) -> Result<(), Failure> {
+    pub(crate) fn announce(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
         if facts.nodes.is_none() {
             return Err(Failure::new(
                 "this user may not list Nodes, so it is unknown which ones are unreachable",
@@ -34,9 +33,9 @@ impl Skipped {
             ));
         }
         let mut skipped = Self::default();
-        skipped.observe(facts, &Status::of(facts, Timestamp::now()));
+        skipped.observe(facts, &Status::of(facts, cluster.now()));
         if let Some(stays) = skipped.stays() {
-            printer.warning(format_args!(
+            cluster.printer().warning(format_args!(
                 "nodes that can't be restored will be skipped: {stays}"
             ));
         }
@@ -77,17 +76,26 @@ impl Skipped {
             result => result,
         })
         .await?;
-        self.annotated.extend(nodes);
+        self.was_annotated(facts, nodes);
         Ok(())
     }
 
-    fn without_annotation(&self, facts: &Facts) -> Vec<String> {
+    fn was_annotated(&mut self, facts: &Facts, nodes: Vec<String>) {
+        let before = nodes.into_iter().map(|name| {
+            let value = annotation(facts, &name);
+            (name, value)
+        });
+        self.annotated.extend(before);
+    }
+
+    /// Also those whose annotation was set, but is gone: the controller ends the permission with its cleanup.
+    fn without_annotation(&mut self, facts: &Facts) -> Vec<String> {
+        self.annotated
+            .retain(|name, before| annotation(facts, name) == *before);
         let is_missing = |name: &&String| {
-            !self.annotated.contains(*name)
-                && facts.node_secrets.get(name).is_some_and(|object| {
-                    let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
-                    annotation.is_none_or(|value| value != "true")
-                })
+            !self.annotated.contains_key(*name)
+                && facts.node_secrets.get(name).is_some()
+                && annotation(facts, name).is_none_or(|value| value != "true")
         };
         self.nodes.iter().filter(is_missing).cloned().collect()
     }
@@ -124,12 +132,19 @@ impl Skipped {
     }
 }
 
+/// The value on the node's object.
+fn annotation(facts: &Facts, node: &str) -> Option<String> {
+    let annotations = facts.node_secrets.get(node)?.annotations();
+    annotations.get(names::ABANDON_ANNOTATION).cloned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use globalps_core::api::{
         GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
     };
+    use jiff::Timestamp;
 
     use crate::cluster::facts::{Lost, NodeFacts};
 
@@ -167,6 +182,32 @@ mod tests {
             facts.nodes.get_or_insert_default().insert(name, node);
         }
         facts
+    }
+
+    /// It ends with its cleanup, also with one that ended just now.
+    #[test]
+    fn a_permission_that_ended_is_given_again() {
+        let mut skipped = Skipped::default();
+        for (case, value, expected) in [
+            ("not given", None, "b"),
+            ("not shown yet", None, ""),
+            ("given", Some("true"), ""),
+            ("ended", Some("false"), "b"),
+            ("not shown yet", Some("false"), ""),
+            ("given", Some("true"), ""),
+            ("ended again", Some("false"), "b"),
+            ("shown together", None, "b"),
+        ] {
+            let mut facts = facts("b!");
+            let mut object = facts.node_secrets.get("b").cloned().expect("one");
+            let value = value.map(|value| (names::ABANDON_ANNOTATION.to_owned(), value.to_owned()));
+            object.annotations_mut().extend(value);
+            facts.node_secrets.insert("b", object);
+            skipped.observe(&facts, &Status::of(&facts, Timestamp::UNIX_EPOCH));
+            let missing = skipped.without_annotation(&facts);
+            assert_eq!(missing.join(" "), expected, "{case}");
+            skipped.was_annotated(&facts, missing);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod conditions;
 mod deliveries;
 mod health;
 mod left;
+mod renewal;
 mod rows;
 mod sources;
 mod verdict;
@@ -27,11 +28,12 @@ use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::Health;
 pub(crate) use left::left;
+pub(crate) use renewal::renewal;
 pub(crate) use rows::{Row, rfc3339};
 use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
-pub(crate) use verdict::{Goal, PAUSED, Verdict, verdict};
+pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, Verdict, verdict, waits_for_canary};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -41,12 +43,6 @@ pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and th
 
 /// Hint if no node can be the canary.
 pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
-
-/// Hint if a registry rejects credentials.
-pub(crate) const REJECTED: &str =
-    "replace them with `kubectl globalps add REGISTRY`, or change the Secret that the line names";
-/// Hint if credentials expire soon or have expired.
-pub(crate) const EXPIRES: &str = "renew them with `kubectl globalps add`, or in the Secret that the line names; `kubectl globalps list -o wide` shows when each expires";
 
 /// Hint if a cleanup waits only for unreachable nodes.
 pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
@@ -111,8 +107,9 @@ impl Status {
             is(status, condition::READY, "True")
                 || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
         };
-        let ready =
-            settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
+        let ready = missing(facts, &nodes).is_none()
+            && settled
+            && matches!(current(facts), Current::Reported(status) if is_ready(status));
         let counts = count(&nodes);
         // Then the spec is not in force, and nothing is removed.
         let is_held = facts.gps().is_some_and(is_removal_held);
@@ -156,6 +153,24 @@ impl Status {
     }
 }
 
+/// Message and hint where nodes that were named have no row, or no node has the labels.
+pub(crate) fn missing(facts: &Facts, rows: &[Row]) -> Option<(String, &'static str)> {
+    let is_there = |name: &&String| rows.iter().any(|row| row.name == **name);
+    let names = facts.scope.names.iter().filter(|name| !is_there(name));
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let message = if !names.is_empty() {
+        format!("globalps has no node `{}`", names.join("`, `"))
+    } else if !facts.scope.is_all() && rows.is_empty() {
+        "globalps has no node with such labels".to_owned()
+    } else {
+        return None;
+    };
+    Some((
+        message,
+        "`kubectl globalps status` shows the nodes, `kubectl get nodes --show-labels` their labels",
+    ))
+}
+
 /// The newest revision that a node is assigned, for where no status names it.
 fn assigned(facts: &Facts) -> Revision {
     let objects = facts.node_secrets.iter();
@@ -171,6 +186,12 @@ fn assigned(facts: &Facts) -> Revision {
 pub(crate) const NO_CONFIGURATION: (&str, &str) = (
     "there is no GlobalPullSecret, so the controller changes no node",
     RESTORE_CONFIGURATION,
+);
+
+/// Message and hint while the removal of the last sources from the spec is held.
+pub(crate) const REMOVAL_HELD: (&str, &str) = (
+    "`spec.sources` no longer names the sources in force, and the controller holds this change, so nothing else comes into force",
+    "`kubectl globalps install --restore-configuration` if it is a mistake, `kubectl globalps remove --all` if it is meant",
 );
 
 /// Whether the controller's report is about the current objects.

@@ -1,16 +1,20 @@
 //! Why pods can't pull their images: the facts of each, the likely cause, and the command that fixes it. Pure.
 
+mod adding;
 mod answer;
 mod cause;
 mod commands;
 mod facts;
 mod failing;
 mod groups;
+mod of_pod;
 mod other;
 mod waiting;
 
+pub(crate) use adding::Adding;
 pub(crate) use answer::{Explained, PodAnswer};
 pub(crate) use cause::{Evidence, Tested};
+pub(crate) use commands::{Login, add};
 pub(crate) use facts::{Lag, PodSeen};
 pub(crate) use failing::{Failing, Said, failing};
 pub(crate) use groups::Groups;

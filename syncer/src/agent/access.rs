@@ -4,6 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use globalps_core::api::Phase;
 
+use super::reporting::is_answered;
 use super::{Access, Agent, DISK_RETRY, LOCK_RETRY, UNANSWERED};
 use crate::node::file;
 use crate::node::state::NodeError;
@@ -47,13 +48,8 @@ impl Agent {
         file::sweep(&self.config_file);
         self.provider.sweep();
         loop {
-            match self.journal.load() {
-                Ok(state) => {
-                    self.state = state;
-                    let change = self.state.as_mut().and_then(|state| state.change.as_mut());
-                    if let Some(change) = change.filter(|_| !self.restart) {
-                        change.waive_restart();
-                    }
+            match self.load() {
+                Ok(()) => {
                     self.access = Access::State;
                     return;
                 }
@@ -63,16 +59,30 @@ impl Agent {
         }
     }
 
+    /// Takes the state from the disk, which may have been written before it was known that nothing is restarted here.
+    pub(super) fn load(&mut self) -> Result<(), NodeError> {
+        self.state = self.journal.load()?;
+        if !self.restart || self.is_server {
+            self.waive_restart();
+        }
+        Ok(())
+    }
+
+    /// What a change in progress has written takes effect without a restart.
+    pub(super) fn waive_restart(&mut self) {
+        let change = self.state.as_mut().and_then(|state| state.change.as_mut());
+        if let Some(change) = change {
+            change.waive_restart();
+        }
+    }
+
     /// Another process holds the lock. While it answers the object, it reports for the node and this pod is ready: pods of a
     /// deleted `DaemonSet` may stay for long, and the node has what it needs. Otherwise this syncer reports the reason.
     fn stand_by(&mut self, error: &NodeError, unanswered_since: &mut Option<Instant>) {
         let known = self.observe_object();
         let is_answered = known.object().is_some_and(|object| {
             let status = object.status.as_ref();
-            status.is_some_and(|status| {
-                Some(status.observed_generation) == object.metadata.generation
-                    && status.reason != error.reason()
-            })
+            is_answered(object) && status.is_some_and(|status| status.reason != error.reason())
         });
         self.reporter.mark_ready(is_answered);
         if is_answered {

@@ -4,49 +4,43 @@ use std::time::Duration;
 
 use globalps_core::api::Phase;
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 use tokio::time::Instant;
 
+use super::decide::Action;
 use super::watching::WATCH;
 use super::{Agent, IDLE};
 use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::FileSnapshot;
-use crate::node::kubelet::Restartable;
 use crate::node::state::{Change, NodeError, State, Task};
 use crate::report::wording;
 
 impl Agent {
-    /// Finds the unit to restart, once a change is assigned or in progress.
-    pub(super) async fn find_unit(&mut self, is_asked: bool) -> Result<(), NodeError> {
-        let is_begun = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.change.is_some());
-        if !self.restart || !(is_asked || is_begun) {
-            return Ok(());
-        }
-        let restarted = self.state.as_ref().and_then(|state| state.unit.as_deref());
-        let found = self.unit.restartable(restarted).await;
-        self.no_restart = match found.map_err(NodeError::from)? {
-            Restartable::Yes => None,
-            Restartable::No(reason) => Some(reason),
-        };
-        Ok(())
-    }
-
     pub(super) async fn begin(
         &mut self,
         file: FileSnapshot,
-        change: Change,
-        quarantine: bool,
-        drift: bool,
+        begun: Action,
     ) -> Result<Duration, NodeError> {
+        let Action::Begin {
+            change,
+            quarantine,
+            drift,
+            is_own,
+        } = begun
+        else {
+            return Ok(Duration::ZERO);
+        };
+        if let Some(state) = self.state.as_mut().filter(|_| is_own) {
+            // Saved together with the change. Who writes a narrowed file often keeps its mode.
+            let mode = file.wide_mode().or(state.mode);
+            state.snapshot = file.clone().with_mode(mode);
+        }
         if quarantine && let FileSnapshot::File { bytes, .. } = &file {
             let path = self.journal.quarantine(bytes)?;
             tracing::warn!(path = %path.display(), "quarantined the credentials file because it can't be parsed");
             self.quarantined = Some(path);
         }
-        let pause = self.change(file, Some(change)).await?;
+        let pause = self.change(file, Some(*change)).await?;
         if drift {
             self.count_drift()?;
         }
@@ -58,6 +52,45 @@ impl Agent {
             tracing::info!("resuming the change in the journal");
         }
         self.change(file, None).await
+    }
+
+    /// The task is to restore a node that globalps has never changed. No state of its files or of its system bus prevents that.
+    fn has_nothing(&self) -> bool {
+        let task = self.task.as_ref();
+        task.is_some_and(|task| task.goal() == Goal::Restore)
+            && self.state.is_none()
+            && self.lock.is_none()
+            && !self.journal.is_in_use()
+            && !self.journal.has_directory()
+            && matches!(self.provider.installed(), Ok(None))
+    }
+
+    /// What is done whatever the node's files are; `None`: they decide.
+    pub(super) async fn unobserved(&mut self) -> Result<Option<Duration>, NodeError> {
+        if self.has_nothing() {
+            return Ok(Some(self.report_nothing()));
+        }
+        if !self.is_held() {
+            return Ok(None);
+        }
+        match self.keep_in_force().await? {
+            None => Ok(Some(self.revive().await)),
+            pause => Ok(pause),
+        }
+    }
+
+    /// globalps has worked on this node, but there is no state, as after a damaged one was moved away.
+    fn has_lost_state(&self) -> bool {
+        let known = self.objects.borrow();
+        let status = known.object().and_then(|object| object.status.as_ref());
+        let is_reported = status.is_some_and(|status| status.in_force() != Revision::NONE);
+        self.state.is_none() && (is_reported || self.journal.has_directory())
+    }
+
+    fn report_nothing(&mut self) -> Duration {
+        (self.last_error, self.held, self.obstacle) = (None, None, None);
+        self.report(Phase::Restored, "", "");
+        IDLE
     }
 
     /// Nothing of globalps is left on the node.
@@ -83,7 +116,18 @@ impl Agent {
         Ok(())
     }
 
-    /// Stops restoring the file until another revision is assigned.
+    /// Another task than the one that was given up is a new attempt.
+    pub(super) fn take_up_again(&mut self) {
+        let is_over = |given_up: &Task| self.task.as_ref().is_some_and(|task| task != given_up);
+        if let Some(state) = &mut self.state
+            && state.given_up.as_ref().is_some_and(is_over)
+        {
+            state.given_up = None;
+            self.drift.forget_conflicts();
+        }
+    }
+
+    /// Stops restoring the file until there is another task.
     pub(super) fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
         if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
             state.given_up = task;
@@ -92,7 +136,7 @@ impl Agent {
                 "stopped restoring the managed entries because another process keeps changing them"
             );
         }
-        self.provider.remove_half_flags()?;
+        self.uphold_provider()?;
         self.report(Phase::ForeignOwner, "Fought", &wording::conflicts());
         Ok(IDLE)
     }
@@ -108,10 +152,16 @@ impl Agent {
             .borrow()
             .object()
             .map_or(0, |object| self.reporter.restarts(object));
+        let is_lost = self.has_lost_state();
         let mut state = self
             .state
             .take()
             .unwrap_or_else(|| State::new(file, restarts));
+        if is_lost && let Some(change) = &change {
+            // Entries that globalps wrote can't be distinguished from the node's own, which are never removed.
+            let own = change.target_managed.overridden();
+            state.doubtful = own.iter().map(|entry| entry.key().to_owned()).collect();
+        }
         let task = change
             .as_ref()
             .or(state.change.as_ref())
@@ -119,6 +169,10 @@ impl Agent {
         // Reports refer to this task, even if the object changes before it ends.
         self.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
+        // It is no attempt at the assigned task, which stays as it was answered.
+        let is_upkeep = task.is_some_and(|task| {
+            task.revision == state.revision && self.task.as_ref().is_some_and(|it| it != task)
+        });
         match goal {
             _ if self.last_error.is_some() => {}
             Some(Goal::Restore) => tracing::info!("restoring the node"),
@@ -130,9 +184,10 @@ impl Agent {
         let path = self.config_file.clone();
         self.state = Some(state.clone());
         // Reported in the background: the file does not wait for the API server.
-        if self.last_error.is_none() {
+        if self.last_error.is_none() && !is_upkeep {
             self.report(phase_towards(goal), "", "");
         }
+        let held = self.held.clone().filter(|_| is_upkeep);
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
@@ -143,7 +198,9 @@ impl Agent {
             Some(change) => transaction.begin(&mut state, change).await,
             None => transaction.resume(&mut state).await,
         };
-        self.finish(state, goal, result)
+        let pause = self.finish(state, goal, result)?;
+        self.held = self.held.take().or(held);
+        Ok(pause)
     }
 
     fn is_updating(&self) -> bool {
@@ -169,7 +226,7 @@ impl Agent {
         match result {
             Err(error) => {
                 // The disk has the authoritative state.
-                self.state = self.journal.load()?;
+                self.load()?;
                 Err(error)
             }
             Ok(Outcome::Written(cooldown)) => {

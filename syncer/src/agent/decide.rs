@@ -1,54 +1,17 @@
 //! Decides what the node does next. Pure: depends only on the facts.
 
-use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
-use globalps_core::provider::{Content, Delivery};
+use globalps_core::dockerconfig::merge_on_node;
 use globalps_core::rollout::{Goal, Revision};
 
-use crate::delivery::config_file::{has_none_of, is_as_written, is_unparsable, parsed, restored};
+use super::desired::{Desired, desired, in_journal};
+use super::facts::NodeFacts;
+use crate::delivery::config_file::{
+    is_as_written, is_own, is_replaced, is_unparsable, parsed, restored,
+};
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, Superseded, Task};
-
-/// The input of the decision.
-#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeFacts<'a> {
-    /// What the object assigns; `None`: nothing, or not known.
-    pub(crate) task: Option<&'a Task>,
-    /// Another program is known to manage the file, so globalps does not change it.
-    pub(crate) is_foreign: bool,
-    /// Another program is about to change the file and must find nothing of globalps in it afterwards.
-    pub(crate) is_updating: bool,
-    /// The state in the journal; `None`: globalps has not changed this node.
-    pub(crate) state: Option<&'a State>,
-    pub(crate) file: &'a FileSnapshot,
-    /// Content of the assigned revision; `None`: not fetched, or superseded.
-    pub(crate) desired: Option<&'a Content>,
-    /// The cluster no longer has the content of the assigned revision.
-    pub(crate) superseded: bool,
-    /// Whether the kubelet may ever be restarted.
-    pub(crate) restart: bool,
-    /// Whether the kubelet may be restarted now.
-    pub(crate) is_cooled_down: bool,
-    /// The file was correct when its watch began, so every later change was noticed.
-    pub(crate) is_watched: bool,
-    /// Another process changed managed entries too often, so they are no longer restored.
-    pub(crate) is_conflict_limit_reached: bool,
-    /// The node is not selected: this agent restores it and can't read any content.
-    pub(crate) restores_only: bool,
-    /// The credential provider; `None`: neither requested nor on the node.
-    pub(crate) provider: Option<&'a ProviderFacts>,
-}
-
-/// The desired state of the node.
-#[derive(Default)]
-struct Desired {
-    /// Entries of the credentials file.
-    config: DockerConfig,
-    /// Files of the credential provider; `None`: it is not used.
-    provider: Option<ProviderSide>,
-}
 
 #[derive(Debug)]
 pub(crate) enum Action {
@@ -63,11 +26,12 @@ pub(crate) enum Action {
     /// End the observation period after a change: it can no longer be rolled back.
     Settle,
     /// Begin a change. `quarantine`: the file can't be parsed, so keep its bytes first. `drift`: the task was in force, and
-    /// another process changed managed entries.
+    /// another process changed managed entries. `is_own`: it wrote the node's own file again, so a restore returns that.
     Begin {
         change: Box<Change>,
         quarantine: bool,
         drift: bool,
+        is_own: bool,
     },
     /// The files of the credential provider can't be brought to the desired state.
     Obstructed(Obstacle),
@@ -81,7 +45,7 @@ pub(crate) enum Action {
     Confirm,
     /// Nothing of globalps is on the node, so there is nothing to restore.
     Forget,
-    /// Wait for the task to restore the node; keep the last report.
+    /// Wait for the task to restore the node. The last report stays, if it is about this assignment.
     StandBy,
 }
 
@@ -89,6 +53,17 @@ impl Action {
     /// It changes a node that may have nothing of globalps.
     pub(super) fn changes_node(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Forget)
+    }
+
+    /// It may restart the kubelet.
+    pub(super) fn restarts(&self, state: Option<&State>) -> bool {
+        match self {
+            Self::Begin { change, .. } => change.restart,
+            Self::Resume => state
+                .and_then(|state| state.change.as_ref())
+                .is_some_and(|change| change.restart),
+            _ => false,
+        }
     }
 }
 
@@ -141,7 +116,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
     {
-        return Action::Reject(failure.clone());
+        return keep(facts).unwrap_or_else(|| Action::Reject(failure.clone()));
     }
     if facts
         .state
@@ -158,6 +133,23 @@ fn decide_change(facts: &NodeFacts) -> Action {
             begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
+}
+
+/// Repairs what is in force without a restart, while the assigned task is not worked on. `None`: there is nothing to repair.
+pub(super) fn keep(facts: &NodeFacts) -> Option<Action> {
+    let state = facts.state.filter(|state| state.change.is_none())?;
+    let in_force = Task {
+        revision: state.revision,
+        ..state.applied.as_ref().or(facts.task)?.clone()
+    };
+    let facts = NodeFacts {
+        restart: false,
+        ..*facts
+    };
+    let desired = in_journal(&facts, state)?;
+    let is_known = in_force.goal() != Goal::Restore;
+    let action = is_known.then(|| begin(&facts, state, &in_force, &desired))?;
+    matches!(action, Action::Begin { .. }).then_some(action)
 }
 
 /// Restores the node's own file and removes the provider, unless another program has written the file: that stays as it is. A
@@ -189,7 +181,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
     if state.provider.is_some() || is_as_written(facts.file, state) {
         return begin_aside(facts, state, &aside);
     }
-    if has_none_of(facts.file, &state.managed) {
+    if is_replaced(facts.file, state) {
         // The file is the node's own again. What the next change finds is the new original.
         return Action::Forget;
     }
@@ -208,56 +200,6 @@ fn begin_aside(facts: &NodeFacts, state: &State, aside: &Task) -> Action {
     begin(&facts, state, aside, &Desired::default())
 }
 
-/// The assigned content in the form in which it is delivered. During a halted rollout nodes may stay on an older revision, whose
-/// content is in the journal. If the provider is not possible, the credentials file gets the content for every pod.
-fn desired(facts: &NodeFacts) -> Option<Desired> {
-    let in_force = facts.state.and_then(|state| state.provider.as_ref());
-    let of_file = |config| Desired {
-        config,
-        provider: None,
-    };
-    let by_provider = |side| Desired {
-        config: DockerConfig::default(),
-        provider: Some(side),
-    };
-    if let (Some(content), Some(task)) = (facts.desired, facts.task) {
-        let settled = facts.state.filter(|state| state.is_settled_on(task));
-        let side = match (settled, &content.delivery, facts.provider) {
-            // Setting up or removing the provider and changing its settings need a restart, which the controller schedules. An
-            // upgraded kubelet or a resolved obstacle waits for it.
-            (Some(state), _, found) => {
-                let both = state.provider.as_ref().zip(found);
-                both.and_then(|(installed, found)| {
-                    found.with_settings_of(installed, task, content).ok()
-                })
-            }
-            (None, Delivery::CredentialProvider(config), Some(provider)) => provider
-                .with_content(task.revision.number, content, config, in_force)
-                .ok(),
-            (None, ..) => None,
-        };
-        return Some(side.map_or_else(|| of_file(content.config.clone()), by_provider));
-    }
-    let state = facts
-        .state
-        .filter(|_| is_in_force_though_superseded(facts))?;
-    match in_force {
-        Some(installed) => match facts.provider?.with(installed.clone()) {
-            Ok(side) => Some(by_provider(side)),
-            Err(_) => installed.content().map(|content| of_file(content.config)),
-        },
-        None => state.managed.content().map(of_file),
-    }
-}
-
-fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
-    let in_force = facts.state.map(|state| state.revision);
-    let is_pending = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
-    facts.superseded
-        && in_force == facts.task.map(|task| task.revision)
-        && !facts.state.is_some_and(is_pending)
-}
-
 /// Whether another process changed managed entries. Restoring them ends the observation of the previous change.
 fn is_drifted(facts: &NodeFacts) -> bool {
     let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, desired(facts)) else {
@@ -272,7 +214,12 @@ fn is_drifted(facts: &NodeFacts) -> bool {
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
     // A change whose restart is pending. The new change replaces it and rolls back to the same file.
     let pending = state.change.as_ref();
-    let managed = pending.map_or_else(|| state.managed.clone(), Change::managed);
+    let is_own = pending.is_none() && task.goal() != Goal::Restore && is_own(facts.file, state);
+    let managed = match pending {
+        Some(change) => change.managed(),
+        None if is_own => ManagedEntries::default(),
+        None => state.managed.clone(),
+    };
     let unparsable = is_unparsable(facts.file);
     // If the file can't be parsed, the node's own entries come from the snapshot.
     let existing = parsed(facts.file)
@@ -281,7 +228,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
     let merged = merge_on_node(
         &existing,
         &desired.config,
-        &managed.keys,
+        &managed.applied(),
         &managed.overridden(),
     );
     let target_managed = ManagedEntries::of(&merged);
@@ -337,9 +284,10 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         None => pending.is_some() || !(same || drift && facts.is_watched),
     };
     let before = pending.map_or(facts.file, |change| &change.before).clone();
-    let before_managed = pending
-        .map_or(&state.managed, |change| &change.before_managed)
-        .clone();
+    let before_managed = match pending {
+        Some(change) => change.before_managed.clone(),
+        None => managed,
+    };
     let change = Change {
         task: task.clone(),
         step: Step::Forward,
@@ -366,6 +314,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         change: Box::new(change),
         quarantine: unparsable,
         drift,
+        is_own,
     }
 }
 
@@ -375,8 +324,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    use globalps_core::dockerconfig;
-    use globalps_core::provider::ProviderConfig;
+    use globalps_core::dockerconfig::{self, DockerConfig};
+    use globalps_core::provider::{Content, Delivery, ProviderConfig};
     use globalps_core::rollout::RevisionId;
 
     use super::*;
@@ -433,7 +382,7 @@ mod tests {
     fn synced(snapshot: &str) -> State {
         let mut state = State::new(file(snapshot), 1);
         let existing = parsed(&file(snapshot)).unwrap_or_default();
-        let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
+        let merged = merge_on_node(&existing, &config(OURS), &[], &[]);
         state.managed = ManagedEntries::of(&merged);
         state.revision = revision(1);
         state
@@ -455,6 +404,32 @@ mod tests {
             failure: String::new(),
             provider: None,
         }
+    }
+
+    #[test]
+    fn only_a_change_that_takes_effect_with_a_restart_restarts() {
+        let with = |restart| Change {
+            restart,
+            ..with_step(Step::Forward)
+        };
+        let in_progress = |restart| {
+            let mut state = synced(OWN);
+            state.change = Some(with(restart));
+            state
+        };
+        for restart in [true, false] {
+            let begin = Action::Begin {
+                change: Box::new(with(restart)),
+                quarantine: false,
+                drift: false,
+                is_own: false,
+            };
+            assert_eq!(begin.restarts(None), restart);
+            let state = in_progress(restart);
+            assert_eq!(Action::Resume.restarts(Some(&state)), restart);
+            assert!(!Action::Confirm.restarts(Some(&state)));
+        }
+        assert!(!Action::Resume.restarts(None));
     }
 
     /// The decision as one line.
@@ -497,6 +472,7 @@ mod tests {
                 change,
                 quarantine,
                 drift,
+                ..
             } => {
                 let target = match &change.target {
                     FileSnapshot::Absent => "absent".to_owned(),
@@ -509,6 +485,8 @@ mod tests {
                 };
                 let quarantine = if quarantine { ", quarantine" } else { "" };
                 let drift = if drift { ", drift" } else { "" };
+                let is_restore = change.task.goal() == Goal::Restore;
+                assert!(is_restore || !is_unparsable(&change.target), "{target}");
                 format!("{target}, {restart}{quarantine}{drift}")
             }
             Action::Reject(_) => "Reject".to_owned(),
@@ -694,6 +672,14 @@ mod tests {
                 format!("{OWN_R}, restart"),
             ),
             (
+                "another process keeps its own value: it stays as it is",
+                Some(&restore),
+                Some(synced(OWN)),
+                OWN_AND_NEWER,
+                None,
+                "Forget".to_owned(),
+            ),
+            (
                 "entries added since stay",
                 Some(&restore),
                 Some(synced("")),
@@ -748,6 +734,22 @@ mod tests {
                 r#"{"auths":{"own":{"auth":"bzpv"},"bad":{"auth":"pants"}},"x":1}"#,
                 Some(OURS),
                 format!("{OWN_AND_OURS}, restart, quarantine"),
+            ),
+            (
+                "headers that no kubelet can read don't stay either",
+                Some(&one),
+                None,
+                r#"{"auths":{"own":{"auth":"bzpv"}},"HttpHeaders":{"X-Meta":5},"x":1}"#,
+                Some(OURS),
+                format!("{OWN_AND_OURS}, restart, quarantine"),
+            ),
+            (
+                "and come back with the original bytes",
+                Some(&restore),
+                Some(synced(r#"{"HttpHeaders":{"X-Meta":5}}"#)),
+                OURS,
+                None,
+                r#"{"HttpHeaders":{"X-Meta":5}}, restart"#.to_owned(),
             ),
             (
                 "two spellings of one registry stay",
@@ -1017,6 +1019,72 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_force_is_maintained_beside_a_failed_task() {
+        let two = task(2);
+        let failure = Failure {
+            task: two.clone(),
+            error: "why".to_owned(),
+            stuck: false,
+            recovered: false,
+            is_of_provider: false,
+        };
+        let mut state = synced("");
+        state.failed = Some(failure.clone());
+        let repaired = format!("{OURS}, no restart, drift");
+        for (sentence, applied, content, is_conflict_limit_reached, expected) in [
+            ("as it was", Some(task(1)), OURS, false, "Reject"),
+            ("removed", Some(task(1)), "", false, &repaired),
+            ("changed", Some(task(1)), NEWER, false, &repaired),
+            (
+                "it failed while it was observed",
+                Some(two.clone()),
+                "",
+                false,
+                &repaired,
+            ),
+            ("its task is not known", None, "", false, &repaired),
+            ("it is fought", Some(task(1)), "", true, "Reject"),
+        ] {
+            state.applied = applied;
+            let (file, desired) = (file(content), self::content(NEWER));
+            let facts = NodeFacts {
+                is_conflict_limit_reached,
+                ..facts(Some(&two), Some(&state), &file, Some(&desired))
+            };
+            let action = decide(&facts);
+            if let Action::Begin { change, .. } = &action {
+                assert_eq!(change.task.revision, revision(1), "{sentence}");
+            }
+            let line = in_one_line(action);
+            assert!(
+                line == expected || content == NEWER && line.ends_with("drift"),
+                "{sentence}: {line}"
+            );
+        }
+        let mut nothing = State::new(file(OWN), 0);
+        nothing.failed = Some(failure.clone());
+        assert_eq!(line(Some(&two), Some(&nothing), OWN, Some(NEWER)), "Reject");
+
+        let (mut facts, mut state) = in_force(true);
+        state.failed = Some(failure);
+        let file = file(OWN);
+        let decided = |facts: &ProviderFacts| {
+            let facts = NodeFacts {
+                provider: Some(facts),
+                ..self::facts(Some(&two), Some(&state), &file, None)
+            };
+            provider_line(decide(&facts))
+        };
+        assert_eq!(decided(&facts), "Reject");
+        facts.has_program = false;
+        assert_eq!(decided(&facts), "provider, own");
+        facts.disk.config = FileSnapshot::Absent;
+        assert_eq!(decided(&facts), "provider, own, drift");
+        facts.unused = Some(Obstacle::new("the kubelet runs with another one"));
+        assert_eq!(decided(&facts), "Reject");
+    }
+
+    #[test]
     fn a_change_in_progress_is_finished_first() {
         let (one, two) = (task(1), task(2));
         let with = |step| {
@@ -1045,7 +1113,7 @@ mod tests {
     fn newer_content_shares_a_pending_restart() {
         let (one, two, restore) = (task(1), task(2), task(0));
         let existing = parsed(&file(OWN)).unwrap();
-        let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
+        let merged = merge_on_node(&existing, &config(OURS), &[], &[]);
         let mut state = State::new(file(OWN), 0);
         state.change = Some(Change {
             target: file(OWN_AND_OURS),
@@ -1393,6 +1461,119 @@ mod tests {
         }
     }
 
+    /// The state after this change.
+    fn after(state: &State, file: &FileSnapshot, action: Action) -> State {
+        let Action::Begin { change, is_own, .. } = action else {
+            panic!("not begun")
+        };
+        let mut state = state.clone();
+        state.managed = change.target_managed.after(&change.before_managed);
+        state.revision = change.task.revision;
+        if is_own {
+            state.snapshot = file.clone();
+        }
+        state
+    }
+
+    /// The owner of the file rotates its entry once, and globalps is removed later.
+    #[test]
+    fn what_another_process_wrote_over_ours_is_restored() {
+        const OLD: &str = r#"{"auths":{"r":{"auth":"bzpv"}}}"#;
+        const BOTH: &str = r#"{"auths":{"r":{"auth":"dTpw"},"s":{"auth":"dTpw"}}}"#;
+        let newer = "{ \"auths\": {\"r\": {\"auth\": \"bzpx\"}} }\n";
+        let (one, two, restore) = (task(1), task(2), task(0));
+        for (sentence, ours, found, expected) in [
+            ("alone, to the byte", OURS, newer, newer),
+            ("in a file of its own", BOTH, newer, newer),
+            (
+                "beside other managed entries",
+                BOTH,
+                r#"{"auths":{"r":{"auth":"bzpx"},"s":{"auth":"dTpw"}}}"#,
+                r#"{"auths":{"r":{"auth":"bzpx"}}}"#,
+            ),
+            (
+                "what it only removes was its own",
+                OURS,
+                r#"{"auths":{}}"#,
+                OLD,
+            ),
+        ] {
+            let desired = content(ours);
+            let original = file(OLD);
+            let first = State::new(original.clone(), 0);
+            let begun = decide(&facts(Some(&one), None, &original, Some(&desired)));
+            let state = after(&first, &original, begun);
+            let found = file(found);
+            let repaired = decide(&facts(Some(&one), Some(&state), &found, Some(&desired)));
+            assert!(
+                matches!(repaired, Action::Begin { drift: true, .. }),
+                "{sentence}"
+            );
+            let state = after(&state, &found, repaired);
+            let restored = decide(&facts(Some(&restore), Some(&state), &file(ours), None));
+            assert_eq!(
+                in_one_line(restored),
+                format!("{expected}, restart"),
+                "{sentence}"
+            );
+        }
+        // A tool that puts back a file from before a rotation.
+        let first = State::new(file(""), 0);
+        let begun = decide(&facts(Some(&one), None, &file(""), Some(&content(OURS))));
+        let state = after(&first, &file(""), begun);
+        let desired = content(NEWER);
+        let begun = decide(&facts(
+            Some(&two),
+            Some(&state),
+            &file(OURS),
+            Some(&desired),
+        ));
+        let state = after(&state, &file(OURS), begun);
+        let repaired = decide(&facts(
+            Some(&two),
+            Some(&state),
+            &file(OURS),
+            Some(&desired),
+        ));
+        let state = after(&state, &file(OURS), repaired);
+        for found in [OURS, NEWER] {
+            let restored = decide(&facts(Some(&restore), Some(&state), &file(found), None));
+            assert_eq!(in_one_line(restored), "absent, restart", "{found}");
+        }
+    }
+
+    #[test]
+    fn an_update_that_shares_entries_with_ours_wrote_the_file() {
+        const BOTH: &str = r#"{"auths":{"r":{"auth":"dTpw"},"s":{"auth":"dTpw"}}}"#;
+        let (task, desired) = (task(1), content(BOTH));
+        for original in ["", OURS] {
+            let original = file(original);
+            let first = State::new(original.clone(), 0);
+            let begun = decide(&facts(Some(&task), None, &original, Some(&desired)));
+            let state = after(&first, &original, begun);
+            for (found, expected) in [
+                (BOTH, "no restart"),
+                (
+                    r#"{"auths":{"r":{"auth":"dTpw"},"t":{"auth":"bzpv"}}}"#,
+                    "Forget",
+                ),
+                (
+                    r#"{"auths":{"r":{"auth":"dTpw"},"s":{"auth":"dTpw"},"t":{"auth":"bzpv"}}}"#,
+                    "LeaveAlone",
+                ),
+            ] {
+                let found = file(found);
+                let facts = NodeFacts {
+                    is_foreign: true,
+                    is_updating: true,
+                    ..facts(Some(&task), Some(&state), &found, Some(&desired))
+                };
+                let line = in_one_line(decide(&facts));
+                assert!(line.ends_with(expected), "{found:?}: {line}");
+            }
+        }
+    }
+
     #[test]
     fn restart_never_prevents_every_restart() {
         let (file, desired, task) = (FileSnapshot::Absent, content(OURS), task(1));
@@ -1595,6 +1776,7 @@ mod tests {
             has_program: false,
             tokens: Some(true),
             obstacle: None,
+            unused: None,
         }
     }
 
@@ -1661,6 +1843,46 @@ mod tests {
         let restart = if change.restart { ", restart" } else { "" };
         let drift = if drift { ", drift" } else { "" };
         format!("{provider}, {target}{restart}{drift}")
+    }
+
+    /// The user gave the kubelet other flags.
+    #[test]
+    fn a_provider_that_the_kubelet_does_not_use_is_removed_without_a_restart() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let (facts, state) = in_force(true);
+        let provider = ProviderFacts {
+            unused: Some(Obstacle::new("the kubelet runs with another one")),
+            ..facts
+        };
+        for (sentence, task, content, expected) in [
+            (
+                "in force",
+                &one,
+                Some(by_provider("")),
+                "no provider, own and ours",
+            ),
+            (
+                "a rotation",
+                &two,
+                Some(by_provider("")),
+                "no provider, own and ours",
+            ),
+            (
+                "in the journal alone",
+                &one,
+                None,
+                "no provider, own and ours",
+            ),
+            ("a restore", &restore, None, "no provider, own"),
+        ] {
+            let file = file(OWN);
+            let facts = NodeFacts {
+                provider: Some(&provider),
+                superseded: content.is_none(),
+                ..self::facts(Some(task), Some(&state), &file, content.as_ref())
+            };
+            assert_eq!(provider_line(decide(&facts)), expected, "{sentence}");
+        }
     }
 
     #[test]
@@ -1997,6 +2219,7 @@ mod tests {
             has_program: side.is_some(),
             tokens: Some(true),
             obstacle,
+            unused: None,
         }
     }
 

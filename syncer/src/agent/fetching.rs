@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use globalps_core::api::Phase;
 
+use super::reporting::is_answered;
 use super::{Agent, IDLE};
 use crate::cluster::FetchError;
 use crate::node::kubelet::Kubelet as _;
-use crate::node::state::{Change, State, Task};
+use crate::node::state::{State, Task};
 
 /// Interval between attempts to fetch a revision that has no content in the cluster.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -15,8 +16,7 @@ const RECHECK: Duration = Duration::from_secs(5);
 impl Agent {
     pub(super) async fn fetch(&mut self, task: Option<&Task>) -> Duration {
         let pause = self.fetch_once(task).await;
-        let awaits = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
-        if self.state.as_ref().is_some_and(awaits) {
+        if self.state.as_ref().is_some_and(State::awaits_restart) {
             // A pending restart does not wait for the API server.
             return pause.min(self.unit.cooldown());
         }
@@ -44,8 +44,11 @@ impl Agent {
             Err(error) => {
                 let pause = self.backoff.next();
                 tracing::warn!(%error, "could not fetch the content; retrying in {} ms", pause.as_millis());
-                // A node whose revision is already in force stays Synced.
-                if self.state.as_ref().map(|state| state.revision) != Some(task.revision) {
+                // A node whose revision is already in force stays Synced, if it has answered this assignment.
+                let is_in_force =
+                    self.state.as_ref().map(|state| state.revision) == Some(task.revision);
+                let is_answered = self.objects.borrow().object().is_none_or(is_answered);
+                if !is_in_force || !is_answered {
                     self.report(Phase::Syncing, "SecretNotRead", &error.to_string());
                 }
                 pause

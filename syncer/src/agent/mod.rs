@@ -3,12 +3,18 @@
 mod access;
 mod applying;
 mod decide;
+mod desired;
+mod facts;
 mod fetching;
+mod finding;
+mod keeping;
 mod providing;
 mod reporting;
 pub(crate) mod restore;
 mod revival;
 mod reviving;
+#[cfg(test)]
+mod tests;
 mod watching;
 
 use std::path::PathBuf;
@@ -21,8 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::backoff::Backoff;
-use crate::cluster::{Cluster, Known, identity, task};
-use crate::delivery::config_file::is_unparsable;
+use crate::cluster::{Cluster, Known, Watched, identity, task};
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
@@ -32,7 +37,8 @@ use crate::node::provider::{Provider, ProviderDisk};
 use crate::node::state::{NodeError, Obstacle, State, Task};
 use crate::node::systemd::Systemd;
 use crate::report::{StatusReporter, writer};
-use decide::{Action, NodeFacts, decide};
+use decide::{Action, decide};
+use facts::NodeFacts;
 use revival::Revival;
 
 /// Pause after an error of the disk, and after one of the system bus.
@@ -79,6 +85,8 @@ pub(crate) struct Agent {
     /// Held while there is a state or a change.
     lock: Option<NodeLock>,
     objects: watch::Receiver<Known>,
+    /// Changes with each version of the object, also with those that change only its status.
+    versions: watch::Receiver<()>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
     desired: Option<(Revision, Content)>,
@@ -94,6 +102,8 @@ pub(crate) struct Agent {
     drift: Drift,
     /// Why this node's kubelet is not restarted, as a clause; `None`: it is restarted.
     no_restart: Option<String>,
+    /// Its unit also runs the control plane, so it is never restarted.
+    is_server: bool,
     /// The last error. It is logged once and reported until it is resolved.
     last_error: Option<String>,
     /// An unparsable file whose writer may not have finished yet.
@@ -113,6 +123,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
+        let Watched { objects, versions } = cluster.watch_object();
         let mut drift = Drift::new(&options.config_file);
         // From the start: a watch that begins later misses what happens before.
         drift.watch_others(&options.provider.watched_without());
@@ -120,9 +131,11 @@ impl Agent {
             journal: Journal::next_to(&options.config_file, cluster.node()),
             drift,
             no_restart: None,
+            is_server: false,
             last_error: None,
             half_written: None,
-            objects: cluster.watch_object(),
+            objects,
+            versions,
             reporter: StatusReporter::new(writer::start(cluster.clone()), options.ready_file),
             unit: Unit::new(systemd),
             config_file: options.config_file,
@@ -218,7 +231,7 @@ impl Agent {
             },
             () = self.drift.changed() => {}
             () = sleep(pause) => {}
-            never = self.reporter.uphold(&statuses) => match never {},
+            never = self.reporter.uphold(&statuses, &mut self.versions) => match never {},
         }
     }
 
@@ -230,13 +243,13 @@ impl Agent {
         }
         let known = self.observe_object();
         let object = known.object();
-        if self.is_held() {
-            return Ok(self.revive().await);
+        if let Some(pause) = self.unobserved().await? {
+            return Ok(pause);
         }
         let task = self.task.clone();
+        self.take_up_again();
         let file = file::read(&self.config_file)?;
-        if is_unparsable(&file) && self.half_written.as_ref() != Some(&file) {
-            self.half_written = Some(file);
+        if self.may_be_half_written(&file) {
             return Ok(HALF_WRITTEN);
         }
         let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
@@ -281,6 +294,9 @@ impl Agent {
         if self.state.is_none() && !action.changes_node() {
             self.lock = None;
         }
+        if action.restarts(self.state.as_ref()) && self.has_moved().await? {
+            return Ok(Duration::ZERO);
+        }
         match action {
             Action::Idle => {
                 self.report_waiting();
@@ -292,17 +308,14 @@ impl Agent {
             }
             Action::Revive => Ok(self.revive().await),
             Action::Resume => self.resume(file).await,
-            Action::Begin {
-                change,
-                quarantine,
-                drift,
-            } => self.begin(file, *change, quarantine, drift).await,
+            begun @ Action::Begin { .. } => self.begin(file, begun).await,
             Action::Settle => {
                 self.settle()?;
                 Ok(Duration::ZERO)
             }
             Action::Reject(failure) => {
                 self.report_failure(&failure);
+                self.uphold_provider()?;
                 Ok(IDLE)
             }
             Action::Obstructed(obstacle) => {
@@ -316,7 +329,10 @@ impl Agent {
             Action::GiveUp => self.give_up(task),
             Action::Confirm => self.confirm().await,
             Action::Forget => self.forget(),
-            Action::StandBy => Ok(IDLE),
+            Action::StandBy => {
+                self.report_standing_by();
+                Ok(IDLE)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use globalps_core::rollout::Revision;
 use super::Agent;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
+use crate::node::kubelet::Kubelet as _;
 use crate::node::provider::{ProviderDisk, SET_UP};
 use crate::node::state::{NodeError, Obstacle, State};
 
@@ -44,6 +45,7 @@ impl Agent {
             has_program: self.provider.has_program(),
             tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
             obstacle,
+            unused: self.unused().await,
         };
         let in_force = self
             .state
@@ -89,6 +91,19 @@ impl Agent {
         // No revision: the assigned one is applied.
         (state.provider, state.revision, state.applied) = (Some(installed), Revision::NONE, None);
         Ok(())
+    }
+
+    /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins.
+    /// `None`: it does, as far as it can be seen.
+    async fn unused(&mut self) -> Option<Obstacle> {
+        let in_force = self.state.as_ref().filter(|it| it.provider.is_some());
+        let can_be_asked = self.restart && self.no_restart.is_none();
+        if !can_be_asked || in_force?.change.is_some() {
+            return None;
+        }
+        let config = self.unit.provider_config().await.ok()??;
+        let error = self.provider.check_flag(Some(&config)).err()?;
+        Some(Obstacle::new(error))
     }
 
     async fn obstacle_on_way_in(

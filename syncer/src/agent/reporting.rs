@@ -8,6 +8,8 @@ use globalps_core::rollout::Revision;
 
 use super::{Access, Agent};
 use crate::cluster::identity;
+use crate::delivery::config_file::parsed;
+use crate::node::file;
 use crate::node::state::{Failure, NodeError};
 use crate::report::wording;
 
@@ -19,7 +21,10 @@ impl Agent {
             .state
             .as_ref()
             .is_some_and(|state| state.provider.is_some());
+        let doubtful = self.state.as_ref().map(|state| &state.doubtful);
+        let doubtful = doubtful.filter(|keys| !keys.is_empty());
         let (reason, message) = match (&self.quarantined, &self.no_restart) {
+            _ if let Some(keys) = doubtful => ("StateLost", wording::state_lost(keys)),
             (Some(path), _) => ("FileSetAside", quarantined(path)),
             _ if let Some(obstacle) = &self.obstacle => {
                 (obstacle.reason, wording::obstacle(&obstacle.message))
@@ -45,6 +50,16 @@ impl Agent {
         }
     }
 
+    /// A syncer that only restores answers every assignment: without that the controller can't know what the node has.
+    pub(super) fn report_standing_by(&mut self) {
+        let known = self.objects.borrow();
+        let is_answered = known.object().is_none_or(is_answered);
+        drop(known);
+        if !is_answered {
+            self.report_waiting();
+        }
+    }
+
     pub(super) fn report_foreign(&mut self, owner: &str) {
         let (reason, message) = match owner {
             MACHINE_CONFIG_UPDATE => ("SteppedAside", wording::stepped_aside().to_owned()),
@@ -54,10 +69,31 @@ impl Agent {
     }
 
     pub(super) fn report_restored(&mut self) {
+        let doubtful = self.doubtful_that_are_left();
+        if !doubtful.is_empty() {
+            let message = wording::state_lost(&doubtful);
+            return self.report(Phase::Restored, "StateLost", &message);
+        }
         match self.quarantined.take().filter(|path| path.exists()) {
             Some(path) => self.report(Phase::Restored, "FileSetAside", &quarantined(&path)),
             None => self.report(Phase::Restored, "", ""),
         }
+    }
+
+    /// Those of the state's doubtful keys that the credentials file has, or may have.
+    fn doubtful_that_are_left(&self) -> Vec<String> {
+        let mut keys = self
+            .state
+            .as_ref()
+            .map_or_else(Vec::new, |state| state.doubtful.clone());
+        if keys.is_empty() {
+            return keys;
+        }
+        let file = file::read(&self.config_file).ok();
+        if let Some(found) = file.and_then(|file| parsed(&file)) {
+            keys.retain(|key| found.entries().iter().any(|it| it.key() == key));
+        }
+        keys
     }
 
     pub(super) fn report_failure(&mut self, failure: &Failure) {
@@ -100,15 +136,23 @@ impl Agent {
         };
         let status = NodePullSecretStatus {
             observed_generation: generation,
-            // After a restore the counts of its state are reported once more.
-            restored: phase == Phase::Restored
-                || self.access == Access::State && self.state.is_none(),
+            restored: phase == Phase::Restored || self.has_no_state(object),
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),
             ..self.on_node(object)
         };
         self.reporter.report(object, status);
+    }
+
+    /// After a restore the counts of its state are reported once more. While it can't be loaded, a node without one had nothing
+    /// before either.
+    fn has_no_state(&self, object: &NodePullSecret) -> bool {
+        if self.access == Access::State {
+            return self.state.is_none();
+        }
+        let last = object.status.as_ref();
+        !self.journal.is_in_use() && last.is_some_and(|status| status.restored)
     }
 
     /// What is on the node; as last reported while its state is not loaded.
@@ -136,6 +180,14 @@ impl Agent {
             ..NodePullSecretStatus::default()
         }
     }
+}
+
+/// Whether the status is about what the object assigns now.
+pub(super) fn is_answered(object: &NodePullSecret) -> bool {
+    object
+        .status
+        .as_ref()
+        .is_some_and(|status| Some(status.observed_generation) == object.metadata.generation)
 }
 
 fn quarantined(path: &Path) -> String {

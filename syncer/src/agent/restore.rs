@@ -6,14 +6,15 @@ use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::decide::{Action, NodeFacts, decide};
+use super::decide::{Action, decide};
+use super::facts::NodeFacts;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
-use crate::node::state::{Failure, NodeError, State, Task};
+use crate::node::state::{Failure, Installed, NodeError, State, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
 const MAX_STEPS: usize = 10;
@@ -62,6 +63,9 @@ impl Restore {
             return Ok(Restored::Nothing);
         };
         say(&found(&state));
+        if let Some(installed) = known_provider(&state) {
+            self.provider = self.provider.of_installed(installed);
+        }
         self.find_unit(&mut state, &mut say).await;
         let path = self.config_file.clone();
         for _ in 0..MAX_STEPS {
@@ -184,15 +188,21 @@ impl Restore {
             has_program: true,
             tokens: None,
             obstacle: None,
+            unused: None,
         }))
     }
 
     /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
     async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
-            match self.unit.restartable(state.unit.as_deref()).await {
+            let restarted = state.unit.as_deref();
+            match self.unit.restartable(restarted, state.owes_start()).await {
                 Ok(Restartable::Yes) => return,
-                Ok(Restartable::No(reason)) => reason,
+                Ok(
+                    Restartable::No(reason)
+                    | Restartable::Elsewhere(reason)
+                    | Restartable::Never(reason),
+                ) => reason,
                 Err(error) => error.to_string(),
             }
         } else {
@@ -207,6 +217,15 @@ impl Restore {
             change.waive_restart();
         }
     }
+}
+
+fn known_provider(state: &State) -> Option<&Installed> {
+    let change = state.change.as_ref().and_then(|it| it.provider.as_ref());
+    let of_change = change.and_then(|it| {
+        let target = it.target.installed.as_ref();
+        target.or(it.before.installed.as_ref())
+    });
+    of_change.or(state.provider.as_ref())
 }
 
 fn found(state: &State) -> String {
@@ -232,5 +251,57 @@ fn described(file: &FileSnapshot) -> String {
         FileSnapshot::File { bytes, mode, .. } => {
             format!("{} bytes with mode {mode:04o}", bytes.len())
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+
+    use globalps_core::provider::{Content, ProviderConfig, render_data};
+    use globalps_core::rollout::RevisionId;
+
+    use super::*;
+    use crate::node::provider::HostPath;
+    use crate::node::systemd::Systemd;
+
+    /// As printed in the documentation, without the paths of the provider's configuration.
+    #[tokio::test]
+    async fn a_provider_in_a_distributions_configuration_is_removed_without_its_paths() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| HostPath {
+            here: directory.path().join(name),
+            host: directory.path().join(name),
+        };
+        let (path, config) = (at("config.json"), at("theirs.yaml"));
+        let theirs = "providers:\n- name: theirs\n";
+        fs::write(&config.here, theirs).unwrap();
+        let set_up = Some((config.clone(), at("bin")));
+        let provider = Provider::new(at("program").here, &path, set_up);
+        let installed = Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
+            config: ProviderConfig::default(),
+            tokens: false,
+            set_up: None,
+        };
+        let side = provider.with(&provider.read().unwrap(), installed).unwrap();
+        file::replace(&config.here, &side.config).unwrap();
+        let mut state = State::new(FileSnapshot::Absent, 0);
+        state.revision = Revision::new(1, RevisionId::from_random(1));
+        state.provider = side.installed;
+        Journal::next_to(&path.here, "").save(&state).unwrap();
+        let unit = Unit::new(Systemd {
+            bus: at("bus").here,
+            unit: "kubelet.service".to_owned(),
+            socket: at("socket").here,
+        });
+        let untold = Provider::new(at("program").here, &path, None);
+        let restored = Restore::new(&path.here, untold, unit, false)
+            .run(|_| {})
+            .await;
+        assert!(matches!(restored, Ok(Restored::Done)), "{restored:?}");
+        assert_eq!(fs::read_to_string(&config.here).unwrap(), theirs);
+        assert!(!at(".globalps").here.exists());
     }
 }

@@ -28,7 +28,12 @@ impl Agent {
         // The status refers to the failed task, whatever the object assigns now.
         self.about = Some((failure.task.uid.clone(), failure.task.generation));
         self.report_failure(&failure);
-        if let Err(error) = self.find_unit(true).await {
+        let found = if self.unit.is_found {
+            self.has_moved().await.map(drop)
+        } else {
+            self.find_unit(true).await
+        };
+        if let Err(error) = found {
             tracing::warn!(%error, "the kubelet is down, but its unit is unknown");
             return BUS_RETRY;
         }

@@ -1,5 +1,6 @@
 //! Fetches the content of a revision from the Secrets in the cluster.
 
+use globalps_core::checksum::has_checksum;
 use globalps_core::decode::Item;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
@@ -82,12 +83,13 @@ impl Cluster {
     }
 }
 
-/// Number and id: a Secret with the same number may have other content.
+/// Number and id: a Secret with the same number may have other content. One that another client changed has no revision.
 fn has_revision(secret: &Secret, revision: Revision) -> bool {
     let has = |key, value: String| secret.annotations().get(key) == Some(&value);
     revision.is_identified()
         && has(REVISION_ANNOTATION, revision.number.to_string())
         && has(REVISION_ID_ANNOTATION, revision.id.to_string())
+        && has_checksum(secret)
 }
 
 /// Delivery and scopes are never guessed: an unreadable field is an error.
@@ -115,6 +117,7 @@ fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::checksum::add_checksum;
     use globalps_core::provider::ProviderConfig;
     use globalps_core::rollout::RevisionId;
     use k8s_openapi::ByteString;
@@ -129,6 +132,7 @@ mod tests {
             let annotations = secret.annotations_mut();
             annotations.insert(REVISION_ANNOTATION.to_owned(), number.to_owned());
             annotations.insert(REVISION_ID_ANNOTATION.to_owned(), id.to_string());
+            add_checksum(&mut secret);
             secret
         };
         for (case, number, of_secret, of_task, expected) in [
@@ -146,6 +150,11 @@ mod tests {
             let found = has_revision(&secret(number, of_secret), Revision::new(1, of_task));
             assert_eq!(found, expected, "{case}");
         }
+        let mut edited = secret("1", id(1));
+        let empty = (DATA_KEY.to_owned(), ByteString(br#"{"auths":{}}"#.to_vec()));
+        edited.data.get_or_insert_default().extend([empty]);
+        let is_it = has_revision(&edited, Revision::new(1, id(1)));
+        assert!(!is_it, "another client replaced its content");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
 
 pub(crate) use fetch::FetchError;
-pub(crate) use watch::Known;
+pub(crate) use watch::{Known, Watched};
 
 use crate::node::state::Task;
 

@@ -38,11 +38,24 @@ impl Known {
     }
 }
 
+/// The node's object, which changes with what matters to the node's work, and a signal of each of its versions.
+pub(crate) struct Watched {
+    pub(crate) objects: watch::Receiver<Known>,
+    pub(crate) versions: watch::Receiver<()>,
+}
+
+struct Sender {
+    objects: watch::Sender<Known>,
+    versions: watch::Sender<()>,
+}
+
 impl Cluster {
     /// Starts the watch of the node's object. It ends when the API server has rejected this pod's token for a minute: there will
     /// be no more events, and a newer pod may be waiting for the node.
-    pub(crate) fn watch_object(&self) -> watch::Receiver<Known> {
-        let (sender, receiver) = watch::channel(Known::Nothing);
+    pub(crate) fn watch_object(&self) -> Watched {
+        let (objects, of_work) = watch::channel(Known::Nothing);
+        let (versions, of_versions) = watch::channel(());
+        let sender = Sender { objects, versions };
         let cluster = self.clone();
         tokio::spawn(async move {
             let mut backoff = Backoff::default();
@@ -59,22 +72,21 @@ impl Cluster {
                 sleep(pause).await;
             }
         });
-        receiver
+        Watched {
+            objects: of_work,
+            versions: of_versions,
+        }
     }
 
     /// One list and the watch that follows, until the watch ends or has a gap.
-    async fn watch_once(
-        &self,
-        sender: &watch::Sender<Known>,
-        backoff: &mut Backoff,
-    ) -> anyhow::Result<()> {
+    async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> anyhow::Result<()> {
         let objects = self.objects();
         let field = format!("metadata.name={}", self.node);
         let list = timeout(TIMEOUT, objects.list(&ListParams::default().fields(&field))).await??;
         let mut version = list.metadata.resource_version.unwrap_or_default();
         match list.items.into_iter().next() {
-            Some(item) => seen(sender, item),
-            None => send(sender, None),
+            Some(item) => sender.seen(item),
+            None => sender.send(None),
         }
         loop {
             let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
@@ -86,11 +98,11 @@ impl Cluster {
                 match event? {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         version = object.resource_version().unwrap_or_default();
-                        seen(sender, object);
+                        sender.seen(object);
                     }
                     WatchEvent::Deleted(object) => {
                         version = object.resource_version().unwrap_or_default();
-                        send(sender, None);
+                        sender.send(None);
                     }
                     WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
                     // Usually 410: events were lost, so a new list is needed.
@@ -131,25 +143,28 @@ fn is_cut_off(
     }
 }
 
-/// The last readable version stays while a newer one can't be decoded.
-fn seen(sender: &watch::Sender<Known>, item: Item<NodePullSecret>) {
-    match item {
-        Item::Readable(object) => send(sender, Some(object)),
-        Item::Unreadable(reason) => {
-            tracing::warn!("the node's object can't be read: {reason}");
+impl Sender {
+    /// The last readable version stays while a newer one can't be decoded.
+    fn seen(&self, item: Item<NodePullSecret>) {
+        match item {
+            Item::Readable(object) => self.send(Some(object)),
+            Item::Unreadable(reason) => {
+                tracing::warn!("the node's object can't be read: {reason}");
+            }
         }
     }
-}
 
-/// Wakes the node's work only for changes that matter to it, which exclude its own status.
-fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
-    sender.send_if_modified(|known| {
-        let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
-        let is_first = matches!(known, Known::Nothing);
-        let is_changed = known.object().map(identity) != object.as_ref().map(identity);
-        *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
-        is_first || is_changed
-    });
+    /// Wakes the node's work only for changes that matter to it, which exclude its own status.
+    fn send(&self, object: Option<NodePullSecret>) {
+        self.objects.send_if_modified(|known| {
+            let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
+            let is_first = matches!(known, Known::Nothing);
+            let is_changed = known.object().map(identity) != object.as_ref().map(identity);
+            *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
+            is_first || is_changed
+        });
+        self.versions.send_replace(());
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Delivery by the credentials file: parses the file, adds and removes managed entries. Pure.
 
-use std::collections::BTreeSet;
-
-use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+use globalps_core::dockerconfig::{self, DockerConfig, Entry, merge_on_node};
 use globalps_core::rollout::Goal;
 
 use crate::node::file::FileSnapshot;
@@ -18,9 +16,8 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     let among = |version: &FileSnapshot, wanted: &ManagedEntries| {
         wanted.among(&parsed(version).unwrap_or_default())
     };
-    let on_file = |wanted: &DockerConfig| {
-        merge_on_node(&existing, wanted, &managed.keys, &managed.overridden())
-    };
+    let (applied, overridden) = (managed.applied(), managed.overridden());
+    let on_file = |wanted: &DockerConfig| merge_on_node(&existing, wanted, &applied, &overridden);
     let narrowed = |file: FileSnapshot, managed: &ManagedEntries| {
         if managed.is_empty() {
             file
@@ -65,19 +62,13 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     })
 }
 
-/// The file's entries that a kubelet can read; `None`: the file is not a credentials file.
+/// What a kubelet can read of the file; `None`: the file is not a credentials file.
 pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     let FileSnapshot::File { bytes, .. } = file else {
         return Some(DockerConfig::default());
     };
     let config = dockerconfig::parse(bytes).ok()?;
-    let readable = config
-        .entries()
-        .iter()
-        .filter(|entry| entry.credential().is_ok())
-        .cloned()
-        .collect();
-    Some(config.with_entries(readable))
+    Some(config.without_unreadable())
 }
 
 /// Whether a kubelet ignores the file: one unreadable entry makes it ignore all of them.
@@ -89,7 +80,7 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
 }
 
 /// The file without managed entries, with the mode from before it was narrowed: the bytes of the snapshot if nothing else changed
-/// since, otherwise the current file without managed entries.
+/// since, otherwise the current file without managed entries, in its own bytes if it has none.
 pub(crate) fn restored(
     unmanaged: &DockerConfig,
     file: &FileSnapshot,
@@ -101,20 +92,63 @@ pub(crate) fn restored(
     } else if *file == FileSnapshot::Absent && unmanaged.is_empty() {
         // It was removed, and there is nothing to write.
         FileSnapshot::Absent
+    } else if parsed(file).is_some_and(|found| found.means_the_same(unmanaged))
+        && !is_unparsable(file)
+    {
+        file.clone().with_mode(state.mode)
     } else {
         file.with_bytes(unmanaged.render()).with_mode(state.mode)
     }
 }
 
-/// Another program has written the file, without a managed entry in it.
-pub(crate) fn has_none_of(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
-    let (Some(found), Some(content)) = (parsed(file), managed.content()) else {
+/// Another program has written the whole file: it lacks entries that only globalps can have written.
+pub(crate) fn is_replaced(file: &FileSnapshot, state: &State) -> bool {
+    let (Some(found), Some(content)) = (parsed(file), state.managed.content()) else {
         return *file == FileSnapshot::Absent;
     };
+    let ours = only_ours([content], state);
+    ours.entries().is_empty() || !has_all(&found, ours.entries())
+}
+
+/// The same, and nothing of globalps is in it, nor is any of the node's own entries lost that globalps replaced: it is the node's
+/// own file again.
+pub(crate) fn is_own(file: &FileSnapshot, state: &State) -> bool {
+    let Some(found) = parsed(file) else {
+        return false;
+    };
+    let found_keys = found.by_canonical_key();
+    let overridden = state.managed.overridden();
+    let ours = only_ours(state.managed.applied(), state);
+    let mut each = ours.entries().iter();
+    !is_unparsable(file)
+        && *file != FileSnapshot::Absent
+        && !ours.entries().is_empty()
+        && !each.any(|entry| has_all(&found, std::slice::from_ref(entry)))
+        && (overridden.iter()).all(|entry| found_keys.contains_key(&entry.canonical_key()))
+}
+
+/// The managed entries that the node's own file did not have.
+fn only_ours(versions: impl IntoIterator<Item = DockerConfig>, state: &State) -> DockerConfig {
+    let mut own = state.managed.overridden();
+    own.extend_from_slice(parsed(&state.snapshot).unwrap_or_default().entries());
+    let is_own = |entry: &Entry| {
+        let key = entry.canonical_key();
+        let mut own = own.iter();
+        own.any(|own| own.canonical_key() == key && own.means_the_same(entry))
+    };
+    let entries = versions
+        .into_iter()
+        .flat_map(|version| version.entries().to_vec());
+    DockerConfig::new(entries.filter(|entry| !is_own(entry)).collect())
+}
+
+fn has_all(found: &DockerConfig, entries: &[Entry]) -> bool {
     let found = found.by_canonical_key();
-    let content = content.by_canonical_key();
-    let mut content = content.iter();
-    !content.any(|(key, entry)| found.get(key).is_some_and(|it| it.means_the_same(entry)))
+    let has = |entry: &Entry| {
+        let found = found.get(&entry.canonical_key());
+        found.is_some_and(|it| it.means_the_same(entry))
+    };
+    entries.iter().all(has)
 }
 
 /// Nobody has written the file since globalps merged its entries with the node's own.
@@ -123,7 +157,7 @@ pub(crate) fn is_as_written(file: &FileSnapshot, state: &State) -> bool {
         return false;
     };
     let own = parsed(&state.snapshot).unwrap_or_default();
-    let merged = merge_on_node(&own, &content, &BTreeSet::new(), &[]);
+    let merged = merge_on_node(&own, &content, &[], &[]);
     let found = parsed(file).unwrap_or_default();
     !is_unparsable(file) && file.wide_mode().is_none() && merged.config.means_the_same(&found)
 }

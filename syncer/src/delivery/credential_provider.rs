@@ -4,7 +4,7 @@ use globalps_core::provider::{Content, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{Change, Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
+use crate::node::state::{Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
 
 /// The observed provider, if it is requested or on the node.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct ProviderFacts {
     pub(crate) tokens: Option<bool>,
     /// Why it can't be set up on a node that doesn't have it.
     pub(crate) obstacle: Option<Obstacle>,
+    /// Why the kubelet does not use the one in force: its process has another configuration.
+    pub(crate) unused: Option<Obstacle>,
 }
 
 impl ProviderFacts {
@@ -36,6 +38,7 @@ impl ProviderFacts {
             data: FileSnapshot::Absent.with_bytes(render_data(revision, content)),
             config: config.clone(),
             tokens: self.tokens.or(known).unwrap_or(false),
+            set_up: None,
         })
     }
 
@@ -53,7 +56,10 @@ impl ProviderFacts {
     }
 
     pub(crate) fn with(&self, installed: Installed) -> Result<ProviderSide, Obstacle> {
-        self.provider.with(&self.disk, installed)
+        match &self.unused {
+            Some(obstacle) => Err(obstacle.clone()),
+            None => self.provider.with(&self.disk, installed),
+        }
     }
 
     fn without(&self) -> Result<ProviderSide, Obstacle> {
@@ -99,11 +105,9 @@ pub(crate) fn change(
         (Some(pending), _) => pending.before.clone(),
         (None, None) => facts.without()?,
         // Roll back to the state that was in force: with the files that another process broke, no kubelet would start.
-        (None, Some(installed)) => facts.with(installed.clone()).unwrap_or(ProviderSide {
-            installed: Some(installed.clone()),
-            config: facts.disk.config.clone(),
-            flags: facts.disk.flags.clone(),
-        }),
+        (None, Some(installed)) => facts
+            .with(installed.clone())
+            .unwrap_or_else(|_| as_found(installed, &facts.disk)),
     };
     Ok(Some(ProviderChange {
         before,
@@ -113,11 +117,19 @@ pub(crate) fn change(
     }))
 }
 
-/// Whether the change needs a kubelet restart.
+fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
+    ProviderSide {
+        installed: Some(installed.clone()),
+        config: disk.config.clone(),
+        flags: disk.flags.clone(),
+    }
+}
+
+/// Whether the change needs a kubelet restart. One that does not use the provider needs none without it.
 pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
-    let is_pending = state.change.as_ref().is_some_and(Change::awaits_restart);
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
-    is_pending || is_switch || !facts.has_settings(&change.target)
+    let is_unused = facts.unused.is_some() && change.target.installed.is_none();
+    state.awaits_restart() || !is_unused && (is_switch || !facts.has_settings(&change.target))
 }
 
 /// Adapts a change from the journal to files that another process wrote meanwhile: foreign content stays, forward and back.
@@ -137,8 +149,13 @@ pub(crate) fn rebase(
         Some(installed) => provider.with(disk, installed.clone()),
         None => provider.without(disk),
     };
+    let before = match (on_disk(before), &before.installed) {
+        // A removal needs only the files without it.
+        (Err(_), Some(installed)) if target.installed.is_none() => as_found(installed, disk),
+        (before, _) => before?,
+    };
     Ok(Some(ProviderChange {
-        before: on_disk(before)?,
+        before,
         target: on_disk(target)?,
         ..change.clone()
     }))

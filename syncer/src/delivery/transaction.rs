@@ -234,13 +234,10 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            // Only counts and time remain, to be reported once more.
-            let (drifts, restarted_at) = (state.drifts, state.restarted_at.take());
-            *state = State::new(change.target, state.restarts);
-            (state.drifts, state.restarted_at) = (drifts, restarted_at);
+            *state = state.restored(change.target);
             return Ok(Outcome::InForce);
         }
-        state.managed = change.target_managed.clone();
+        state.managed = change.target_managed.clone().after(&change.before_managed);
         state.revision = change.task.revision;
         state.applied = Some(change.task.clone());
         if let Some(provider) = &change.provider {
@@ -250,7 +247,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         state.failed = state
             .failed
             .take()
-            .filter(|failure| failure.stuck && !change.restart);
+            .filter(|failure| !change.restart && (failure.stuck || change.is_upkeep()));
         state.mode = change.before.wide_mode().or(state.mode);
         state.change = change.restart.then_some(Change {
             step: Step::Watching,
@@ -400,7 +397,6 @@ impl<K: Kubelet> Transaction<'_, K> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
     use std::sync::Arc;
@@ -1087,7 +1083,7 @@ mod tests {
         let target = dockerconfig::parse(NEW.as_bytes()).unwrap();
         let managed = |config: &DockerConfig| {
             let nothing = DockerConfig::default();
-            ManagedEntries::of(&merge_on_node(&nothing, config, &BTreeSet::new(), &[]))
+            ManagedEntries::of(&merge_on_node(&nothing, config, &[], &[]))
         };
         for (on_disk_now, is_resumed, has_theirs) in [
             (BETWEEN, false, false),
@@ -1273,6 +1269,7 @@ mod tests {
             data: FileSnapshot::Absent.with_bytes(render_data(4, &content)),
             config: ProviderConfig::default(),
             tokens: false,
+            set_up: None,
         }
     }
 
@@ -1605,5 +1602,77 @@ mod tests {
         assert_eq!(outcome, Outcome::InForce);
         assert_eq!(kubelet.restarts, 2);
         assert_eq!(node.has(), (NEW.to_owned(), false));
+    }
+
+    #[tokio::test]
+    async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
+        let _lock = PROGRAMS.lock().await;
+        let node = ProviderNode::new(true);
+        let change = node.change(true);
+        let mut kubelet = node.kubelet();
+        let writes = node.transaction(&mut kubelet).writes(&change, true);
+        writes.write_first(&node.provider).unwrap();
+        let path = node.path.with_file_name("kubeadm-flags.env");
+        let foreign = "--image-credential-provider-config=/etc/ecr.yaml";
+        let with = on_disk(&path).unwrap().replace("--v=2", foreign);
+        fs::write(&path, with).unwrap();
+        let mut state = State::new(image(Some(OLD)), 0);
+        state.provider = Some(installed());
+        let mut transaction = node.transaction(&mut kubelet);
+        let outcome = transaction.begin(&mut state, change).await.unwrap();
+        assert_eq!(outcome, Outcome::InForce);
+        assert_eq!(on_disk(&path).unwrap(), FLAGS.replace("--v=2", foreign));
+        assert!(!node.provider.data.here.exists());
+    }
+
+    #[tokio::test]
+    async fn files_stay_while_another_process_restores_the_configuration_that_names_them() {
+        let _lock = PROGRAMS.lock().await;
+        for name in ["theirs.yaml", "directory"] {
+            let mut node = ProviderNode::new(true);
+            let at = |path: PathBuf| HostPath {
+                here: path.clone(),
+                host: path,
+            };
+            let config = node.path.with_file_name(name);
+            let theirs = "providers:\n- name: theirs\n";
+            if name == "directory" {
+                fs::create_dir(&config).unwrap();
+                fs::write(config.join("theirs.yaml"), theirs).unwrap();
+            } else {
+                fs::write(&config, theirs).unwrap();
+            }
+            let bin_dir = node.path.with_file_name("theirs");
+            fs::create_dir(&bin_dir).unwrap();
+            let program = node.path.with_file_name("program");
+            let set_up = Some((at(config), at(bin_dir)));
+            node.provider = Provider::new(program, &at(node.path.clone()), set_up);
+            let change = node.change(true);
+            let mut kubelet = Fake::default();
+            let writes = node.transaction(&mut kubelet).writes(&change, true);
+            writes.write_first(&node.provider).unwrap();
+            let path = node.provider.config.here.clone();
+            let with = on_disk(&path).unwrap();
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.provider = Some(installed());
+            let mut kubelet = Fake {
+                written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
+                ..Fake::default()
+            };
+            let mut transaction = node.transaction(&mut kubelet);
+            let error = transaction.begin(&mut state, change).await.unwrap_err();
+            assert_eq!(error.reason(), "FileError", "{name}");
+            assert_eq!(on_disk(&path).unwrap(), with, "{name}");
+            assert!(node.provider.has_program(), "{name}");
+            assert!(node.provider.data.here.exists(), "{name}");
+            let mut transaction = node.transaction(&mut kubelet);
+            let outcome = transaction.resume(&mut state).await.unwrap();
+            assert_eq!(outcome, Outcome::InForce, "{name}");
+            assert!(!node.provider.has_program(), "{name}");
+            assert!(
+                !on_disk(&path).unwrap_or_default().contains("globalps"),
+                "{name}"
+            );
+        }
     }
 }

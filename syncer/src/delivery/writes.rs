@@ -96,10 +96,9 @@ impl Writes {
     }
 
     pub(super) fn write_last(&self, provider: &Provider) -> Result<(), NodeError> {
-        // Another process may have restored the flags from what it read before.
-        if let Some(path) = provider.flags_file().filter(|_| self.removes_program)
-            && provider.has_flags()?
-        {
+        // Another process may have restored the flags or the configuration from what it read before.
+        if self.removes_program && provider.installed()?.is_some() {
+            let path = provider.flags_file().unwrap_or(&provider.config);
             let path = path.here.clone();
             return Err(FileError::Changed { path }.into());
         }

@@ -79,8 +79,18 @@ impl Drift {
         self.times.push_back(Instant::now());
     }
 
+    /// An admin asked for one more attempt, or something else is assigned: conflicts count from now on.
+    pub(crate) fn forget_conflicts(&mut self) {
+        self.times.clear();
+    }
+
     /// Whether the entries must not be restored again.
     pub(crate) fn is_limit_reached(&mut self) -> bool {
+        self.conflicts() >= MAX_CONFLICTS
+    }
+
+    /// Those within the last minutes.
+    pub(crate) fn conflicts(&mut self) -> usize {
         while self
             .times
             .front()
@@ -88,7 +98,7 @@ impl Drift {
         {
             self.times.pop_front();
         }
-        self.times.len() >= MAX_CONFLICTS
+        self.times.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kubelet's credentials file on disk: read as it is, and replaced atomically.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 const OTHERS: u32 = 0o077;
 /// Name prefix of temporary files next to the target.
 const TEMP_PREFIX: &str = ".globalps-tmp-";
+
+/// Larger files are not read: the pod's memory is limited, and no kubelet needs one.
+pub(super) const MAX_SIZE: u64 = 4 << 20;
 
 /// A file as it is on disk, or its absence. `Debug` does not show its content.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +105,8 @@ impl FileSnapshot {
 pub(crate) enum FileError {
     #[error("`{path}` is {what}, not a regular file; nothing was changed")]
     NotRegular { path: PathBuf, what: &'static str },
+    #[error("`{path}` is larger than {} MiB; nothing was changed", limit >> 20)]
+    TooLarge { path: PathBuf, limit: u64 },
     #[error("`{path}` is immutable; nothing was changed; `chattr -i` makes it writable")]
     Immutable { path: PathBuf },
     #[error("another process wrote `{path}` at the same time; it was not changed")]
@@ -119,6 +124,7 @@ impl FileError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotRegular { .. } => "NotARegularFile",
+            Self::TooLarge { .. } => "FileTooLarge",
             Self::Immutable { .. } => "ImmutableFile",
             Self::Changed { .. } => "FileError",
             Self::Io { source, .. } => match source.kind() {
@@ -142,6 +148,11 @@ fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) 
 
 /// Reads the file. A symbolic link is an error and not followed.
 pub(crate) fn read(path: &Path) -> Result<FileSnapshot, FileError> {
+    read_up_to(path, MAX_SIZE)
+}
+
+/// The same for a file of globalps with several such files in it.
+pub(super) fn read_up_to(path: &Path, limit: u64) -> Result<FileSnapshot, FileError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileSnapshot::Absent),
@@ -158,7 +169,20 @@ pub(crate) fn read(path: &Path) -> Result<FileSnapshot, FileError> {
             what,
         });
     }
-    let bytes = fs::read(path).map_err(io_error("read", path))?;
+    let mut bytes = Vec::new();
+    let is_large = |length| length > limit;
+    if !is_large(meta.len()) {
+        // It may grow meanwhile.
+        File::open(path)
+            .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+            .map_err(io_error("read", path))?;
+    }
+    if is_large(meta.len()) || is_large(bytes.len() as u64) {
+        return Err(FileError::TooLarge {
+            path: path.to_owned(),
+            limit,
+        });
+    }
     Ok(FileSnapshot::File {
         bytes,
         mode: meta.mode() & 0o7777,
@@ -448,6 +472,25 @@ mod tests {
             let error = read(path).unwrap_err();
             assert_eq!(error.reason(), "NotARegularFile");
             assert!(error.to_string().contains("nothing was changed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_into_memory_is_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        let file = File::create(&path).unwrap();
+        for (length, is_read) in [(MAX_SIZE, true), (MAX_SIZE + 1, false), (200 << 20, false)] {
+            file.set_len(length).unwrap();
+            match read(&path) {
+                Ok(_) => assert!(is_read, "{length}"),
+                Err(error) => {
+                    assert!(!is_read, "{length}");
+                    assert_eq!(error.reason(), "FileTooLarge");
+                    let message = error.to_string();
+                    assert!(message.ends_with("is larger than 4 MiB; nothing was changed"));
+                }
+            }
         }
     }
 

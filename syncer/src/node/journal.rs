@@ -14,6 +14,8 @@ use super::lock::NodeLock;
 use super::state::{NodeError, State, VERSION};
 
 const STATE_FILE: &str = "state.json";
+/// A state has up to about ten copies of the credentials file, some of them as Base64.
+const MAX_STATE: u64 = 16 * file::MAX_SIZE;
 /// Name prefix of quarantined files; a timestamp follows.
 const QUARANTINED: &str = "config.json.unparsable-";
 
@@ -73,6 +75,11 @@ impl Journal {
         !is_absent(self.path()) || !is_absent(self.lock_file())
     }
 
+    /// There is a state directory, perhaps of other processes.
+    pub(crate) fn has_directory(&self) -> bool {
+        fs::symlink_metadata(&self.directory).is_ok()
+    }
+
     fn path(&self) -> PathBuf {
         self.directory.join(STATE_FILE)
     }
@@ -81,7 +88,7 @@ impl Journal {
     pub(crate) fn load(&self) -> Result<Option<State>, NodeError> {
         let path = self.path();
         file::sweep(&path);
-        let FileSnapshot::File { bytes, .. } = file::read(&path)? else {
+        let FileSnapshot::File { bytes, .. } = file::read_up_to(&path, MAX_STATE)? else {
             return Ok(None);
         };
         let damaged = |_| NodeError::Damaged { path: path.clone() };
@@ -128,7 +135,8 @@ impl Journal {
         if let Some(path) = known {
             return Ok(path);
         }
-        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        // Two files in the same second keep their order.
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S.%6fZ");
         let path = self.directory.join(format!("{QUARANTINED}{time}"));
         file::replace(&path, &FileSnapshot::Absent.with_bytes(bytes.to_vec()))?;
         Ok(path)
@@ -174,8 +182,9 @@ impl Journal {
                 _ => {}
             }
         }
-        if is_empty {
-            fs::remove_dir(&self.directory).map_err(io)?;
+        // A link or a mount point is not removed by this, and its content is gone.
+        if is_empty && let Err(error) = fs::remove_dir(&self.directory) {
+            tracing::warn!(path = %self.directory.display(), %error, "could not remove the state directory");
         }
         Ok(file::sync_directory(
             self.directory.parent().unwrap_or(Path::new("/")),
@@ -205,7 +214,6 @@ fn is_quarantined(name: &OsStr) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::os::unix::fs::PermissionsExt as _;
 
     use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
@@ -222,7 +230,7 @@ mod tests {
         assert!(journal.load().unwrap().is_none());
         let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
-        state.managed = ManagedEntries::of(&merge_on_node(&own, &own, &BTreeSet::new(), &[]));
+        state.managed = ManagedEntries::of(&merge_on_node(&own, &own, &[], &[]));
         journal.save(&state).unwrap();
         let loaded = journal.load().unwrap().unwrap();
         assert_eq!((loaded.snapshot, loaded.restarts), (state.snapshot, 3));
@@ -236,6 +244,29 @@ mod tests {
         journal.remove().unwrap();
         journal.remove().unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_removed_does_not_prevent_a_restore() {
+        let directory = tempfile::tempdir().unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
+        std::os::unix::fs::symlink(&elsewhere, &journal.directory).unwrap();
+        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        journal.remove().unwrap();
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        assert!(journal.load().unwrap().is_none());
+    }
+
+    #[test]
+    fn each_quarantined_file_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::next_to(&directory.path().join("config.json"), "a");
+        for content in ["{", "[", "{"] {
+            journal.quarantine(content.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_dir(&journal.directory).unwrap().count(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
-use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
+use globalps_core::provider::{CONFIG_FLAG, FLAGS_VARIABLE};
 use tokio::time::Instant;
 
 use crate::node::state::NodeError;
@@ -91,8 +91,12 @@ pub(crate) trait Kubelet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Restartable {
     Yes,
-    /// The reason, as a clause.
+    /// Nothing can be restarted now. The reason, as a clause.
     No(String),
+    /// Nor for a change that waits for its restart: no unit that globalps may restart runs the kubelet. The reason, as a clause.
+    Elsewhere(String),
+    /// Nor later: its unit also runs the control plane. The reason, as a clause.
+    Never(String),
 }
 
 /// The real kubelet, behind systemd.
@@ -101,7 +105,8 @@ pub(crate) struct Unit {
     /// The unit when it was last seen serving.
     pub(crate) served: Option<UnitFacts>,
     restarted: Option<Instant>,
-    restartable: Option<Restartable>,
+    /// The agent knows the unit, and whether it may be restarted.
+    pub(crate) is_found: bool,
     /// From the configuration, not detected.
     is_configured: bool,
     /// Verified to run a kubelet.
@@ -113,92 +118,143 @@ impl Unit {
         Self {
             is_configured: systemd.unit != KUBELET_UNIT_AUTO,
             is_checked: false,
+            is_found: false,
             systemd,
             served: None,
             restarted: None,
-            restartable: None,
         }
     }
 
-    /// Whether there is a unit to restart. `Auto` detects it once. `restarted`: the unit that globalps last restarted.
+    /// Whether there is a unit to restart. It is detected each time, because the kubelet may move to another one. `restarted`: the
+    /// unit that globalps last restarted; `is_owed`: it may be down because of that, so it is restarted again.
     pub(crate) async fn restartable(
         &mut self,
         restarted: Option<&str>,
+        is_owed: bool,
     ) -> Result<Restartable, KubeletError> {
-        if let Some(known) = &self.restartable {
-            return Ok(known.clone());
-        }
-        let path = self.systemd.bus.display();
         if !self.systemd.bus.exists() {
-            // Not cached: it may appear later.
+            let path = self.systemd.bus.display();
             let reason = format!("the node has no system bus at `{path}`");
             return Ok(Restartable::No(reason));
         }
-        let found = if self.is_configured {
-            // Its programs are checked before its first restart.
-            Restartable::Yes
-        } else {
-            match self.find(restarted).await {
-                Ok(Some(found)) => found,
-                // Not cached: a kubelet that is down may come back as one of these units.
-                Ok(None) => {
-                    let units = AGENTS.join(", ");
-                    let reason = format!("none of the units {units} and {MICROK8S} is active");
-                    return Ok(Restartable::No(reason));
-                }
-                Err(error @ RestartError::NoSystemd { .. }) => {
-                    return Ok(Restartable::No(error.to_string()));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
-        // On a MicroK8s node that has just booted, the role is known after a minute.
-        if found != Restartable::Yes && self.systemd.unit == KUBELET_UNIT_AUTO {
-            return Ok(found);
+        let owed = restarted.filter(|_| is_owed);
+        if self.is_configured {
+            return Ok(self.configured(owed).await);
         }
-        self.restartable = Some(found.clone());
-        Ok(found)
+        match self.find(restarted, owed).await {
+            Err(error @ RestartError::NoSystemd { .. }) => Ok(Restartable::No(error.to_string())),
+            found => Ok(found?),
+        }
     }
 
-    async fn find(&mut self, restarted: Option<&str>) -> Result<Option<Restartable>, RestartError> {
-        let names = AGENTS.into_iter().chain([MICROK8S]).chain(SERVERS);
-        let candidates = self.systemd.candidates(names).await?;
-        match choose(&candidates, restarted) {
-            Choice::None => Ok(None),
-            Choice::Unit(MICROK8S) => self.find_microk8s().await,
-            Choice::Unit(name) if SERVERS.contains(&name) => {
-                let reason = format!("`{name}` also runs the control plane");
-                Ok(Some(Restartable::No(reason)))
+    /// What may be restarted instead of the known unit, if that no longer seems to run the kubelet. `None`: it does, or what
+    /// prevents its restart is an error of the change.
+    pub(crate) async fn moved(
+        &mut self,
+        restarted: Option<&str>,
+        is_owed: bool,
+    ) -> Result<Option<Restartable>, KubeletError> {
+        let is_loaded = match self.systemd.facts().await {
+            Ok(facts) if facts.runs_steadily() => return Ok(None),
+            Ok(_) => true,
+            Err(RestartError::NoUnit { .. }) => false,
+            Err(_) => return Ok(None),
+        };
+        match self.restartable(restarted, is_owed).await {
+            Ok(Restartable::No(_)) | Err(KubeletError::Bus(_) | KubeletError::Systemd(_)) => {
+                Ok(None)
             }
-            Choice::Unit(name) => {
-                tracing::info!(unit = name, "found the unit that runs the kubelet");
-                name.clone_into(&mut self.systemd.unit);
-                Ok(Some(Restartable::Yes))
+            Ok(Restartable::Elsewhere(_)) if !is_loaded => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    /// Its programs are checked before its first restart, and systemd's errors are reported then.
+    async fn configured(&self, owed: Option<&str>) -> Restartable {
+        let name = self.systemd.unit();
+        match self.systemd.facts().await {
+            Ok(facts) if facts.is_down() && owed != Some(name) => {
+                let state = facts.active_state();
+                let elsewhere = self.elsewhere(&format!("`{name}` is {state}")).await;
+                elsewhere.unwrap_or(Restartable::Yes)
+            }
+            _ => Restartable::Yes,
+        }
+    }
+
+    /// No unit that may be restarted runs a kubelet. If one serves nevertheless, a restart would start a second one.
+    async fn elsewhere(&self, why: &str) -> Option<Restartable> {
+        let socket = self.systemd.socket.display();
+        let serves = self.systemd.takes_connections().await;
+        serves.then(|| Restartable::Elsewhere(format!("a kubelet serves at `{socket}`, but {why}")))
+    }
+
+    async fn find(
+        &mut self,
+        restarted: Option<&str>,
+        owed: Option<&str>,
+    ) -> Result<Restartable, RestartError> {
+        let names = AGENTS.into_iter().chain([MICROK8S]).chain(SERVERS);
+        let (candidates, masked) = self.systemd.candidates(names, owed).await?;
+        let name = match choose(&candidates, restarted) {
+            Choice::Unit(name) => name,
+            Choice::None => {
+                // It may run nevertheless.
+                if let Some(name) = masked.first() {
+                    let reason = format!("`{name}` is masked, so systemd does not restart it");
+                    return Ok(Restartable::No(reason));
+                }
+                let units = AGENTS.join(", ");
+                let reason = format!("none of the units {units} and {MICROK8S} is active");
+                let elsewhere = self.elsewhere(&reason).await;
+                return Ok(elsewhere.unwrap_or(Restartable::No(reason)));
             }
             Choice::Unclear => {
                 let names = candidates.iter().map(|it| it.name);
-                Err(RestartError::Unclear {
+                return Err(RestartError::Unclear {
                     units: names.collect::<Vec<_>>().join("`, `"),
-                })
+                });
             }
+        };
+        let chosen = candidates.iter().find(|it| it.name == name);
+        if let Some(chosen) = chosen.filter(|it| !it.may_serve() && owed != Some(name))
+            && let Some(elsewhere) = self.elsewhere(&chosen.shown()).await
+        {
+            return Ok(elsewhere);
+        }
+        if name == MICROK8S {
+            return self.find_microk8s().await;
+        }
+        if SERVERS.contains(&name) {
+            let reason = format!("`{name}` also runs the control plane");
+            return Ok(Restartable::Never(reason));
+        }
+        self.is_in(name);
+        Ok(Restartable::Yes)
+    }
+
+    fn is_in(&mut self, name: &str) {
+        if self.systemd.unit != name {
+            tracing::info!(unit = name, "found the unit that runs the kubelet");
+            name.clone_into(&mut self.systemd.unit);
         }
     }
 }
 
 impl Unit {
-    async fn find_microk8s(&mut self) -> Result<Option<Restartable>, RestartError> {
+    /// On a node that has just booted, the role is known after a minute.
+    async fn find_microk8s(&mut self) -> Result<Restartable, RestartError> {
         let worker = self
             .systemd
             .is_active_for(MICROK8S_WORKER, MICROK8S_SETTLED);
         if worker.await? {
-            tracing::info!(unit = MICROK8S, "found the unit that runs the kubelet");
-            MICROK8S.clone_into(&mut self.systemd.unit);
-            return Ok(Some(Restartable::Yes));
+            self.is_in(MICROK8S);
+            return Ok(Restartable::Yes);
         }
         let reason = format!(
             "`{MICROK8S}` also runs the control plane, unless `{MICROK8S_WORKER}` has been active for a minute"
         );
-        Ok(Some(Restartable::No(reason)))
+        Ok(Restartable::No(reason))
     }
 
     /// Fails unless the configured unit runs a kubelet, judging by its name or its programs. The process behind the kubelet's
@@ -238,22 +294,17 @@ impl Unit {
         let variable = format!("${FLAGS_VARIABLE}");
         let arguments = || commands.starts.iter().flat_map(|(_, arguments)| arguments);
         let files = &commands.environment_files;
-        let is_foreign = |argument: &&String| {
-            [CONFIG_FLAG, BIN_DIR_FLAG]
-                .iter()
-                .any(|flag| argument.starts_with(flag))
-        };
         Ok(if !files.iter().any(|path| Path::new(path) == file) {
             Some(format!("`{unit}` does not read `{}`", file.display()))
         } else if !arguments().any(|argument| *argument == variable) {
             Some(format!(
                 "`{unit}` does not pass `{variable}` to the kubelet"
             ))
-        } else if let Some(argument) = arguments().find(is_foreign) {
+        } else if let Some(argument) = commands.own_provider_flag() {
             Some(format!("`{unit}` already has `{argument}`"))
         } else {
             commands
-                .flag(CONFIG_FLAG)
+                .provider_config()
                 .filter(|config| Path::new(config) != own)
                 .map(|config| format!("the kubelet already runs with `{CONFIG_FLAG}={config}`"))
         })
@@ -307,7 +358,7 @@ impl Kubelet for Unit {
         let commands = self.systemd.commands().await?;
         match commands.unlisted {
             Some(error) => Err(KubeletError::Systemd(error)),
-            None => Ok(commands.flag(CONFIG_FLAG)),
+            None => Ok(commands.provider_config()),
         }
     }
 }

@@ -15,6 +15,9 @@ pub(crate) struct ManagedEntries {
     overridden: Box<RawValue>,
     /// The entries with their values, as a credentials file; null: combined from several revisions.
     entries: Box<RawValue>,
+    /// The same from before and from other revisions: a file from then is not the node's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Box<RawValue>>,
 }
 
 impl std::fmt::Debug for ManagedEntries {
@@ -38,7 +41,19 @@ impl ManagedEntries {
             keys: keys.map(|entry| entry.key().to_owned()).collect(),
             overridden: as_text(&merged.overridden),
             entries: self.entries.clone(),
+            others: self.others.clone(),
         }
+    }
+
+    /// Remembers the values that the file had before.
+    #[must_use]
+    pub(crate) fn after(self, before: &Self) -> Self {
+        let is_other = before.entries.get() != self.entries.get();
+        let others = match before.content() {
+            Some(_) if is_other => vec![before.entries.clone()],
+            _ => before.others.clone(),
+        };
+        Self { others, ..self }
     }
 
     /// Union of both. For a key that both override, `later` takes precedence, including the number of spellings.
@@ -53,16 +68,43 @@ impl ManagedEntries {
         let mut overridden = self.overridden();
         overridden.retain(|entry| !is_later(entry));
         overridden.extend(later_overridden);
+        let mut others: Vec<_> = self.texts().chain(later.texts()).cloned().collect();
+        others.sort_by(|one, other| one.get().cmp(other.get()));
+        others.dedup_by(|one, other| one.get() == other.get());
         Self {
             keys: &self.keys | &later.keys,
             overridden: as_text(&overridden),
             entries: Box::default(),
+            others,
         }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Box<RawValue>> {
+        let entries = Some(&self.entries).filter(|entries| entries.get() != "null");
+        entries.into_iter().chain(&self.others)
+    }
+
+    /// The entries that may be in the file, in each version. An entry with another value under the same key is the node's own.
+    pub(crate) fn applied(&self) -> Vec<DockerConfig> {
+        let of_keys = |config: DockerConfig| {
+            let entries = config.entries().iter();
+            let entries = entries.filter(|entry| self.keys.contains(entry.key()));
+            DockerConfig::new(entries.cloned().collect())
+        };
+        self.texts()
+            .filter_map(|text| dockerconfig::parse(text.get().as_bytes()).ok())
+            .map(of_keys)
+            .collect()
     }
 
     /// The managed entries among these.
     pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
-        let is_managed = |entry: &&Entry| self.keys.contains(entry.key());
+        let applied = self.applied();
+        let is_managed = |entry: &&Entry| {
+            let mut ours = applied.iter().flat_map(DockerConfig::entries);
+            self.keys.contains(entry.key())
+                && ours.any(|it| it.key() == entry.key() && it.means_the_same(entry))
+        };
         DockerConfig::new(
             config
                 .entries()
@@ -111,7 +153,7 @@ mod tests {
 
     fn overriding(own: &str) -> ManagedEntries {
         let desired = config(r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
-        let merged = merge_on_node(&config(own), &desired, &BTreeSet::new(), &[]);
+        let merged = merge_on_node(&config(own), &desired, &[], &[]);
         ManagedEntries::of(&merged)
     }
 

@@ -2,6 +2,8 @@
 
 mod flags;
 mod program;
+mod set_up;
+mod upkeep;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,13 +102,7 @@ impl Provider {
             let bin_dir = state.join(PROVIDER_BIN_DIR);
             (state.join(PROVIDER_CONFIG_FILE), bin_dir, flags)
         };
-        let (config, bin_dir, way) = set_up.map_or_else(own, |(config, bin_dir)| {
-            let extension = config.host.extension().and_then(|name| name.to_str());
-            match extension {
-                Some("yaml" | "yml" | "json") => (config, bin_dir, Way::Shared),
-                _ => (config.join(PROVIDER_CONFIG_FILE), bin_dir, Way::Directory),
-            }
-        });
+        let (config, bin_dir, way) = set_up.map_or_else(own, Way::of);
         Self {
             program,
             bin_dir,
@@ -154,10 +150,16 @@ impl Provider {
         files
     }
 
-    /// The files that count while the provider is not installed: flags that another process restores name files that are gone.
+    /// The files that count while the provider is not installed: flags or a configuration that another process restores name
+    /// files that are gone.
     pub(crate) fn watched_without(&self) -> Vec<PathBuf> {
-        let flags = self.flags_file().map(|file| file.here.clone());
-        flags.into_iter().collect()
+        let file = self.flags_file().unwrap_or(&self.config);
+        let has_directory = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
+        Some(&file.here)
+            .filter(has_directory)
+            .into_iter()
+            .cloned()
+            .collect()
     }
 
     fn programs(&self) -> impl Iterator<Item = PathBuf> {
@@ -204,6 +206,10 @@ impl Provider {
         disk: &ProviderDisk,
         installed: Installed,
     ) -> Result<ProviderSide, Obstacle> {
+        let installed = Installed {
+            set_up: self.set_up(),
+            ..installed
+        };
         let (data, tokens) = (self.data.text(), installed.tokens);
         let config = match &self.way {
             Way::Shared => {
@@ -275,16 +281,7 @@ impl Provider {
                 };
             }
         };
-        let is_named = match &self.way {
-            Way::Flags(_) => disk
-                .flags
-                .as_ref()
-                .is_some_and(|flags| self.names_own(flags)),
-            Way::Directory => disk.config != FileSnapshot::Absent,
-            Way::Shared => self
-                .without(&disk)
-                .is_ok_and(|without| without.config != disk.config),
-        };
+        let is_named = self.is_named(&disk);
         let bytes = |file: &FileSnapshot| match file {
             FileSnapshot::File { bytes, .. } => bytes.clone(),
             FileSnapshot::Absent => Vec::new(),
@@ -296,6 +293,7 @@ impl Provider {
             data: data.unwrap_or_else(empty),
             tokens: config.scopes,
             config,
+            set_up: self.set_up(),
         }))
     }
 
@@ -499,6 +497,7 @@ mod tests {
                 data: FileSnapshot::Absent,
                 config: ProviderConfig::default(),
                 tokens: false,
+                set_up: None,
             };
             let with = provider.with(&disk, installed).unwrap();
             let FileSnapshot::File { bytes, .. } = &with.config else {
@@ -531,6 +530,7 @@ mod tests {
                 data: FileSnapshot::Absent,
                 config: ProviderConfig::default(),
                 tokens: false,
+                set_up: None,
             };
             let obstacle = provider
                 .with(&provider.read().unwrap(), installed)
@@ -561,6 +561,66 @@ mod tests {
         }
     }
 
+    /// No kubelet starts with them.
+    #[test]
+    fn flags_and_configurations_name_no_absent_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        fs::write(here.join("program"), "#!/bin/sh\n").unwrap();
+        let provider = Provider::new(here.join("program"), &path(&here.join("config.json")), None);
+        let (flags, state) = (here.join("kubeadm-flags.env"), here.join(".globalps"));
+        let own = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
+        fs::write(&flags, own).unwrap();
+        fs::create_dir(&state).unwrap();
+        let installed = Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
+            config: ProviderConfig::default(),
+            tokens: false,
+            set_up: None,
+        };
+        assert!(!provider.lacks_files().unwrap(), "nothing names them");
+        let remove = |name: &str| {
+            let path = state.join(name);
+            let is_directory = path.is_dir();
+            if is_directory {
+                fs::remove_dir_all(path).unwrap();
+            } else {
+                fs::remove_file(path).unwrap();
+            }
+        };
+        for name in [PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE] {
+            provider.write_flags(true).unwrap();
+            provider.uphold(&installed, true).unwrap();
+            assert!(!provider.lacks_files().unwrap(), "{name}");
+            let all = provider.read().unwrap();
+            remove(name);
+            assert!(provider.lacks_files().unwrap(), "{name}");
+            provider.uphold(&installed, true).unwrap();
+            assert!(!provider.lacks_files().unwrap(), "{name}");
+            assert_eq!(provider.read().unwrap(), all, "{name}");
+            remove(name);
+            provider.uphold(&installed, false).unwrap();
+            assert_eq!(fs::read_to_string(&flags).unwrap(), own, "{name}");
+        }
+        // They can't be written.
+        provider.write_flags(true).unwrap();
+        fs::remove_dir_all(&state).unwrap();
+        provider.uphold(&installed, true).unwrap();
+        assert_eq!(fs::read_to_string(&flags).unwrap(), own);
+        // The configuration of others stays, and has what it names.
+        let config = here.join("c.yaml");
+        fs::create_dir_all(here.join("bin")).unwrap();
+        fs::create_dir(&state).unwrap();
+        let shared = set_up(here, &config, &here.join("bin"));
+        fs::write(&config, "providers:\n- name: theirs\n").unwrap();
+        assert!(!shared.lacks_files().unwrap());
+        let side = shared.with(&shared.read().unwrap(), installed.clone());
+        file::replace(&config, &side.unwrap().config).unwrap();
+        assert!(shared.lacks_files().unwrap());
+        shared.uphold(&installed, true).unwrap();
+        assert!(!shared.lacks_files().unwrap());
+    }
+
     #[test]
     fn a_provider_that_flags_or_configuration_name_is_found_without_a_state() {
         let directory = tempfile::tempdir().unwrap();
@@ -577,7 +637,7 @@ mod tests {
         };
         fs::write(&provider.config.here, config.document("/data", true)).unwrap();
         assert_eq!(provider.installed().unwrap(), None, "no flag names them");
-        assert!(provider.write_flags(true).unwrap() && provider.has_flags().unwrap());
+        assert!(provider.write_flags(true).unwrap() && provider.installed().unwrap().is_some());
         let found = provider.installed().unwrap().unwrap();
         assert_eq!((found.config, found.tokens), (config, true));
         // One of two flags.
@@ -585,10 +645,10 @@ mod tests {
         let half = half.replace("-bin-dir=", "-bin-dirs=");
         fs::write(&flags, half).unwrap();
         provider.remove_half_flags().unwrap();
-        assert!(!provider.has_flags().unwrap());
+        assert!(provider.installed().unwrap().is_none());
         assert!(provider.write_flags(true).unwrap());
         provider.remove_half_flags().unwrap();
-        assert!(provider.has_flags().unwrap());
+        assert!(provider.installed().unwrap().is_some());
         // A link is not edited, but what it names is not deleted.
         fs::rename(&flags, here.join("elsewhere")).unwrap();
         symlink("elsewhere", &flags).unwrap();

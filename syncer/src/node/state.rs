@@ -116,6 +116,16 @@ pub(crate) struct Installed {
     pub(crate) config: ProviderConfig,
     /// The kubelet passes pod tokens to it.
     pub(crate) tokens: bool,
+    /// The paths in the kubelet's own flags; `None`: globalps added the flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) set_up: Option<SetUp>,
+}
+
+/// Paths on the node: the configuration, or the directory of configurations, and the directory of programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetUp {
+    pub(crate) config: PathBuf,
+    pub(crate) bin_dir: PathBuf,
 }
 
 impl Installed {
@@ -228,6 +238,11 @@ impl Change {
         !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
     }
 
+    /// It repairs the revision in force, so it is no answer to a task that failed.
+    pub(crate) fn is_upkeep(&self) -> bool {
+        self.task.revision == self.before_revision
+    }
+
     /// The configuration no longer allows restarts: the change continues without one and without the system bus. Setting up the
     /// provider needs a restart, so that is rolled back.
     pub(crate) fn waive_restart(&mut self) {
@@ -288,6 +303,9 @@ pub(crate) struct State {
     /// The unit whose restart was last requested; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<String>,
+    /// Keys of entries that count as the node's own, though globalps may have written them before its state was lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubtful: Vec<String>,
     /// The task that put the revision in force; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
@@ -298,6 +316,18 @@ impl State {
     pub(crate) fn is_restarted(&self) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change.started_from.is_some())
+    }
+
+    /// The restart for its change has not been requested yet.
+    pub(crate) fn awaits_restart(&self) -> bool {
+        self.change.as_ref().is_some_and(Change::awaits_restart)
+    }
+
+    /// A restart was requested, and it is not known whether the kubelet serves since: if it is down, globalps starts it again.
+    pub(crate) fn owes_start(&self) -> bool {
+        let change = self.change.as_ref();
+        change.is_some_and(|it| it.started_from.is_some() || it.back_from.is_some())
+            || self.failed.as_ref().is_some_and(|failure| failure.stuck)
     }
 
     /// Another node wrote the journal: this machine is a clone, or got its disk. What was there before globalps is still known, but
@@ -332,7 +362,18 @@ impl State {
             restarted_at: None,
             provider: None,
             unit: None,
+            doubtful: Vec::new(),
             applied: None,
+        }
+    }
+
+    /// What remains of it after a restore, to be reported once more.
+    pub(crate) fn restored(&self, file: FileSnapshot) -> Self {
+        Self {
+            drifts: self.drifts,
+            restarted_at: self.restarted_at.clone(),
+            doubtful: self.doubtful.clone(),
+            ..Self::new(file, self.restarts)
         }
     }
 }

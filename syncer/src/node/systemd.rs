@@ -4,18 +4,19 @@ mod answers;
 mod bus;
 mod commands;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt as _;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 use zbus::Connection;
 use zbus::proxy::CacheProperties;
 
 use bus::{ManagerProxy, ServiceProxy, UnitProxy};
 
-use super::units::Candidate;
+use super::units::{Candidate, SETTLED};
 pub(crate) use commands::is_kubelet;
 
 /// Deadline of one restart job: longer than systemd's default timeouts for stop and start, 90 s each.
@@ -77,6 +78,8 @@ pub(crate) struct UnitFacts {
     invocation: Vec<u8>,
     /// When it became active.
     active_since: SystemTime,
+    /// The same by the node's monotonic clock, which is never set.
+    active_from: Duration,
     /// How often systemd restarted it automatically.
     restarts: u32,
     /// It is being started or stopped.
@@ -104,6 +107,27 @@ impl UnitFacts {
     pub(crate) fn active_state(&self) -> &str {
         &self.active_state
     }
+
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.active_state.as_str(), "failed" | "inactive")
+    }
+
+    /// It does not start again and again.
+    pub(crate) fn runs_steadily(&self) -> bool {
+        matches!(self.active_state.as_str(), "active" | "reloading")
+            && (self.restarts == 0 || self.active_for() >= SETTLED)
+    }
+
+    fn active_for(&self) -> Duration {
+        uptime().saturating_sub(self.active_from)
+    }
+}
+
+/// The clock of systemd's monotonic timestamps. Containers have the node's.
+fn uptime() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// The kubelet must have been started after this.
@@ -174,6 +198,7 @@ impl Systemd {
                 active_state: unit.active_state().await?,
                 invocation: unit.invocation_id().await?,
                 active_since,
+                active_from: Duration::from_micros(unit.active_enter_timestamp_monotonic().await?),
                 restarts: service.n_restarts().await?,
                 has_job: unit.job().await?.0 != 0,
             };
@@ -201,29 +226,31 @@ impl Systemd {
             ..self.clone()
         };
         match unit.facts().await {
-            Ok(facts) => {
-                let active_for = facts.active_since.elapsed().unwrap_or_default();
-                Ok(facts.active_state == "active" && active_for >= least)
-            }
+            Ok(facts) => Ok(facts.active_state == "active" && facts.active_for() >= least),
             Err(RestartError::NoUnit { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Those of these units that are not inactive, in this order. Failed ones are among them.
+    /// Those of these units that are not inactive, in this order, and those that are masked. Failed ones are among the first, and
+    /// `owed`, whatever its state.
     pub(crate) async fn candidates(
         &self,
         names: impl IntoIterator<Item = &'static str>,
-    ) -> Result<Vec<Candidate>, RestartError> {
+        owed: Option<&str>,
+    ) -> Result<(Vec<Candidate>, Vec<&'static str>), RestartError> {
         let connection = self.connect().await?;
-        let mut found = Vec::new();
+        let (mut found, mut masked) = (Vec::new(), Vec::new());
         for name in names {
             let unit = Self {
                 unit: name.to_owned(),
                 ..self.clone()
             };
             match unit.facts_over(&connection).await {
-                Ok(facts) if facts.active_state != "inactive" => found.push((name, unit, facts)),
+                Ok(facts) if facts.active_state != "inactive" || owed == Some(name) => {
+                    found.push((name, unit, facts));
+                }
+                Err(RestartError::NoUnit { state, .. }) if state == "masked" => masked.push(name),
                 Ok(_) | Err(RestartError::NoUnit { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -234,12 +261,14 @@ impl Systemd {
             candidates.push(Candidate {
                 name,
                 // There is nothing to choose from, so this saves the calls.
-                runs_kubelet: is_single || unit.commands().await?.run_kubelet(),
-                active_for: facts.active_since.elapsed().unwrap_or_default(),
+                runs_kubelet: is_single && facts.runs_steadily()
+                    || unit.commands().await?.run_kubelet(),
+                active_for: facts.active_for(),
+                restarts: facts.restarts,
                 active_state: facts.active_state,
             });
         }
-        Ok(candidates)
+        Ok((candidates, masked))
     }
 
     /// Restarts the unit, and returns once the new kubelet serves. `reset_failed` clears its start limit first.
@@ -342,7 +371,7 @@ impl Systemd {
                 });
             }
             if is_new && facts.active_state == "active" {
-                if takes_connections(&self.socket).await {
+                if self.takes_connections().await {
                     return Ok(facts);
                 }
                 if begun.elapsed() >= STEADY && !self.socket.exists() {
@@ -358,14 +387,12 @@ impl Systemd {
             sleep(POLL).await;
         }
     }
-}
 
-async fn takes_connections(socket: &Path) -> bool {
-    let soon = Instant::now() + Duration::from_secs(1);
-    matches!(
-        timeout_at(soon, UnixStream::connect(socket)).await,
-        Ok(Ok(_))
-    )
+    /// Whether a kubelet serves, in whichever unit.
+    pub(crate) async fn takes_connections(&self) -> bool {
+        let connect = timeout(Duration::from_secs(1), UnixStream::connect(&self.socket));
+        matches!(connect.await, Ok(Ok(_)))
+    }
 }
 
 #[cfg(test)]

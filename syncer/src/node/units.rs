@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 /// A kubelet that starts again and again is not active for this long. It may be left over from an earlier installation.
-const SETTLED: Duration = Duration::from_secs(30);
+pub(super) const SETTLED: Duration = Duration::from_secs(30);
 
-/// A unit that may run the kubelet and is not inactive.
+/// A unit that may run the kubelet: it is not inactive, or globalps asked for its restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
     /// Such as `active`, `activating` or `failed`.
     pub(crate) active_state: String,
-    /// When it last became active.
+    /// Since it last became active, by the node's monotonic clock: the other one may be set back.
     pub(crate) active_for: Duration,
+    /// How often systemd started it again by itself.
+    pub(crate) restarts: u32,
     /// A kubelet is among its processes.
     pub(crate) runs_kubelet: bool,
 }
@@ -22,8 +24,24 @@ impl Candidate {
         matches!(self.active_state.as_str(), "active" | "reloading")
     }
 
+    /// Its kubelet may accept connections.
+    pub(crate) fn may_serve(&self) -> bool {
+        let is_down = matches!(self.active_state.as_str(), "failed" | "inactive");
+        self.is_active() || self.runs_kubelet && !is_down
+    }
+
+    /// Its state, as a clause.
+    pub(crate) fn shown(&self) -> String {
+        format!("`{}` is {}", self.name, self.active_state)
+    }
+
     fn runs_it(&self) -> bool {
         self.is_active() && self.runs_kubelet
+    }
+
+    /// It runs a kubelet from its first start on, though perhaps not for long.
+    fn runs_it_steadily(&self) -> bool {
+        self.runs_it() && self.restarts == 0
     }
 }
 
@@ -37,11 +55,16 @@ pub(crate) enum Choice {
 }
 
 /// The unit that runs the kubelet: the one that has been active with a kubelet for some time; then the one that globalps last
-/// restarted, because that kubelet may be down; then what is left if only one is. `restarted`: that unit; `None`: not known.
+/// restarted, because that kubelet may be down, unless another one runs it since its first start, as after a boot; then what is
+/// left if only one is. `restarted`: that unit; `None`: not known.
 pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> Choice {
     let settled = |it: &&Candidate| it.runs_it() && it.active_for >= SETTLED;
     let settled = candidates.iter().find(settled);
-    let known = || candidates.iter().find(|it| Some(it.name) == restarted);
+    let is_elsewhere = |known: &&Candidate| {
+        !known.runs_it_steadily() && candidates.iter().any(Candidate::runs_it_steadily)
+    };
+    let known = candidates.iter().find(|it| Some(it.name) == restarted);
+    let known = || known.filter(|known| !is_elsewhere(known));
     if let Some(found) = settled.or_else(known) {
         return Choice::Unit(found.name);
     }
@@ -64,15 +87,16 @@ pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> Choic
 mod tests {
     use super::*;
 
-    /// `NAME STATE SECONDS`, with `+` if it runs a kubelet.
+    /// `NAME STATE SECONDS RESTARTS`, with `+` if it runs a kubelet.
     fn candidate(text: &'static str) -> Candidate {
         let mut words = text.split(' ');
         let mut next = || words.next().unwrap_or_default();
-        let (name, state, seconds) = (next(), next(), next());
+        let (name, state, seconds, restarts) = (next(), next(), next(), next());
         Candidate {
             name,
             active_state: state.trim_end_matches('+').to_owned(),
             active_for: Duration::from_secs(seconds.parse().unwrap_or(0)),
+            restarts: restarts.parse().unwrap_or(0),
             runs_kubelet: state.ends_with('+'),
         }
     }
@@ -138,9 +162,27 @@ mod tests {
             ),
             (
                 "while the other one starts again and again",
-                &["k active+ 1", "a failed"],
+                &["k active+ 1 3", "a failed"],
                 Some("a"),
                 Choice::Unit("a"),
+            ),
+            (
+                "a node that moved and has just booted",
+                &["k failed", "a active+ 5"],
+                Some("k"),
+                Choice::Unit("a"),
+            ),
+            (
+                "whose leftover unit still tries",
+                &["k activating 0 2", "a active+ 5"],
+                Some("k"),
+                Choice::Unit("a"),
+            ),
+            (
+                "the one that globalps restarted just now",
+                &["k active+ 1", "a active+ 1"],
+                Some("k"),
+                Choice::Unit("k"),
             ),
             (
                 "the node was moved to another unit since",

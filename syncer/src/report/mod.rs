@@ -4,10 +4,11 @@ pub(crate) mod wording;
 pub(crate) mod writer;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::api::{MAX_REVISION, NodePullSecret, NodePullSecretStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +17,7 @@ use crate::cluster::Known;
 use crate::cluster::backoff::Backoff;
 use writer::Report;
 
-/// First and longest interval between two checks that the object has the last report.
+/// First and longest pause before a check that the object has the last report.
 const CHECKS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
 
 pub(crate) struct StatusReporter {
@@ -26,8 +27,8 @@ pub(crate) struct StatusReporter {
     last_uid: Option<String>,
     /// The file that the readiness probe checks.
     ready_file: PathBuf,
-    /// When the object is checked for the last report, and the intervals between checks that don't find it.
-    check_at: Instant,
+    /// When the object is checked for the last report; `None`: not before it changes. And the pauses before checks.
+    check_at: Option<Instant>,
     checks: Backoff,
 }
 
@@ -38,7 +39,7 @@ impl StatusReporter {
             last: None,
             last_uid: None,
             ready_file,
-            check_at: Instant::now(),
+            check_at: None,
             checks: Backoff::new(CHECKS.0, CHECKS.1),
         }
     }
@@ -59,21 +60,35 @@ impl StatusReporter {
         }
         let before = self.last.as_ref().or(object.status.as_ref());
         cut(&mut status.message);
+        bound(&mut status);
         let status = dated(status, before, jiff::Timestamp::now());
         if self.last.as_ref() != Some(&status) {
             self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
             self.reports.send_replace(Some(Report { uid, status }));
             self.checks.reset();
-            self.check_at = Instant::now() + self.checks.next();
+            self.check_at = Some(Instant::now() + self.checks.next());
         }
     }
 
     /// Reports again whenever the object has another status than the last report, which another client must have written. Each
-    /// repetition doubles the interval, so that two writers don't compete at full speed. Runs while the node has nothing to do.
-    pub(crate) async fn uphold(&mut self, objects: &watch::Receiver<Known>) -> Infallible {
+    /// repetition doubles the pause, so that two writers don't compete at full speed. Runs while the node has nothing to do;
+    /// `versions` changes with each version of the object. Without one there is nothing to check, so an idle node sleeps.
+    pub(crate) async fn uphold(
+        &mut self,
+        objects: &watch::Receiver<Known>,
+        versions: &mut watch::Receiver<()>,
+    ) -> Infallible {
         loop {
-            sleep_until(self.check_at).await;
+            let Some(check_at) = self.check_at else {
+                if versions.changed().await.is_err() {
+                    return pending().await;
+                }
+                self.check_at = Some(Instant::now() + self.checks.next());
+                continue;
+            };
+            sleep_until(check_at).await;
+            versions.mark_unchanged();
             if objects
                 .borrow()
                 .object()
@@ -83,10 +98,11 @@ impl StatusReporter {
                     "the object does not have the status that this syncer reported; reporting it again"
                 );
                 self.reports.send_modify(|_| {});
+                self.check_at = Some(Instant::now() + self.checks.next());
             } else {
                 self.checks.reset();
+                self.check_at = None;
             }
-            self.check_at = Instant::now() + self.checks.next();
         }
     }
 
@@ -124,6 +140,16 @@ const MESSAGE_LIMIT: usize = 1024;
 
 fn cut(message: &mut String) {
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
+}
+
+/// The API server refuses a status with a number out of bounds, of which a journal or a status of others may have any.
+fn bound(status: &mut NodePullSecretStatus) {
+    for count in [&mut status.restarts, &mut status.drifts] {
+        *count = (*count).clamp(0, MAX_REVISION);
+    }
+    if !(0..=MAX_REVISION).contains(&status.revision) {
+        (status.revision, status.revision_id) = Default::default();
+    }
 }
 
 /// Sets the transition time: keeps that of `before` if the phase is the same.
@@ -194,6 +220,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn numbers_are_within_the_bounds_of_the_object() {
+        let directory = tempfile::tempdir().unwrap();
+        let (sender, receiver) = watch::channel(None);
+        let mut reporter = StatusReporter::new(sender, directory.path().join("ready"));
+        let object = NodePullSecret::new("n", NodePullSecretSpec::default());
+        let most = MAX_REVISION;
+        for (number, count, revision) in [
+            (0, 0, 0),
+            (7, 7, 7),
+            (most, most, most),
+            (most + 1, most, 0),
+            (i64::MAX, most, 0),
+            (-1, 0, 0),
+            (i64::MIN, 0, 0),
+        ] {
+            let status = NodePullSecretStatus {
+                restarts: number,
+                drifts: number,
+                revision: number,
+                ..status(Phase::Synced)
+            };
+            reporter.report(&object, status);
+            let sent = receiver.borrow().clone().unwrap().status;
+            let found = (sent.restarts, sent.drifts, sent.revision);
+            assert_eq!(found, (count, count, revision), "{number}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_status_that_another_client_overwrote_is_reported_again_ever_more_slowly() {
         let directory = tempfile::tempdir().unwrap();
@@ -229,11 +284,13 @@ mod tests {
             ("its end ends the repetitions", known("u", &stored), 0, 0),
         ] {
             let (_objects, objects) = watch::channel(known);
+            let (version, mut versions) = watch::channel(());
+            version.send_replace(());
             let until = Instant::now() + Duration::from_mins(15);
             let mut repeated = 0;
             while Instant::now() < until {
                 tokio::select! {
-                    _ = reporter.uphold(&objects) => {}
+                    _ = reporter.uphold(&objects, &mut versions) => {}
                     () = tokio::time::sleep(Duration::from_secs(1)) => {}
                 }
                 repeated += u32::from(receiver.has_changed().unwrap());

@@ -26,6 +26,14 @@ pub(crate) fn stepped_aside() -> &'static str {
      `desiredConfig` equals `currentConfig`"
 }
 
+/// Message for a node whose state was lost while globalps had entries in its file.
+pub(crate) fn state_lost(keys: &[String]) -> String {
+    let keys = keys.join("`, `");
+    format!(
+        "the state of globalps on this node was lost, so it can't tell whether it wrote these entries or the node had them: `{keys}`. A          restore leaves them in the credentials file; remove them from it then if they are not the node's own"
+    )
+}
+
 /// Phase, reason and message of a failed task.
 pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
     let (phase, reason, way_on) = if failure.stuck {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use globalps_core::checksum::add_checksum;
 use globalps_core::names::{
     DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION,
     REVISION_ID_ANNOTATION, VERSION,
@@ -22,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Secret as CoreSecret;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -75,7 +77,7 @@ impl Secret {
         if *delivery != Delivery::ConfigFile {
             annotations[DELIVERY_ANNOTATION] = serde_json::to_string(delivery).unwrap().into();
         }
-        let value = json!({
+        let secret = json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/dockerconfigjson",
@@ -85,7 +87,9 @@ impl Secret {
             },
             "data": {DATA_KEY: BASE64_STANDARD.encode(credentials)},
         });
-        (200, value)
+        let mut secret: CoreSecret = serde_json::from_value(secret).unwrap();
+        add_checksum(&mut secret);
+        (200, serde_json::to_value(secret).unwrap())
     }
 }
 

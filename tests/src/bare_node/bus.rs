@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::until;
+use crate::{DEADLINE, until};
 
 pub(super) struct Bus {
     daemon: Child,
@@ -37,12 +37,9 @@ impl Bus {
                 "could not run `dbus-daemon`: run `target/debug/testcluster preflight --install`",
             )?;
         let bus = Self { daemon, socket };
-        until(
-            "a bus",
-            Duration::from_secs(20),
-            Duration::from_millis(1),
-            || Ok(std::os::unix::net::UnixStream::connect(&bus.socket).ok()),
-        )
+        until("a bus", DEADLINE, Duration::from_millis(1), || {
+            Ok(std::os::unix::net::UnixStream::connect(&bus.socket).ok())
+        })
         .with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
         Ok(bus)
     }

@@ -181,6 +181,11 @@ impl BareNode {
         self.systemd.fail(failures);
     }
 
+    /// From now on, systemd does not list the kubelet's processes.
+    pub fn hide_processes(&self) {
+        self.systemd.hide_processes();
+    }
+
     /// Starts the syncer, waits until it reports a final phase, and kills it. Calls `look` repeatedly meanwhile; an
     /// error of `look` ends the wait.
     pub fn run(

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;
 use super::{bus, kubelet};
-use crate::{kubernetes, power_cut, until};
+use crate::{DEADLINE, kubernetes, power_cut, until};
 
 /// The real program, and how to run it.
 pub struct Program {
@@ -151,7 +151,7 @@ impl Syncer {
         kill_process(Pid::from_raw(pid).context("no pid")?, Signal::TERM)?;
         let status = until(
             "the syncer to exit",
-            Duration::from_secs(20),
+            DEADLINE,
             Duration::from_millis(1),
             || Ok(self.child.try_wait()?),
         )?;
@@ -169,12 +169,9 @@ impl Syncer {
             return Ok(());
         };
         kill_process(traced(trace).context("nothing was traced")?, Signal::KILL)?;
-        until(
-            "strace to exit",
-            Duration::from_secs(20),
-            Duration::from_millis(5),
-            || Ok(self.child.try_wait()?.map(|_| ())),
-        )
+        until("strace to exit", DEADLINE, Duration::from_millis(5), || {
+            Ok(self.child.try_wait()?.map(|_| ()))
+        })
     }
 }
 

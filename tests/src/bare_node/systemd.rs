@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 use zbus::object_server::{ObjectServer, SignalEmitter};
 use zbus::{ObjectPath, OwnedObjectPath, connection, fdo, interface};
 
@@ -34,12 +35,16 @@ struct Kubelet {
     config_file: PathBuf,
     /// Future restarts that fail.
     failures: Failures,
+    /// systemd answers a request for the processes with an error, as it does without the node's control groups.
+    hides_processes: bool,
     /// Number of requested restarts.
     restarts: usize,
     /// Number of attempted starts since the node booted, including the first one.
     starts: u8,
     active: bool,
     active_since: SystemTime,
+    /// The same by the node's monotonic clock.
+    active_from: Duration,
     read: Option<Vec<u8>>,
     /// Flags of the running process.
     flags: String,
@@ -61,6 +66,7 @@ impl Kubelet {
             return "failed";
         }
         self.active_since = SystemTime::now();
+        self.active_from = uptime();
         self.read = std::fs::read(&self.config_file).ok();
         "done"
     }
@@ -73,10 +79,12 @@ impl Systemd {
             boot,
             config_file: config_file.to_owned(),
             failures: Failures::NONE,
+            hides_processes: false,
             restarts: 0,
             starts: 0,
             active: false,
             active_since: UNIX_EPOCH,
+            active_from: Duration::ZERO,
             read: None,
             flags: String::new(),
         };
@@ -111,6 +119,10 @@ impl Systemd {
         self.with(|kubelet| kubelet.failures = failures);
     }
 
+    pub(super) fn hide_processes(&self) {
+        self.with(|kubelet| kubelet.hides_processes = true);
+    }
+
     pub(super) fn restarts(&self) -> usize {
         self.with(|kubelet| kubelet.restarts)
     }
@@ -129,6 +141,13 @@ impl Systemd {
     }
 }
 
+/// The clock of systemd's monotonic timestamps.
+fn uptime() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 struct Manager(Systemd);
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]
@@ -137,14 +156,14 @@ impl Manager {
 
     fn reset_failed_unit(&self, _name: &str) {}
 
-    fn get_unit_processes(&self, _name: &str) -> Vec<(String, u32, String)> {
+    fn get_unit_processes(&self, _name: &str) -> fdo::Result<Vec<(String, u32, String)>> {
         self.0.with(|kubelet| {
+            if kubelet.hides_processes {
+                return Err(fdo::Error::IOError("Input/output error".to_owned()));
+            }
             let line = format!("{KUBELET} --v=2 {}", kubelet.flags);
-            kubelet
-                .active
-                .then(|| ("/system.slice/kubelet.service".to_owned(), 7, line))
-                .into_iter()
-                .collect()
+            let process = ("/system.slice/kubelet.service".to_owned(), 7, line);
+            Ok(kubelet.active.then_some(process).into_iter().collect())
         })
     }
 
@@ -255,6 +274,12 @@ impl Unit {
         self.with(0, |kubelet| {
             let since = kubelet.active_since.duration_since(UNIX_EPOCH);
             u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+        })
+    }
+    #[zbus(property)]
+    fn active_enter_timestamp_monotonic(&self) -> u64 {
+        self.with(0, |kubelet| {
+            u64::try_from(kubelet.active_from.as_micros()).unwrap_or(u64::MAX)
         })
     }
     /// A job is always finished before a client can query it.

@@ -42,5 +42,6 @@ fn run(cli: &Cli) -> Result<()> {
         let word = if outcome.passed { "ok" } else { "FAILED" };
         println!("{:>5} s  {word:<6}  {}", outcome.seconds, outcome.name);
     }
+    suite::print_failed(&outcomes)?;
     suite::verdict(&outcomes)
 }

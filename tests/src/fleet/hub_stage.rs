@@ -14,7 +14,7 @@ use super::meter::Usage;
 use super::stage::{Stage, host, pod};
 use crate::pki::{Authority, write_private};
 use crate::process::{marked, spawn};
-use crate::{Cluster, kubernetes, until};
+use crate::{Cluster, DEADLINE, kubernetes, until};
 
 /// Namespace of the clusters and of their `FleetPullSecret`.
 pub const CLUSTERS: &str = "clusters";
@@ -128,7 +128,7 @@ impl HubStage {
         for index in 0..self.shards {
             self.stage.cluster.signal(&hub_shard(index), "TERM")?;
         }
-        until("the hub to exit", Duration::from_secs(20), POLL, || {
+        until("the hub to exit", DEADLINE, POLL, || {
             Ok(self.pids()?.is_empty().then_some(()))
         })
     }

@@ -17,7 +17,7 @@ use super::live::Program;
 use super::stage::Stage;
 use super::{nodes as fleet_nodes, rotation};
 use crate::product::{NAMESPACE, Product, Ran, run};
-use crate::until;
+use crate::{DEADLINE, until};
 
 /// The name under which kubectl runs the plugin for completions.
 const COMPLETE: &str = "kubectl_complete-globalps";
@@ -200,7 +200,7 @@ impl Desk<'_> {
         self.done("history")?;
         let received = until(
             "the request in the audit log",
-            Duration::from_secs(10),
+            DEADLINE,
             Duration::from_millis(20),
             || first_since(&self.stage.cluster.audit_log(), begun),
         )?;

@@ -77,8 +77,8 @@ pub fn run() -> Result<usize> {
         for refused in SILENT {
             scene.refuse(refused, true).await?;
         }
-        scene.fill_a_quota().await?;
         scene.make_immutable().await?;
+        scene.fill_a_quota().await?;
         Ok(scene.round)
     })
 }
@@ -159,6 +159,8 @@ impl Scene<'_> {
     /// A quota has no room for the object of a new node.
     async fn fill_a_quota(&mut self) -> Result<()> {
         self.round += 1;
+        let (deleted, _) = OBJECTS[self.round % OBJECTS.len()];
+        ensure!(deleted == "daemonsets", "a DaemonSet is to be restored");
         let before = self.revision().await?;
         let full = json!({"count/nodepullsecrets.globalps.io": "1"});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",

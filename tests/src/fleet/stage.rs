@@ -18,7 +18,7 @@ use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
 use crate::product::{NAMESPACE, run};
-use crate::{Cluster, Options, kubernetes, until};
+use crate::{Cluster, DEADLINE, Options, kubernetes, until};
 
 const CONTROLLER: &str = "globalps-controller";
 pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
@@ -102,8 +102,8 @@ impl Stage {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         stage.apply(&list.to_string())?;
         for object in configuration {
-            let (deadline, poll) = (Duration::from_secs(10), Duration::from_millis(100));
-            until("the configuration", deadline, poll, || {
+            let poll = Duration::from_millis(100);
+            until("the configuration", DEADLINE, poll, || {
                 Ok(stage.apply(&object.to_string()).ok())
             })?;
         }
@@ -181,7 +181,7 @@ impl Stage {
     pub(super) fn stop_controller(&self) -> Result<()> {
         until(
             "the controller to exit",
-            Duration::from_secs(10),
+            DEADLINE,
             Duration::from_millis(20),
             || {
                 let left = self.controller(CONTROLLER)?;

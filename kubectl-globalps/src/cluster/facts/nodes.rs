@@ -9,7 +9,6 @@ use futures::{FutureExt as _, TryFutureExt as _, TryStreamExt as _};
 use globalps_core::names;
 use globalps_core::virtual_nodes::{VIRTUAL_NODE_LABELS, VirtualMark};
 use hyper::header::{ACCEPT, HeaderValue};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use kube::api::{ListParams, WatchParams};
@@ -263,7 +262,7 @@ async fn settled(
         let found = details(cluster, open, &asked).await;
         found.unwrap_or_default()
     };
-    let now = Timestamp::now();
+    let now = cluster.now();
     let fact = |name: &str, line: Line| match line {
         Line::Known(facts) => facts,
         Line::Open(facts) => found.get(name).copied().unwrap_or(NodeFacts {
@@ -360,6 +359,7 @@ fn all_nodes() -> Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
     use serde_json::json;
 
     #[test]

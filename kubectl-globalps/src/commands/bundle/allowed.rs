@@ -26,11 +26,12 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 28] = [
+const ANNOTATIONS: [&str; 29] = [
     names::REVISION_ANNOTATION,
     names::REVISION_ID_ANNOTATION,
     names::PROVEN_ANNOTATION,
     names::ROLLED_OUT_ANNOTATION,
+    names::ROLLED_OUT_REVISION_ANNOTATION,
     names::ADDITIONAL_PROVEN_ANNOTATION,
     names::REFUSED_ANNOTATION,
     names::RETRY_ANNOTATION,

@@ -2,7 +2,6 @@
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret, GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::version::Info;
@@ -119,7 +118,7 @@ async fn reports(cluster: &Cluster<'_>, contents: &mut Contents) {
     }
     let facts = Facts::observe(cluster).await;
     if let Some(facts) = contents.read("status", facts) {
-        let now = Timestamp::now();
+        let now = cluster.now();
         let status = Status::of(&facts, now);
         let layout = Layout {
             wide: true,

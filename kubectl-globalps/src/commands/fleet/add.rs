@@ -13,7 +13,7 @@ use super::super::attempts::{ATTEMPTS, pause};
 use super::super::pause::untyped;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
-use super::wait::{follow_if, reported_revision, taken_up};
+use super::wait::{follow_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
 use crate::cluster::client::Cluster;
 use crate::cluster::params;
@@ -58,9 +58,8 @@ pub(super) async fn run(
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
-    if args.wait.wait && outcome != Outcome::Unchanged {
-        let before = fleet.as_ref().map_or(0, reported_revision);
-        taken_up(&cluster, &args.fleet, before).await?;
+    if args.wait.wait {
+        taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }

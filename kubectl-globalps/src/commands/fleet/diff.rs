@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use super::super::external_diff::show;
 use super::super::pull_secret;
 use super::status::missing;
+use super::undo::own_revision;
 use crate::cli::{Connection, FleetDiff, TextFormat};
 use crate::cluster::client::Cluster;
 use crate::credentials::file::read;
@@ -15,7 +16,6 @@ use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{InForce, changes, sides, text};
-use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::difference::{ClusterDifference, Difference};
 use crate::view::fleet::facts::{Facts, Scope};
@@ -140,12 +140,14 @@ async fn of_revision(
     }
     let name = names::fleet_revision(&fleet.name_any(), number);
     let secret = pull_secret::get(hub, &name).await?;
-    let revision = secret.as_ref().and_then(Revision::of);
+    let revision = secret
+        .as_ref()
+        .and_then(|secret| own_revision(fleet, secret));
     let config = revision.map(|revision| revision.config).ok_or_else(|| {
         Failure::new(
             format!(
-                "revision {number} is not kept: there is no Secret `{}/{name}`",
-                hub.namespace
+                "revision {number} is not kept: FleetPullSecret `{}` has no Secret `{name}`",
+                title(fleet)
             ),
             "the hub keeps what it rolls out and what clusters are assigned; does it run?",
         )
@@ -168,7 +170,11 @@ mod tests {
         let config = json!({"auths": auths}).to_string();
         json!({
             "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "s", "annotations": {"globalps.io/revision": revision.to_string()}},
+            "metadata": {
+                "name": format!("team-a-revision-{revision}"),
+                "annotations": {"globalps.io/revision": revision.to_string()},
+                "ownerReferences": [{"apiVersion": "v", "kind": "k", "name": "n", "uid": "fleet-1"}],
+            },
             "data": {".dockerconfigjson": ByteString(config.into_bytes())},
         })
     }

@@ -1,7 +1,5 @@
 //! `fleet status --nodes`: one cluster, down to its nodes.
 
-use jiff::Timestamp;
-
 use super::super::status::{Output, advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
@@ -50,7 +48,7 @@ pub(super) async fn run(
     missing(&args.clusters, status)?;
     let title = one(status)?.name.clone();
     if how.is_table() && !args.watch {
-        print(printer, std::slice::from_ref(status), &facts.scope, how)?;
+        print(&hub, std::slice::from_ref(status), &facts.scope, how)?;
         printer.data("");
     }
     let member = member::connect(&hub, &title, args, flags).await?;
@@ -60,12 +58,12 @@ pub(super) async fn run(
     }
     let exit = if matches!(args.output, TableFormat::Json | TableFormat::Yaml) {
         let seen = member.may(Facts::observe(&member.cluster).await)?;
-        let now = Timestamp::now();
+        let now = member.cluster.now();
         let of_nodes = member.may(with_health(&member.cluster, &seen, now).await)?;
         for row in &mut status.clusters {
             row.status = Some(of_nodes.clone());
         }
-        print(printer, std::slice::from_ref(status), &facts.scope, how)?;
+        print(&hub, std::slice::from_ref(status), &facts.scope, how)?;
         advise(printer, &seen, &of_nodes, false)
     } else {
         member.may(show(&member.cluster, how, facts::Scope::default()).await)?

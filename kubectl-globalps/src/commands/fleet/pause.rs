@@ -18,7 +18,7 @@ pub(super) async fn pause(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    let title = set(&cluster, &args.fleet, true).await?;
+    let title = title(&set(&cluster, &args.fleet, true).await?);
     printer.note(format_args!(
         "no further cluster is changed; go on with {}",
         command("resume", &title)
@@ -32,13 +32,17 @@ pub(super) async fn resume(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    set(&cluster, &args.fleet, false).await?;
-    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    let fleet = set(&cluster, &args.fleet, false).await?;
+    let goal = match fleet.metadata.deletion_timestamp {
+        Some(_) => Goal::Removed,
+        None => Goal::Synced,
+    };
+    follow_if(&cluster, &args.fleet, goal, &args.wait).await
 }
 
-async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<String, Failure> {
+async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<FleetPullSecret, Failure> {
     let fleet = find(cluster, name).await?;
     let changed = set_paused::<FleetPullSecret>(cluster, name, paused).await?;
     report(cluster, "fleetpullsecret", name, paused, changed);
-    Ok(title(&fleet))
+    Ok(fleet)
 }

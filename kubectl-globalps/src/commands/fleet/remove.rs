@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::fleet::facts::{Facts, Scope, find};
-use crate::view::fleet::verdict::{Goal, clusters};
+use crate::view::fleet::verdict::{Goal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};
 
 pub(super) async fn run(
@@ -62,11 +62,18 @@ fn effects(fleet: &FleetPullSecret, status: &FleetStatus) -> Vec<String> {
             "`spec.deletionPolicy` is Orphan: {secret} stays in {number}, and nothing manages it any more"
         )],
     };
+    let removes = fleet.spec.deletion_policy == DeletionPolicy::Remove;
+    if removes && fleet.spec.rollout.paused {
+        lines.push(format!(
+            "the rollout is paused: nothing is removed before {}",
+            command("resume", &title(fleet))
+        ));
+    }
     let away: Vec<&str> = status
         .in_phase(ClusterPhase::Unreachable)
         .map(|row| row.name.as_str())
         .collect();
-    if !away.is_empty() && fleet.spec.deletion_policy == DeletionPolicy::Remove {
+    if removes && !away.is_empty() {
         lines.push(format!(
             "the FleetPullSecret stays until unreachable clusters are back or deleted: `{}`",
             away.join("`, `")
@@ -150,6 +157,11 @@ mod tests {
         assert_eq!(
             question(&fleet, &status),
             "Delete FleetPullSecret `clusters/team-a`, and its Secret in 2 clusters?"
+        );
+        fleet.spec.rollout.paused = true;
+        assert_eq!(
+            effects(&fleet, &status)[1],
+            "the rollout is paused: nothing is removed before `kubectl globalps fleet resume team-a -n clusters`"
         );
         fleet.spec.deletion_policy = DeletionPolicy::Orphan;
         assert_eq!(

@@ -1,8 +1,7 @@
 //! `fleet status`: how far every cluster is.
 
-use jiff::Timestamp;
-
 use super::super::status::{Output, may_watch};
+use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -39,7 +38,12 @@ pub(super) async fn run(
     match Facts::observe(&cluster, scope.clone()).await {
         // The wait outlasts it.
         Err(failure) if failure.may_pass() => {}
-        facts => unknown(&facts?)?,
+        facts => {
+            unknown(&facts?)?;
+            if let Some(name) = &scope.fleet {
+                taken_up(&cluster, name, args.timeout).await?;
+            }
+        }
     }
     let waited = follow(&cluster, wait, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
@@ -49,7 +53,7 @@ pub(super) async fn run(
             Err(failure) if waited.is_err() && failure.may_pass() => {}
             facts => {
                 let facts = facts?;
-                print(printer, &facts.statuses(), &facts.scope, how)?;
+                print(&cluster, &facts.statuses(), &facts.scope, how)?;
             }
         }
     }
@@ -73,7 +77,7 @@ async fn show(cluster: &Cluster<'_>, how: Output, scope: Scope) -> Result<Exit, 
         printer.hint(hint);
         return Ok(Exit::No);
     }
-    print(printer, &all, &facts.scope, how)?;
+    print(cluster, &all, &facts.scope, how)?;
     for (message, hint) in all.iter().filter_map(advice) {
         if how.is_table() {
             printer.note("");
@@ -117,13 +121,14 @@ pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<(), Fail
 }
 
 pub(super) fn print(
-    printer: &Printer,
+    cluster: &Cluster<'_>,
     all: &[FleetStatus],
     scope: &Scope,
     how: Output,
 ) -> Result<(), Failure> {
+    let printer = cluster.printer();
     let text = || {
-        let now = Timestamp::now();
+        let now = cluster.now();
         printer.painted(&text(all, scope, now, how.layout(printer), None));
     };
     if let [status] = all

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::pull_secret;
 use super::super::undo::{choose, roll_back};
 use super::super::wait::may_wait;
-use super::wait::{follow_if, reported_revision, taken_up};
+use super::wait::{follow_if, taken_up};
 use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
@@ -73,7 +73,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     if args.wait.wait {
-        taken_up(&cluster, &args.fleet, reported_revision(&fleet)).await?;
+        taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
@@ -91,7 +91,7 @@ async fn revisions(
     );
     let params = ListParams::default().labels(&labels);
     let secrets = cluster.call(&doing, api.list(&params)).await?;
-    Ok(rolled_out(&fleet.name_any(), secrets.items))
+    Ok(rolled_out(fleet, &secrets.items))
 }
 
 /// Revisions that may be gone back to, each with the time when every cluster had it.
@@ -107,17 +107,25 @@ pub(super) async fn choices(
     Ok(revisions.iter().map(time).collect())
 }
 
-fn rolled_out(fleet: &str, secrets: Vec<Secret>) -> Vec<Revision> {
-    let is_its = |secret: &Secret, revision: &Revision| {
-        secret.name_any() == names::fleet_revision(fleet, revision.number)
-    };
-    let mut revisions: Vec<Revision> = secrets
-        .into_iter()
-        .filter_map(|secret| Revision::of(&secret).filter(|it| is_its(&secret, it)))
+fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
+    let own = secrets
+        .iter()
+        .filter_map(|secret| own_revision(fleet, secret));
+    let mut revisions: Vec<Revision> = own
         .filter(|revision| revision.rolled_out.is_some())
         .collect();
     revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
     revisions
+}
+
+/// The hub rolls out only Secrets that this `FleetPullSecret` owns. Those of an earlier one with its name may hold a revoked
+/// password, and anybody who may create Secrets can give one the label and the annotations.
+pub(super) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<Revision> {
+    let uid = fleet.metadata.uid.as_ref()?;
+    let owner = secret.owner_references().first()?;
+    let revision = Revision::of(secret).filter(|_| owner.uid == *uid)?;
+    let name = names::fleet_revision(&fleet.name_any(), revision.number);
+    (secret.name_any() == name).then_some(revision)
 }
 
 fn kept(revisions: &[Revision]) -> String {
@@ -161,10 +169,19 @@ fn may_write(
 mod tests {
     use super::*;
     use k8s_openapi::ByteString;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    fn owner(uid: &str) -> OwnerReference {
+        OwnerReference {
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
 
     fn secret(number: &str, is_rolled_out: bool, content: &str) -> Secret {
         let mut secret = Secret::default();
         secret.metadata.name = Some(format!("team-a-revision-{number}"));
+        secret.metadata.owner_references = Some(vec![owner("fleet-1")]);
         let annotations = secret.annotations_mut();
         annotations.insert(names::REVISION_ANNOTATION.to_owned(), number.to_owned());
         if is_rolled_out {
@@ -181,13 +198,20 @@ mod tests {
     fn only_revisions_that_every_cluster_had_come_back() {
         let mut other = secret("5", true, "other");
         other.metadata.name = Some("something-else".to_owned());
-        let secrets = vec![
+        let mut of_earlier = secret("98", true, "revoked");
+        of_earlier.metadata.owner_references = Some(vec![owner("fleet-0")]);
+        let mut of_nobody = secret("99", true, "planted");
+        of_nobody.metadata.owner_references = None;
+        let secrets = [
+            of_earlier,
+            of_nobody,
             secret("2", true, "a"),
             secret("10", true, "b"),
             secret("11", false, "c"),
             other,
         ];
-        let revisions = rolled_out("team-a", secrets);
+        let fleet = crate::view::fleet::tests::fleet("Synced", 11);
+        let revisions = rolled_out(&fleet, &secrets);
         let numbers: Vec<i64> = revisions.iter().map(|it| it.number).collect();
         assert_eq!(numbers, [10, 2]);
         let config = |registry: &str| {

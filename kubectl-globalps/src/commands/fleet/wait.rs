@@ -1,23 +1,19 @@
 //! Waiting for a rollout to clusters.
 
-use std::time::Duration;
-
-use globalps_core::api::FleetPullSecret;
+use globalps_core::api::{FleetPullSecret, condition};
 use globalps_core::names;
-use tokio::time::Instant;
+use k8s_openapi::api::core::v1::Secret;
 
-use crate::cli::FleetWait;
+use super::super::wait::until_reported;
+use crate::cli::{FleetWait, Span};
 use crate::cluster::client::Cluster;
+use crate::cluster::controller::Program;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Stream;
 use crate::view::fleet::facts::{Scope, find};
 use crate::view::fleet::follow::follow;
 use crate::view::fleet::verdict::Goal;
 use crate::view::following::Follow;
-
-/// How long the hub may take to begin a rollout.
-const TAKE_UP: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Follows the rollout where that was asked for, and else says how to.
 pub(super) async fn follow_if(
@@ -44,25 +40,42 @@ pub(super) async fn follow_if(
     follow(cluster, how, Scope::of(fleet)).await
 }
 
-/// Waits until the hub reports a newer revision than this, some seconds at most: a change may bring none.
+/// Waits until the hub has reported on the source Secret and the spec as they are now.
 pub(super) async fn taken_up(
     cluster: &Cluster<'_>,
     name: &str,
-    before: i64,
+    timeout: Span,
 ) -> Result<(), Failure> {
-    let deadline = Instant::now() + TAKE_UP;
-    while Instant::now() < deadline {
-        match find(cluster, name).await {
-            Ok(fleet) if reported_revision(&fleet) > before => break,
-            // The wait names an outage that lasts.
-            Err(failure) if !failure.may_pass() => return Err(failure),
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
-        }
+    let source = find(cluster, name).await?.spec.secret_ref.name;
+    let look = async || {
+        let fleet = find(cluster, name).await?;
+        let api = cluster.api::<Secret>();
+        let doing = format!("see whether Secret `{}/{source}` exists", cluster.namespace);
+        let version = match cluster.call(&doing, api.get_metadata_opt(&source)).await {
+            // Hidden from this user.
+            Err(failure) if failure.is(403) => return Ok(true),
+            found => found?.and_then(|found| found.metadata.resource_version),
+        };
+        Ok(is_reported(&fleet, &version.unwrap_or_default()))
+    };
+    match until_reported(cluster, Program::Hub, &source, timeout, look).await {
+        // The hub may not read the Secret, for example: the wait names what is the matter.
+        Err(_) if !is_ready(&find(cluster, name).await?) => Ok(()),
+        done => done,
     }
-    Ok(())
 }
 
-/// The revision that the hub reported last; 0: none.
-pub(super) fn reported_revision(fleet: &FleetPullSecret) -> i64 {
-    fleet.status.as_ref().map_or(0, |status| status.revision)
+fn is_ready(fleet: &FleetPullSecret) -> bool {
+    let conditions = fleet.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|found| found.type_ == condition::READY);
+    ready.any(|found| found.status == "True")
+}
+
+/// `version`: of the source Secret; empty: there is none. An object that is being deleted is reported on by its end.
+fn is_reported(fleet: &FleetPullSecret, version: &str) -> bool {
+    let is_fresh = fleet.status.as_ref().is_some_and(|status| {
+        let generation = fleet.metadata.generation.unwrap_or_default();
+        status.observed_generation >= generation && status.observed_secret == version
+    });
+    is_fresh || fleet.metadata.deletion_timestamp.is_some()
 }

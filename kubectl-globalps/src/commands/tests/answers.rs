@@ -232,6 +232,31 @@ fn what_changes_nothing_on_nodes_says_nothing_of_images_there() {
 }
 
 #[test]
+fn diff_says_what_the_controller_would_not_put_into_force() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("config.json");
+    let text = r#"{"auths":{"quay.io":{}}}"#;
+    std::fs::write(&file, text).expect("written");
+    let mut empty = secret(&[]);
+    empty["data"][names::DATA_KEY] = json!(k8s_openapi::ByteString(text.into()));
+    let works = invalid(&[("quay.io", AUTH)]);
+    let additional = path("secrets", names::ADDITIONAL_SECRET);
+    let in_cluster = invalid(&[("quay.io", AUTH)]).with_object(&additional, empty);
+    for (api, line) in [
+        (works, format!("diff -f {}", file.display())),
+        (in_cluster, "diff".to_owned()),
+    ] {
+        let failure = refused(api.run(&line));
+        let expected = "the last valid content stays in force";
+        assert!(failure.message.contains(expected), "{line}: {failure:?}");
+    }
+    let deleted = invalid(&[("quay.io", AUTH)]).without(&additional);
+    let (ran, [out, err]) = deleted.printed("diff");
+    assert_eq!(ran, Ok(Exit::No), "a deleted Secret removes: {err}");
+    assert!(out.contains("-10.0.0.1:5000"), "{out}");
+}
+
+#[test]
 fn validate_takes_its_file_as_diff_does() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("config.json");

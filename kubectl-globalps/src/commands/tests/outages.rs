@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use globalps_core::names;
 use serde_json::{Value, json};
 
-use super::{act, refused, rolled_out};
+use super::{AUTH, act, refused, rolled_out, secret};
 use crate::cli::Cli;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Signal};
@@ -266,7 +266,34 @@ fn a_wait_for_clusters_ends_with_a_reason_where_no_hub_runs() {
         "metadata": {"namespace": "kube-system", "generation": 1},
         "spec": {"secretRef": {"name": "team-a"}},
     });
-    let api = FakeApi::new(&[(&fleet, object)]);
+    let api = FakeApi::new(&[(&fleet, object.clone())]);
+    let source = path("secrets", "team-a");
+    let mut reported = object;
+    reported["status"] = json!({
+        "observedGeneration": 1, "observedSecret": "101", "revision": 1, "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Synced", "message": "", "lastTransitionTime": SINCE,
+        }],
+    });
+    let stale = || {
+        FakeApi::new(&[
+            (&source, secret(&[("quay.io", AUTH)])),
+            (&fleet, reported.clone()),
+        ])
+    };
+    let status = "fleet status team-a --wait --timeout 30s";
+    assert_eq!(stale().run(status), Ok(Exit::Done), "it has this version");
+    let changed = stale().with_object(&source, secret(&[("ghcr.io", AUTH)]));
+    let failure = refused(changed.run(status));
+    assert!(
+        failure.message.starts_with("the hub is not running"),
+        "{failure:?}"
+    );
+    let add = "fleet add team-a --registry quay.io -u robot -p p --skip-check --wait --timeout 30s";
+    let failure = refused(stale().run(add));
+    assert!(
+        failure.message.starts_with("the hub is not running"),
+        "{failure:?}"
+    );
     let start = Instant::now();
     let failure = refused(api.run("fleet status team-a --wait --timeout 30s"));
     let expected =

@@ -6,6 +6,8 @@ use globalps_core::state::{
 };
 
 use super::*;
+use crate::commands::fake_api::Fault;
+use crate::view::status::REMOVAL_HELD;
 
 /// The commands in the text, without `kubectl globalps`.
 fn commands(text: &str) -> Vec<String> {
@@ -104,6 +106,73 @@ fn a_deleted_configuration_is_created_again_as_it_was() {
 }
 
 #[test]
+fn no_command_creates_an_empty_configuration_in_place_of_a_deleted_one() {
+    for line in [
+        "pause",
+        "resume",
+        "add quay.io -u robot -p p --skip-check --source team2",
+        "add quay.io -u robot -p p --skip-check --source team2 --dry-run=client",
+        "remove --source team --all --yes",
+        "install --apply --source team2 --yes",
+        "install --apply --delivery none --yes",
+    ] {
+        let without_state = cluster(None).without(&path("secrets", names::STATE_SECRET));
+        let without_global = cluster(Some(last())).without(&path("secrets", names::GLOBAL_SECRET));
+        for api in [cluster(Some(last())), without_state, without_global] {
+            let failure = refused(api.run(line));
+            assert_eq!(failure.hint, RESTORE_CONFIGURATION, "{line}: {failure:?}");
+            // One that is not there can't be changed.
+            let mut writes = api.writes();
+            writes.retain(|write| !write.starts_with("patch /apis/globalps.io/"));
+            assert_eq!(writes, [""; 0], "{line}");
+        }
+    }
+}
+
+#[test]
+fn what_another_object_replaced_is_restored() {
+    let mut of_before = gps("", &json!({}), &[]);
+    of_before["spec"]["rollout"] = json!({"paused": true});
+    let now: GlobalPullSecret = serde_json::from_value(of_before.clone()).expect("one");
+    let mut state = json!(
+        State {
+            configuration: Some(Configuration::of(&now)),
+            replaced: Some(last()),
+            ..State::default()
+        }
+        .secret()
+    );
+    state["metadata"] = json!({});
+    let api = cluster(None)
+        .with_object(&path("secrets", names::STATE_SECRET), state)
+        .with_object(&path("globalpullsecrets", names::GLOBAL_SECRET), of_before);
+    let line = "install --restore-configuration";
+    assert_eq!(api.run(line), Ok(Exit::Done));
+    assert_eq!(found(&api).spec, last().spec);
+}
+
+#[test]
+fn nothing_is_deleted_that_can_not_be_created_again() {
+    const UPDATE: &str =
+        "update /apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets";
+    const CREATE: &str =
+        "create /apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets";
+    let line = "install --restore-configuration";
+    let api = held().with_fault(UPDATE, Fault::Code(422), 1);
+    assert_eq!(api.run(line), Ok(Exit::Done));
+    assert_eq!(found(&api).spec, last().spec);
+    for code in [403, 422, 500] {
+        let api = held().with_fault(UPDATE, Fault::Code(422), 1);
+        let api = api.with_fault(CREATE, Fault::Code(code), usize::MAX);
+        let failure = refused(api.run(line));
+        assert!(failure.is(code), "{failure:?}");
+        let mut writes = api.writes().into_iter();
+        assert!(!writes.any(|write| write.starts_with("delete ")), "{code}");
+        assert_ne!(found(&api).spec, last().spec, "it is still there");
+    }
+}
+
+#[test]
 fn a_removal_that_is_held_is_undone_or_meant() {
     let api = held();
     let (ran, [_, err]) = api.printed("status");
@@ -141,10 +210,43 @@ fn a_removal_that_is_held_is_undone_or_meant() {
 }
 
 #[test]
+fn nothing_is_added_while_a_removal_is_held() {
+    let additional = path("secrets", names::ADDITIONAL_SECRET);
+    let earlier = path("secrets", &names::history_secret(0));
+    for line in [
+        ADD,
+        "add quay.io -u robot -p p --skip-check --source team2",
+        "add quay.io -u robot -p p --skip-check --dry-run=server",
+        "undo --yes",
+    ] {
+        let api = held().with_object(&earlier, kept("2", &[("ghcr.io", AUTH)]));
+        let failure = refused(api.run(line));
+        assert_eq!(failure.message, REMOVAL_HELD.0, "{line}");
+        for advice in commands(&sources_removed("`team`")) {
+            let is_named = commands(&failure.hint).contains(&advice);
+            assert!(is_named, "{line}: {failure:?}");
+        }
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+    let other = held().with_object(&additional, secret(&[("ghcr.io", AUTH)]));
+    let ran = other.run("remove --all --yes");
+    assert_eq!(ran, Ok(Exit::Done), "it goes with the sources");
+    assert!(is_restore_meant(&found(&other)) && other.object(&additional).is_none());
+}
+
+#[test]
+fn all_that_goes_with_a_held_removal_is_shown() {
+    let (ran, [out, err]) = held().printed("remove --all --dry-run");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    assert_eq!(out, "-quay.io: ***\n", "{err}");
+    assert!(err.contains("the history is deleted"), "{err}");
+}
+
+#[test]
 fn the_last_source_is_removed_on_purpose() {
     for (line, annotation) in [
-        ("remove --source team --all --yes", "2"),
-        ("remove quay.io --source team --yes", "2"),
+        ("remove --source team --all --yes", "gps-1/2"),
+        ("remove quay.io --source team --yes", "gps-1/2"),
     ] {
         let api = cluster(None);
         let spec = json!({"sources": [{"name": "team"}]});

@@ -35,6 +35,57 @@ fn with_source(delivery: &str, valid: bool, kubelet: &str) -> FakeApi {
     ])
 }
 
+/// `global-pull-secret` once the controller has read what `add` writes.
+fn taken_up(api: FakeApi) -> FakeApi {
+    let (ran, [out, err]) = api.printed(&format!("{LINE} --dry-run=client -o json"));
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    let written: Value = serde_json::from_str(&out).expect("a Secret");
+    let mut global = in_force(&[("ghcr.io", AUTH)], &[]);
+    let key = format!("{}team", names::LAST_SOURCE_KEY_PREFIX);
+    global["data"][key] = written["data"][names::DATA_KEY].clone();
+    api.with_object(&path("secrets", names::GLOBAL_SECRET), global)
+}
+
+#[test]
+fn a_wait_for_a_source_that_nobody_reads_says_no() {
+    let known = |replicas: i32| {
+        with_source("Nodes", true, "CredentialProvider")
+            .with_object(
+                &path("secrets", "team"),
+                secret(&[("quay.io", OTHER_AUTH), ("ghcr.io", AUTH)]),
+            )
+            .with_object(
+                &path("deployments", names::CONTROLLER),
+                deployment(names::NAMESPACE, replicas, replicas),
+            )
+    };
+    for line in [LINE, "remove ghcr.io --source team --yes"] {
+        for (replicas, expected) in [
+            (0, "the controller is not running"),
+            (
+                1,
+                "the controller has not reported the change of Secret `team` within 2 s",
+            ),
+        ] {
+            let line = format!("{line} --wait --timeout 2s");
+            let failure = refused(known(replicas).run(&line));
+            assert_eq!(failure.exit, Exit::No, "{line}");
+            let message = &failure.message;
+            assert!(message.starts_with(expected), "{line}: {message}");
+        }
+    }
+    // Nothing is written the second time, and it is known whether it was read.
+    let api = known(0);
+    assert_eq!(api.run(LINE), Ok(Exit::Done));
+    let again = format!("{LINE} --wait --timeout 2s");
+    let failure = refused(api.run(&again));
+    assert_eq!(failure.exit, Exit::No, "{failure:?}");
+    let api = taken_up(with_source("Nodes", true, "CredentialProvider"));
+    assert_eq!(api.run(LINE), Ok(Exit::Done));
+    let api = api.with_controller(act);
+    assert_eq!(api.run(&again), Ok(Exit::Done), "it was read");
+}
+
 #[test]
 fn a_wait_for_a_source_that_reaches_no_pod_says_no() {
     let none = "source `team` reaches no node and no namespace: ";
@@ -51,7 +102,7 @@ fn a_wait_for_a_source_that_reaches_no_pod_says_no() {
     std::thread::scope(|scope| {
         for (delivery, valid, kubelet, expected) in cases {
             scope.spawn(move || {
-                let api = with_source(delivery, valid, kubelet).with_controller(act);
+                let api = taken_up(with_source(delivery, valid, kubelet)).with_controller(act);
                 let (ran, [out, _]) = api.printed(&format!("{LINE} --wait --timeout 20s"));
                 assert!(out.contains("secret/team created"), "{out}");
                 let Some(expected) = expected else {

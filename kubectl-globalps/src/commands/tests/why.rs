@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use super::*;
 
 /// Answers to user `u` with password `p` only, without TLS. It has the image `team/app:1`.
-fn registry() -> String {
+pub(super) fn registry() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
@@ -29,7 +29,7 @@ fn registry() -> String {
     address
 }
 
-fn pod(image: &str, more: &Value) -> Value {
+pub(super) fn pod(image: &str, more: &Value) -> Value {
     let mut pod = json!({
         "metadata": {"namespace": "a", "uid": image},
         "spec": {
@@ -52,7 +52,7 @@ fn owned() -> Value {
 }
 
 /// An installation with `auths` on every node, and these pods of namespace `a`.
-fn with_pods(auths: &[(&str, &str)], pods: &[(&str, Value)]) -> FakeApi {
+pub(super) fn with_pods(auths: &[(&str, &str)], pods: &[(&str, Value)]) -> FakeApi {
     let mut objects = vec![
         (path("secrets", names::GLOBAL_SECRET), in_force(auths, &[])),
         (path("secrets", names::ADDITIONAL_SECRET), secret(auths)),

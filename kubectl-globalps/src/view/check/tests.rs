@@ -284,7 +284,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         ],
         ..GlobalPullSecretStatus::default()
     });
-    let checks = credentials(Some(&gps), true);
+    let checks = credentials(Some(&gps), true, false);
     assert_eq!(
         bad(&checks),
         [
@@ -296,8 +296,8 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         checks[0].message,
         "the additional pull secret is not valid: `r`: bad"
     );
-    assert_eq!(credentials(None, false), []);
-    let absent = credentials(None, true);
+    assert_eq!(credentials(None, false, false), []);
+    let absent = credentials(None, true, false);
     assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
     assert!(
         absent[0].hint.contains("--restore-configuration"),
@@ -319,9 +319,26 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     gps.spec.rollout.paused = false;
     gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
-        bad(&credentials(Some(&gps), true)),
+        bad(&credentials(Some(&gps), true, false)),
         [("taken-back", Verdict::Failure)]
     );
+    for (reason, another_changed, expected, other) in [
+        ("RolloutHalted", false, "globalps undo", "spec.sources"),
+        ("RolloutHalted", true, "spec.sources", "globalps undo"),
+        (
+            "ConfigFileDiffers",
+            false,
+            "--restore-configuration",
+            "restore `spec",
+        ),
+    ] {
+        let mut degraded = condition(condition::DEGRADED, "True");
+        degraded.reason = reason.to_owned();
+        gps.status.get_or_insert_default().conditions = vec![degraded];
+        let hint = &credentials(Some(&gps), true, another_changed)[0].hint;
+        let is_right = hint.contains(expected) && !hint.contains(other);
+        assert!(is_right, "{reason}: {hint}");
+    }
 }
 
 pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {

@@ -38,10 +38,10 @@ pub(crate) async fn follow(
     let mut hub = Running::of(Program::Hub);
     loop {
         let all = facts.statuses();
-        let now = Timestamp::now();
-        let outage = pauses.outage(now);
+        let now = cluster.now();
+        let outage = pauses.outage(Timestamp::now());
         view.screen.outage(outage.clone());
-        view.show(&all);
+        view.show(&all, now);
         if view.screen.is_closed() {
             return Ok(Exit::Done);
         }
@@ -143,10 +143,9 @@ impl<'a> View<'a> {
         }
     }
 
-    fn show(&mut self, all: &[FleetStatus]) {
+    fn show(&mut self, all: &[FleetStatus], now: Timestamp) {
         if self.screen.is_terminal() {
             let advice = all.first().and_then(news).filter(|_| self.is_watch);
-            let now = Timestamp::now();
             let scope = &self.scope;
             let screen = &mut self.screen;
             screen.draw(|layout| text(all, scope, now, layout, advice.as_ref()));

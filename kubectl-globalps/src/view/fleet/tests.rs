@@ -17,19 +17,20 @@ pub(crate) fn fleet(reason: &str, revision: i64) -> FleetPullSecret {
     };
     let progressing = match reason {
         "RollingOut" => condition("Progressing", "True", "RollingOut"),
-        "Paused" | "Halted" => condition("Progressing", "False", reason),
+        "WaitingForCanary" => condition("Progressing", "True", reason),
+        "Paused" | "Halted" | "NoCanary" => condition("Progressing", "False", reason),
         _ => condition("Progressing", "False", "Complete"),
     };
-    // The hub reports these two in another condition.
+    // The hub reports these in another condition.
     let ready = match reason {
-        "Paused" | "Halted" => "RollingOut",
+        "Paused" | "Halted" | "NoCanary" | "WaitingForCanary" => "RollingOut",
         reason => reason,
     };
     let object = json!({
         "apiVersion": "globalps.io/v1alpha1",
         "kind": "FleetPullSecret",
         "metadata": {
-            "name": "team-a", "namespace": "clusters", "generation": 2,
+            "name": "team-a", "namespace": "clusters", "generation": 2, "uid": "fleet-1",
             "creationTimestamp": "2026-01-01T00:00:00Z",
         },
         "spec": {"secretRef": {"name": "team-a-source"}},
@@ -383,6 +384,18 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
             Pending,
             "a sentence",
         ),
+        (
+            "no cluster can be the canary",
+            "NoCanary",
+            Pending,
+            "the rollout waits for a canary: a sentence",
+        ),
+        (
+            "the canary may be back",
+            "WaitingForCanary",
+            Unreachable,
+            "going",
+        ),
         ("it was rolled back", "TakenBack", Synced, "a sentence"),
         ("the source is not valid", "Held", Synced, "a sentence"),
         (
@@ -406,6 +419,106 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
     }
     assert_eq!(verdict(&[], Goal::Removed, now()), Verdict::Done);
     let all = [FleetStatus::of(&fleet("Removing", 3), [], &[])];
+    assert_eq!(verdict(&all, Goal::Removed, now()), Verdict::Going);
+}
+
+#[test]
+fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
+    use ClusterPhase::{Blocked, Pending, Removed, Removing, Synced, Unreachable};
+    let title = "FleetPullSecret `clusters/team-a` is being deleted, and";
+    let paused = format!("{title} its rollout is paused: the Secret stays in 1 cluster");
+    let blocked =
+        format!("{title} the Secret can't be removed from 1 cluster: `clusters/m1`: why m1");
+    for (sentence, is_paused, rows, expected) in [
+        ("it waits for its turn", false, &[(Synced, false)][..], None),
+        ("paused", true, &[(Synced, false)], Some(&paused)),
+        (
+            "paused, and away",
+            true,
+            &[(Unreachable, false)],
+            Some(&paused),
+        ),
+        (
+            "paused, but under way",
+            true,
+            &[(Removing, true), (Synced, false)],
+            None,
+        ),
+        (
+            "paused, and blocked",
+            true,
+            &[(Blocked, true)],
+            Some(&paused),
+        ),
+        ("blocked", false, &[(Blocked, true)], Some(&blocked)),
+        (
+            "blocked before the removal",
+            false,
+            &[(Blocked, false)],
+            None,
+        ),
+        (
+            "and another one waits",
+            false,
+            &[(Blocked, true), (Synced, false)],
+            None,
+        ),
+        (
+            "and another one is away",
+            false,
+            &[(Blocked, true), (Unreachable, false)],
+            Some(&blocked),
+        ),
+        ("only away", false, &[(Unreachable, true)], None),
+        (
+            "paused, and another one is done",
+            true,
+            &[(Removed, true), (Synced, false)],
+            Some(&paused),
+        ),
+        (
+            "blocked, and another one is done",
+            false,
+            &[(Blocked, true), (Removed, true)],
+            Some(&blocked),
+        ),
+        ("paused, and done", true, &[(Removed, true)], None),
+    ] {
+        let mut deleted = fleet("Removing", 3);
+        deleted.metadata.deletion_timestamp = Some(Time(now()));
+        deleted.spec.rollout.paused = is_paused;
+        let objects = rows.iter().enumerate().map(|(at, (phase, remove))| {
+            let mut object = object(&format!("m{}", at + 1), *phase, 3);
+            object.spec.remove = *remove;
+            object
+        });
+        let objects: Vec<ClusterPullSecret> = objects.collect();
+        let found = |fleet: &FleetPullSecret| {
+            let all = [FleetStatus::of(fleet, &objects, &[])];
+            let found = verdict(&all, Goal::Removed, now());
+            if let Verdict::Stuck(advised) = &found {
+                assert_eq!(advice(&all[0]).as_ref(), Some(advised), "{sentence}");
+            }
+            match found {
+                Verdict::Stuck((message, hint)) => {
+                    let verb = if is_paused { "resume" } else { "retry" };
+                    assert!(hint.contains(&format!("fleet {verb} team-a")), "{hint}");
+                    Some(message)
+                }
+                Verdict::Going => None,
+                Verdict::Done => Some("done".to_owned()),
+            }
+        };
+        assert_eq!(found(&deleted).as_ref(), expected, "{sentence}");
+        deleted.spec.deletion_policy = DeletionPolicy::Orphan;
+        assert_eq!(found(&deleted), None, "{sentence}: it stays there");
+    }
+    let mut deleted = fleet("Removing", 3);
+    deleted.metadata.deletion_timestamp = Some(Time(now()));
+    deleted.spec.rollout.paused = true;
+    let mut nothing = object("m1", Pending, 0);
+    nothing.spec.revision = 0;
+    let all = [FleetStatus::of(&deleted, [&nothing], &[])];
     assert_eq!(verdict(&all, Goal::Removed, now()), Verdict::Going);
 }
 

@@ -5,6 +5,7 @@ use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterRow, FleetStatus, SOURCE_VALID, is_obstacle};
+use crate::view::status::{ConditionRow, waits_for_canary};
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
 const NEW: SignedDuration = SignedDuration::from_secs(15);
@@ -42,10 +43,10 @@ pub(crate) fn command(verb: &str, title: &str) -> String {
 
 pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict {
     if goal == Goal::Removed {
-        return if all.is_empty() {
-            Verdict::Done
-        } else {
-            Verdict::Going
+        return match all.iter().find_map(stuck_removal) {
+            _ if all.is_empty() => Verdict::Done,
+            Some(advice) => Verdict::Stuck(advice),
+            None => Verdict::Going,
         };
     }
     let mut result = Verdict::Done;
@@ -101,7 +102,7 @@ fn waits(status: &FleetStatus, now: Timestamp) -> bool {
 fn stands_still(status: &FleetStatus) -> bool {
     let progressing = status.condition(condition::PROGRESSING);
     let is_stopped = progressing.is_some_and(|it| {
-        it.status == "False" && ["Paused", "Halted"].contains(&it.reason.as_str())
+        it.status == "False" && ["Paused", "Halted", "NoCanary"].contains(&it.reason.as_str())
     });
     is_stopped && status.in_phase(ClusterPhase::Syncing).next().is_none()
 }
@@ -155,6 +156,10 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
             format!("FleetPullSecret `{title}` selects no cluster"),
             "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`".to_owned(),
         ),
+        "RollingOut" if let Some(why) = canary_wait(status) => (
+            waits_for_canary(why),
+            edit(title, "`spec.rollout.canary.clusterSelector` must match a cluster that the hub reaches and that has no error"),
+        ),
         _ => return of_clusters(status).or_else(|| {
             let hint = match fleet.reason.as_str() {
                 "Paused" => format!("go on with {}", command("resume", title)),
@@ -170,7 +175,55 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
     Some((message, hint))
 }
 
+/// Why no cluster can be the canary; `None`: one can, or was.
+fn canary_wait(status: &FleetStatus) -> Option<&str> {
+    let progressing = status.condition(condition::PROGRESSING);
+    let waits = |it: &&ConditionRow| ["NoCanary", "WaitingForCanary"].contains(&it.reason.as_str());
+    progressing.filter(waits).map(|it| it.message.as_str())
+}
+
+/// Why nothing more is removed before a person has done something, and what.
+fn stuck_removal(status: &FleetStatus) -> Option<Advice> {
+    use ClusterPhase::{Blocked, Removed, Unreachable};
+    let title = status.fleet.name.as_str();
+    // Another program's finalizer may keep the object of a cluster that no longer has the Secret.
+    let is_left = |row: &&ClusterRow| row.is_assigned && row.phase != Removed;
+    let left = || status.managed().filter(is_left);
+    let is_done = |row: &ClusterRow| matches!(row.phase, Blocked | Unreachable);
+    let is_in_flight = left().any(|row| row.is_removal && !is_done(row));
+    if !status.fleet.is_removing || is_in_flight || left().next().is_none() {
+        return None;
+    }
+    let being_deleted = format!("FleetPullSecret `{title}` is being deleted, and");
+    if status.fleet.paused {
+        let number = clusters(left().count());
+        return Some((
+            format!("{being_deleted} its rollout is paused: the Secret stays in {number}"),
+            format!("go on with {}", command("resume", title)),
+        ));
+    }
+    let is_blocked = |row: &&ClusterRow| row.is_removal && row.phase == Blocked;
+    let blocked: Vec<&ClusterRow> = left().filter(is_blocked).collect();
+    let is_waited_for = left().any(|row| !row.is_removal && row.phase != Unreachable);
+    (!blocked.is_empty() && !is_waited_for).then(|| {
+        (
+            format!(
+                "{being_deleted} the Secret can't be removed from {}: {}",
+                clusters(blocked.len()),
+                list(&blocked)
+            ),
+            format!(
+                "once the cause is gone the hub tries again within 30 s, or at once with {}",
+                command("retry", title)
+            ),
+        )
+    })
+}
+
 fn removing(status: &FleetStatus) -> Advice {
+    if let Some(advice) = stuck_removal(status) {
+        return advice;
+    }
     let title = status.fleet.name.as_str();
     let message = format!(
         "FleetPullSecret `{title}` is being deleted: {}",

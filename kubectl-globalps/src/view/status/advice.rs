@@ -3,8 +3,8 @@
 use globalps_core::api::Phase;
 
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
-use super::verdict::{PAUSED, Verdict, restored, synced};
-use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current};
+use super::verdict::{PAUSED, REMOVED, Verdict, is_out, restored, synced};
+use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current, missing};
 use crate::cluster::controller::NOT_INSTALLED;
 use crate::cluster::facts::Facts;
 use crate::terminal::layout::nodes;
@@ -16,6 +16,9 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
     }
     if status.ready {
         return None;
+    }
+    if let Some(advice) = missing(facts, &status.nodes) {
+        return Some(advice);
     }
     let advice = match current(facts) {
         Current::NoConfiguration => {
@@ -35,10 +38,9 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (reason, hint)
         }
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
-        Current::Nothing if status.nodes.iter().any(|row| !is_out(&row.phase)) => (
-            "the additional pull secret was deleted; the nodes are being restored".to_owned(),
-            FOLLOW,
-        ),
+        Current::Nothing if status.nodes.iter().any(|row| !is_out(&row.phase)) => {
+            (REMOVED.0.to_owned(), REMOVED.1)
+        }
         Current::Nothing => (
             "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
             "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`",
@@ -64,11 +66,6 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         },
     };
     Some(advice)
-}
-
-/// It gets nothing, whatever happens.
-fn is_out(phase: &Phase) -> bool {
-    matches!(phase, Phase::Excluded | Phase::Unsupported)
 }
 
 /// Nodes that a cleanup still waits for, if all of them are unreachable.

@@ -2,8 +2,8 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 
-use super::verdict::{CHECK, said};
-use super::{CANARY, EXPIRES, REJECTED, SYNCERS, Status};
+use super::verdict::{CHECK, said, waits_for_canary};
+use super::{CANARY, SYNCERS, Status, renewal};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
@@ -11,23 +11,31 @@ const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --appl
 
 /// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
 pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
-    let found = status.namespaces.as_ref()?.status.failures.first()?;
+    let mut failures = status.namespaces.as_ref()?.status.failures.iter();
+    let first = failures.next();
+    let named = first.map(|it| format!("namespace `{}`: {}", it.namespace, it.message));
+    let mut conditions = status.conditions.iter();
+    let of_all = || {
+        let found = conditions.find(|found| found.type_ == condition::NAMESPACES_SYNCED);
+        let found = found.filter(|found| found.status == "False");
+        found.map(|found| found.message.clone())
+    };
+    let why = named.or_else(of_all)?;
     Some(format!(
-        "the pull secrets of namespaces are still being removed; namespace `{}`: {}",
-        found.namespace, found.message
+        "the pull secrets of namespaces are still being removed; {why}"
     ))
 }
 
 /// Credentials in force that expire soon or have expired, and those that a registry rejects, whatever the rollout does.
-pub(crate) fn of_credentials(status: &Status) -> impl Iterator<Item = (String, &'static str)> {
+pub(crate) fn of_credentials(status: &Status) -> impl Iterator<Item = (String, String)> {
     let types = [
-        (condition::CREDENTIALS_REJECTED, REJECTED),
-        (condition::CREDENTIALS_EXPIRING, EXPIRES),
+        condition::CREDENTIALS_REJECTED,
+        condition::CREDENTIALS_EXPIRING,
     ];
-    types.into_iter().filter_map(|(type_, hint)| {
+    types.into_iter().filter_map(|type_| {
         let mut conditions = status.conditions.iter();
         let found = conditions.find(|found| found.type_ == type_ && found.status == "True")?;
-        Some((found.message.clone(), hint))
+        Some((found.message.clone(), renewal(&found.message)))
     })
 }
 
@@ -44,8 +52,7 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
         return Some((message.to_owned(), SYNCERS));
     }
     if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {
-        let message = format!("the rollout waits for a canary: {message}");
-        return Some((message, CANARY));
+        return Some((waits_for_canary(message), CANARY));
     }
     if let Some(message) = find(condition::READY, "False", &["NoDelivery"]) {
         return Some((message.to_owned(), NO_DELIVERY));

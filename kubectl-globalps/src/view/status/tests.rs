@@ -5,6 +5,7 @@ use globalps_core::api::{
     NodePullSecretStatus, NodeWithoutSyncer, OperatorsStatus, SourceRef, SourceStatus,
 };
 use globalps_core::names;
+use globalps_core::state::restore_meant;
 use globalps_core::virtual_nodes::VirtualMark;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -13,7 +14,7 @@ use jiff::SignedDuration;
 
 use super::conditions::NAMESPACES;
 use super::*;
-use crate::cluster::facts::{Lost, NodeFacts, Store};
+use crate::cluster::facts::{Lost, NodeFacts, Scope, SecretVersion, Store};
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -57,14 +58,21 @@ fn facts(conditions: Vec<Condition>) -> Facts {
     facts
         .global_secret
         .get_or_insert_default()
-        .insert(names::GLOBAL_SECRET, "9".to_owned());
+        .insert(names::GLOBAL_SECRET, seen("9"));
     facts
+}
+
+fn seen(version: &str) -> SecretVersion {
+    SecretVersion {
+        version: version.to_owned(),
+        ..SecretVersion::default()
+    }
 }
 
 fn set_additional(facts: &mut Facts, version: Option<&str>) {
     let mut store = Store::default();
     if let Some(version) = version {
-        store.insert(names::ADDITIONAL_SECRET, version.to_owned());
+        store.insert(names::ADDITIONAL_SECRET, seen(version));
     }
     facts.additional_secret = Some(store);
 }
@@ -105,6 +113,58 @@ fn ready() -> Facts {
         .node_secrets
         .insert("node-1", node_secret(3, true, Phase::Synced, 3));
     facts
+}
+
+#[test]
+fn a_node_that_was_named_and_is_not_there_is_not_ready() {
+    let scope = |names: &[&str], selector: Option<&str>| Scope {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        selector: selector.map(str::to_owned),
+    };
+    for (scope, missing) in [
+        (scope(&[], None), None),
+        (scope(&["node-1"], None), None),
+        (scope(&["node-1", "new"], None), Some("no node `new`")),
+        (scope(&["new"], None), Some("no node `new`")),
+        (scope(&[], Some("a=b")), Some("no node with such labels")),
+    ] {
+        let mut facts = ready();
+        facts.scope = scope;
+        let status = Status::of(&facts, now());
+        assert_eq!(status.ready, missing.is_none(), "{:?}", facts.scope);
+        let expected = if missing.is_none() {
+            Verdict::Done
+        } else {
+            Verdict::Going
+        };
+        assert_eq!(verdict(&facts, Goal::Synced, &status), expected);
+        let advice = advice(&facts, &status).map(|(message, _)| message);
+        let is_named = advice.is_some_and(|it| missing.is_some_and(|missing| it.contains(missing)));
+        assert_eq!(is_named, missing.is_some(), "{:?}", facts.scope);
+    }
+}
+
+#[test]
+fn nobody_is_sent_back_where_another_pull_secret_is_the_cause() {
+    for is_additional_proven in [false, true] {
+        let mut facts = ready();
+        let mut halted = condition(condition::DEGRADED, "True", "in words");
+        halted.reason = "RolloutHalted".to_owned();
+        report(&mut facts, |status| status.conditions = vec![halted]);
+        let failed = node_secret(3, true, Phase::RolledBack, 2);
+        facts.node_secrets.insert("node-1", failed);
+        let global = SecretVersion {
+            is_additional_proven,
+            ..seen("9")
+        };
+        let store = facts.global_secret.get_or_insert_default();
+        store.insert(names::GLOBAL_SECRET, global);
+        let status = Status::of(&facts, now());
+        let Verdict::Stuck { hint, .. } = verdict(&facts, Goal::Synced, &status) else {
+            unreachable!("it is halted")
+        };
+        assert_eq!(hint.contains("undo"), !is_additional_proven, "{hint}");
+    }
 }
 
 #[test]
@@ -594,7 +654,7 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
         (
             "deleted meanwhile",
             |facts| set_additional(facts, None),
-            stuck("there is no additional pull secret", "add"),
+            stuck(super::verdict::REMOVED.0, "status --watch"),
         ),
     ];
     for (sentence, change, expected) in table {
@@ -618,6 +678,20 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
         }
         assert_eq!(status.ready, expected == Verdict::Done, "{sentence}");
     }
+}
+
+#[test]
+fn a_wait_without_a_secret_and_without_anything_of_one_says_how_to_add_it() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    let found = verdict(&facts, Goal::Synced, &Status::of(&facts, now()));
+    let reason = "there is no additional pull secret";
+    assert!(
+        matches!(&found, Verdict::Stuck { reason: found, hint } if found == reason && hint.contains("globalps add")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -648,8 +722,9 @@ fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     });
     assert!(matches!(look(&facts), Verdict::Stuck { .. }));
     let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
-    let generation = gps.metadata.generation.unwrap_or_default();
-    let annotations = [(names::RESTORE_ANNOTATION.to_owned(), generation.to_string())];
+    gps.metadata.uid = Some("gps-1".to_owned());
+    let meant = restore_meant("gps-1", gps.metadata.generation.unwrap_or_default());
+    let annotations = [(names::RESTORE_ANNOTATION.to_owned(), meant)];
     gps.metadata.annotations = Some(annotations.into());
     facts.global.insert(names::GLOBAL_SECRET, gps);
     assert_eq!(
@@ -844,11 +919,11 @@ fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
 #[test]
 fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does() {
     for (type_, value, expected) in [
-        (condition::CREDENTIALS_EXPIRING, "True", Some(EXPIRES)),
-        (condition::CREDENTIALS_EXPIRING, "False", None),
-        (condition::CREDENTIALS_REJECTED, "True", Some(REJECTED)),
-        (condition::CREDENTIALS_REJECTED, "False", None),
-        (condition::CREDENTIALS_REJECTED, "Unknown", None),
+        (condition::CREDENTIALS_EXPIRING, "True", true),
+        (condition::CREDENTIALS_EXPIRING, "False", false),
+        (condition::CREDENTIALS_REJECTED, "True", true),
+        (condition::CREDENTIALS_REJECTED, "False", false),
+        (condition::CREDENTIALS_REJECTED, "Unknown", false),
     ] {
         let found = condition(type_, value, "in words");
         let mut facts = ready();
@@ -857,7 +932,7 @@ fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does()
         assert!(status.ready, "it doesn't stop a rollout");
         assert_eq!(advice(&facts, &status), None);
         let named: Vec<_> = of_credentials(&status).collect();
-        let expected = expected.map(|hint| ("in words".to_owned(), hint));
+        let expected = expected.then(|| ("in words".to_owned(), renewal("in words")));
         assert_eq!(named, Vec::from_iter(expected), "{type_} {value}");
     }
 }
@@ -890,6 +965,11 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
             vec![progressing("WaitingForCanary")],
             "the rollout waits for a canary: in words",
             false,
+        ),
+        (
+            vec![reason(condition::PROGRESSING, "False", "NoCanary")],
+            "the rollout waits for a canary: in words",
+            true,
         ),
         (
             vec![progressing("RollingOut"), blocked()],
@@ -964,6 +1044,49 @@ fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
         "only unreachable nodes are left to restore: `node-1`"
     );
     assert!(hint.contains("--skip-unreachable"), "{hint}");
+}
+
+#[test]
+fn a_paused_restoration_says_so_and_ends_a_wait_once_no_node_is_at_it() {
+    let paused = Some((PAUSED.0.to_owned(), PAUSED.1));
+    for (phase, restore, is_paused, expected) in [
+        (Phase::Synced, false, true, paused.clone()),
+        (Phase::Failed, false, true, paused.clone()),
+        (Phase::Synced, false, false, None),
+        // Assigned before the pause.
+        (Phase::Restoring, true, true, None),
+        (Phase::Restored, true, true, None),
+    ] {
+        let mut facts = ready();
+        set_additional(&mut facts, None);
+        report(&mut facts, |status| {
+            status.observed_additional = String::new();
+        });
+        let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+        gps.spec.rollout.paused = is_paused;
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        let mut restored = node_secret(3, true, Phase::Restored, 0);
+        restored.spec.restore = true;
+        facts.node_secrets.insert("node-2", restored);
+        let mut object = node_secret(3, true, phase.clone(), 3);
+        object.spec.restore = restore;
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        for skip_unreachable in [false, true] {
+            let found = verdict(&facts, Goal::Restored { skip_unreachable }, &status);
+            let expected = expected
+                .as_ref()
+                .map_or(Verdict::Going, |(reason, hint)| stuck(reason, hint));
+            assert_eq!(found, expected, "{phase} {is_paused}");
+        }
+        // Of a wait for something else, too.
+        let found = verdict(&facts, Goal::Synced, &status);
+        let is_paused = matches!(&found, Verdict::Stuck { reason, .. } if *reason == PAUSED.0);
+        assert_eq!(is_paused, expected.is_some(), "{phase}: {found:?}");
+        assert!(!format!("{found:?}").contains("globalps add"), "{found:?}");
+        let advised = advice(&facts, &status).filter(|advice| Some(advice) == paused.as_ref());
+        assert_eq!(advised, expected, "{phase} {is_paused}");
+    }
 }
 
 /// Conditions of a restoration: the reasons of Progressing and of Degraded.

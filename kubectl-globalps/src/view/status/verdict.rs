@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::{
-    Current, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
+    CANARY, Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left,
+    reported,
 };
 use crate::cluster::facts::{Facts, Seen};
 
@@ -51,10 +52,18 @@ pub(crate) const PAUSED: (&str, &str) = (
     "the rollout is paused",
     "resume it with `kubectl globalps resume`",
 );
+/// Message and hint while nodes are restored.
+pub(super) const REMOVED: (&str, &str) = (
+    "the additional pull secret was deleted; the nodes are being restored",
+    FOLLOW,
+);
 const NO_NODES: (&str, &str) = (
     "no node is selected",
     "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`",
 );
+
+/// Hint if nodes failed with another original or other sources, and not with another additional pull secret.
+pub(crate) const ANOTHER_CHANGED: &str = "the additional pull secret was rolled out before: one of `spec.sources` or the original pull secret is what changed. Put the former content back there, or repair the nodes as `kubectl globalps check` shows and run `kubectl globalps retry`";
 
 pub(super) const CHECK: &str = "`kubectl globalps check` shows the cause and what to do";
 
@@ -75,6 +84,11 @@ pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
 pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
     match current(facts) {
         Current::NoConfiguration => stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1),
+        // Who adds a registry now ends the removal.
+        Current::Nothing if facts.is_in_force() => match restored(facts, status, false) {
+            found @ Verdict::Stuck { .. } => found,
+            Verdict::Going | Verdict::Done => stuck(REMOVED.0, REMOVED.1),
+        },
         Current::Nothing => stuck(
             "there is no additional pull secret",
             "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`",
@@ -95,10 +109,12 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if let Some(bad) = find(reported, condition::DEGRADED)
                 .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
             {
-                let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
-                    "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
-                } else {
-                    CHECK
+                let hint = match NODES_FAILED.contains(&bad.reason.as_str()) {
+                    true if facts.is_additional_proven() => ANOTHER_CHANGED,
+                    true => {
+                        "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
+                    }
+                    false => CHECK,
                 };
                 let what = match bad.reason.as_str() {
                     BLOCKED => "only blocked nodes are left",
@@ -114,6 +130,11 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             let in_flight = |row: &Row| row.phase == Phase::Syncing;
             if status.paused && !status.nodes.iter().any(in_flight) {
                 return stuck(PAUSED.0, PAUSED.1);
+            }
+            if let Some(found) =
+                find(reported, condition::PROGRESSING).filter(|found| found.reason == "NoCanary")
+            {
+                return stuck(waits_for_canary(said(found)), CANARY);
             }
             // Unreachable nodes can become ready again.
             let is_without_nodes = reported.conditions.iter().any(|c| c.reason == "NoNodes")
@@ -151,11 +172,11 @@ pub(super) fn is_complete(status: &GlobalPullSecretStatus) -> bool {
 fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
     let is_failed = |object: &NodePullSecret| {
         let status = object.status.as_ref();
-        let asked = object.annotations().get(names::RETRY_ANNOTATION);
+        let asked = names::requested_retry(object.annotations());
         status.is_some_and(|status| {
             has_failed(&status.phase)
                 && status.observed_generation >= object.metadata.generation.unwrap_or_default()
-        }) && asked.is_none_or(|asked| *asked == object.spec.retry)
+        }) && asked.is_none_or(|asked| asked == object.spec.retry)
     };
     NODES_FAILED.contains(&degraded.reason.as_str())
         && !facts
@@ -188,6 +209,30 @@ pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -
     if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
         return Verdict::Done;
     }
+    match restoration(facts, status, skip_unreachable) {
+        Verdict::Going if rests(status) => stuck(PAUSED.0, PAUSED.1),
+        verdict => verdict,
+    }
+}
+
+/// Whether nodes are still to be restored, none of them is at it, and the rollout is paused.
+fn rests(status: &Status) -> bool {
+    let is_open = |row: &&Row| {
+        let is_over = matches!(row.phase, Phase::Restored | Phase::Unreachable);
+        !is_over && !is_out(&row.phase) && !row.refuses()
+    };
+    let is_in_flight = |row: &Row| matches!(row.phase, Phase::Restoring | Phase::Syncing);
+    let mut open = status.nodes.iter().filter(is_open).peekable();
+    status.paused && open.peek().is_some() && !open.any(is_in_flight)
+}
+
+/// It gets nothing, whatever happens.
+pub(super) fn is_out(phase: &Phase) -> bool {
+    matches!(phase, Phase::Excluded | Phase::Unsupported)
+}
+
+/// Whether the nodes' restoration continues, by what the controller reports.
+fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
     let degraded = reported(facts)
         .filter(|(gps, status)| {
             status.observed_additional.is_empty()
@@ -221,6 +266,10 @@ pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -
         }
         _ => Verdict::Going,
     }
+}
+
+pub(crate) fn waits_for_canary(why: &str) -> String {
+    format!("the rollout waits for a canary: {why}")
 }
 
 pub(super) fn said(condition: &Condition) -> &str {

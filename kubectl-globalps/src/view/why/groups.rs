@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cause::{Cause, Code};
+use crate::terminal::escapes;
 
 /// Pods that are named of each group.
 const NAMED: usize = 5;
@@ -85,7 +86,7 @@ impl Groups {
             if !hint.is_empty() {
                 lines.push(format!("hint:       {hint}"));
             }
-            parts.push(lines.join("\n"));
+            parts.push(escapes::lines(&lines));
         }
         parts.join("\n\n")
     }

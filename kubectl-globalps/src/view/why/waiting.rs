@@ -9,10 +9,10 @@ use kube::ResourceExt as _;
 
 use super::failing::{Said, failing};
 use crate::cli::Span;
+use crate::view::owner::kept;
 
 /// The kubelet's longest delay between two pulls of an image.
 pub(crate) const BACKOFF: Duration = Duration::from_mins(5);
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Pods that are named of one reason.
 const NAMED: usize = 5;
 
@@ -86,22 +86,6 @@ impl Waiting {
     }
 }
 
-fn kept(pod: &Pod) -> Option<&'static str> {
-    let owners = pod.owner_references();
-    let controller = owners.iter().find(|owner| owner.controller == Some(true));
-    if pod.metadata.deletion_timestamp.is_some() {
-        return Some("already being deleted");
-    }
-    if pod.annotations().contains_key(MIRROR) {
-        return Some("static pods, which only their node can restart");
-    }
-    match controller {
-        None => Some("no controller would recreate them"),
-        Some(owner) if owner.kind == "Job" => Some("their Job would count them as failed"),
-        Some(_) => None,
-    }
-}
-
 /// How many wait, and until when at most; `registries` in words.
 pub(crate) fn summary(number: usize, registries: &str) -> String {
     let (pods, each) = match number {
@@ -154,31 +138,36 @@ mod tests {
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn owner(kind: &str, controller: bool) -> Value {
+    fn owner(version: &str, kind: &str, controller: bool) -> Value {
         json!({"ownerReferences": [{
-            "apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": controller,
+            "apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": controller,
         }]})
     }
 
     #[test]
     fn only_pods_that_a_controller_recreates_are_evicted() {
         let added = Added::new(["quay.io/org"].into_iter(), None);
+        let unknown = Some("their controller may not recreate them");
         for (metadata, kept) in [
-            (owner("ReplicaSet", true), None),
-            (owner("StatefulSet", true), None),
-            (owner("DaemonSet", true), None),
-            (owner("Custom", true), None),
+            (owner("apps/v1", "ReplicaSet", true), None),
+            (owner("apps/v1", "StatefulSet", true), None),
+            (owner("apps/v1", "DaemonSet", true), None),
+            (owner("v1", "ReplicationController", true), None),
+            (owner("apps.kruise.io/v1alpha1", "CloneSet", true), None),
+            (owner("argoproj.io/v1alpha1", "Workflow", true), unknown),
+            (owner("tekton.dev/v1", "TaskRun", true), unknown),
+            (owner("x.example/v1", "ReplicaSet", true), unknown),
             (json!({}), Some("no controller would recreate them")),
             (
-                owner("ReplicaSet", false),
+                owner("apps/v1", "ReplicaSet", false),
                 Some("no controller would recreate them"),
             ),
             (
-                owner("Job", true),
+                owner("batch/v1", "Job", true),
                 Some("their Job would count them as failed"),
             ),
             (
-                json!({"annotations": {MIRROR: "x"}, "ownerReferences": owner("Node", true)["ownerReferences"]}),
+                json!({"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": owner("v1", "Node", true)["ownerReferences"]}),
                 Some("static pods, which only their node can restart"),
             ),
             (

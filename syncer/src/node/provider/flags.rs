@@ -43,13 +43,6 @@ impl Provider {
     }
 
     /// Whether kubeadm's file has a flag that names a file of globalps.
-    pub(crate) fn has_flags(&self) -> Result<bool, FileError> {
-        let Some(file) = self.flags_file() else {
-            return Ok(false);
-        };
-        Ok(self.names_own(&file::read(&file.here)?))
-    }
-
     pub(super) fn names_own(&self, flags: &FileSnapshot) -> bool {
         self.without_flags(flags) != *flags
     }

@@ -145,7 +145,7 @@ impl Provider {
 
 fn is_program(path: &Path, bytes: &[u8]) -> bool {
     matches!(
-        file::read(path),
+        file::read_up_to(path, bytes.len() as u64),
         Ok(FileSnapshot::File { bytes: found, mode: PROGRAM_MODE, uid: 0, .. }) if found == bytes
     )
 }

@@ -37,6 +37,8 @@ pub(super) trait Unit {
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
     #[zbus(property)]
     fn active_enter_timestamp(&self) -> zbus::Result<u64>;
+    #[zbus(property)]
+    fn active_enter_timestamp_monotonic(&self) -> zbus::Result<u64>;
     /// ID and path; 0: no job.
     #[zbus(property)]
     fn job(&self) -> zbus::Result<(u32, OwnedObjectPath)>;

@@ -1,5 +1,6 @@
 //! What the kubelet's unit starts, and its running processes.
 
+use globalps_core::provider::{CONFIG_FLAG, running_flags};
 use tokio::time::timeout;
 use zbus::proxy::CacheProperties;
 
@@ -59,21 +60,23 @@ impl Commands {
         programs.any(|program| is_kubelet(&program))
     }
 
-    /// The value of a flag of the processes; the last one, if there are several. `None`: no process has the flag.
-    pub(crate) fn flag(&self, name: &str) -> Option<String> {
+    /// The credential provider configuration of the processes; the last one, if a process has several. `None`: no process has
+    /// the flag.
+    pub(crate) fn provider_config(&self) -> Option<String> {
         let value = |line: &String| {
-            let mut words = line.split_whitespace();
-            let mut last = None;
-            while let Some(word) = words.next() {
-                match word.strip_prefix(name) {
-                    Some("") => last = words.next(),
-                    Some(rest) => last = rest.strip_prefix('=').or(last),
-                    None => {}
-                }
-            }
-            last.map(|value| value.trim_matches('"').to_owned())
+            let mut flags = running_flags(line.split_whitespace()).into_iter();
+            let last = flags.rfind(|(name, _)| *name == CONFIG_FLAG);
+            last.map(|(_, value)| value.unwrap_or_default().trim_matches('"').to_owned())
         };
         self.running.iter().find_map(value)
+    }
+
+    /// A credential provider flag in the arguments of the programs that the unit starts.
+    pub(crate) fn own_provider_flag(&self) -> Option<String> {
+        let arguments = self.starts.iter().map(|(_, arguments)| arguments);
+        let mut flags = arguments.flat_map(|words| running_flags(words.iter().map(String::as_str)));
+        let (name, value) = flags.next()?;
+        Some(format!("{name}={}", value.unwrap_or_default()))
     }
 }
 
@@ -133,15 +136,21 @@ mod tests {
             ("kubelet --config=a", Some("a")),
             ("kubelet --config a --v=2", Some("a")),
             ("kubelet --config=a --config=b", Some("b")),
+            (
+                "kubelet --config=a --image_credential_provider_config=b",
+                Some("b"),
+            ),
             ("kubelet --config=a --config-dir=b", Some("a")),
+            ("kubelet --config=a -- --config=b", Some("a")),
             ("kubelet \"--config=a\"", None),
             ("kubelet --config=\"a\"", Some("a")),
         ] {
+            let line = line.replace("--config", CONFIG_FLAG);
             let commands = Commands {
-                running: vec!["sleep 1".to_owned(), line.to_owned()],
+                running: vec!["sleep 1".to_owned(), line.clone()],
                 ..Commands::default()
             };
-            assert_eq!(commands.flag("--config").as_deref(), expected, "{line}");
+            assert_eq!(commands.provider_config().as_deref(), expected, "{line}");
         }
     }
 }

@@ -219,6 +219,11 @@ impl FakeUnit {
     fn active_enter_timestamp(&self) -> u64 {
         self.0.with(|facts| facts.worker).map_or(5, |second| second) * 1_000_000
     }
+    /// The other clock may say anything.
+    #[zbus(property)]
+    fn active_enter_timestamp_monotonic(&self) -> u64 {
+        self.active_enter_timestamp()
+    }
     #[zbus(property)]
     fn job(&self) -> (u32, OwnedObjectPath) {
         self.0.with(|facts| match facts.job_for.checked_sub(1) {
@@ -463,6 +468,7 @@ fn a_deliberate_restart_or_stop_is_not_a_death() {
         active_state: active_state.to_owned(),
         invocation: vec![invocation],
         active_since: UNIX_EPOCH,
+        active_from: Duration::ZERO,
         restarts,
         has_job: false,
     };
@@ -510,7 +516,12 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
     for (name, state, expected) in [
         ("kubelet.service", "active", None),
         ("k3s-agent.service", "active", None),
-        ("rke2-agent.service", "failed", None),
+        ("rke2-agent.service", "activating", None),
+        (
+            "rke2-agent.service",
+            "failed",
+            Some("a kubelet serves at `"),
+        ),
         (
             "snap.microk8s.daemon-kubelite.service",
             "active",
@@ -526,22 +537,48 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
             "active",
             Some("also runs the control plane"),
         ),
-        ("kubelet.service", "inactive", Some("none of the units")),
+        ("kubelet.service", "inactive", Some("but none of the units")),
+        (
+            "kubelet.service",
+            "masked",
+            Some("`kubelet.service` is masked"),
+        ),
         ("another.service", "active", Some("none of the units")),
     ] {
         let fake = Fake::new(Answer::Error);
-        fake.with(|facts| (facts.name, facts.active_state) = (name, state));
+        fake.with(|facts| {
+            (facts.name, facts.active_state) = (name, state);
+            if state == "masked" {
+                // It runs, and systemd has loaded its definition again since.
+                (facts.active_state, facts.load_state) = ("active", "masked");
+            }
+        });
         let node = node(&fake);
         let mut unit = Unit::new(Systemd {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
         match (
-            unit.restartable(None).await.expect("systemd answers"),
+            unit.restartable(None, false)
+                .await
+                .expect("systemd answers"),
             expected,
         ) {
             (Restartable::Yes, None) => assert_eq!(unit.systemd.unit(), name),
-            (Restartable::No(reason), Some(words)) => assert!(reason.contains(words), "{reason}"),
+            (Restartable::No(reason) | Restartable::Elsewhere(reason), Some(words)) => {
+                assert!(reason.contains(words), "{reason}");
+                assert!(
+                    !name.contains("server") && name != "k3s.service",
+                    "it stays one"
+                );
+            }
+            (Restartable::Never(reason), Some(words)) => {
+                assert!(reason.contains(words), "{reason}");
+                assert!(
+                    name.contains("server") || name == "k3s.service",
+                    "it may come back"
+                );
+            }
             (found, _) => panic!("{name}, {state}: {found:?}"),
         }
     }
@@ -550,16 +587,167 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         unit: "Auto".to_owned(),
         socket: "/nowhere/kubelet".into(),
     });
-    let found = unit.restartable(None).await.expect("no bus is an answer");
+    let found = unit
+        .restartable(None, false)
+        .await
+        .expect("no bus is an answer");
     assert!(matches!(found, Restartable::No(reason) if reason.contains("no system bus")));
+}
+
+/// The unit that runs the kubelet may be one that globalps doesn't know.
+#[tokio::test]
+async fn a_unit_that_is_down_is_not_started_beside_a_kubelet_that_serves() {
+    use crate::node::kubelet::{Restartable, Unit};
+    for (sentence, unit, state, process, restarted, serves, is_restarted) in [
+        ("a failed leftover", "Auto", "failed", "", None, true, false),
+        (
+            "it starts again and again",
+            "Auto",
+            "activating",
+            "",
+            None,
+            true,
+            false,
+        ),
+        (
+            "it is being started",
+            "Auto",
+            "activating",
+            "kubelet",
+            None,
+            true,
+            true,
+        ),
+        ("no kubelet serves", "Auto", "failed", "", None, false, true),
+        (
+            "globalps restarted it",
+            "Auto",
+            "failed",
+            "",
+            Some(NAME),
+            true,
+            true,
+        ),
+        (
+            "also to nothing",
+            "Auto",
+            "inactive",
+            "",
+            Some(NAME),
+            true,
+            true,
+        ),
+        (
+            "by the configuration",
+            NAME,
+            "inactive",
+            "",
+            None,
+            true,
+            false,
+        ),
+        (
+            "and no kubelet serves",
+            NAME,
+            "inactive",
+            "",
+            None,
+            false,
+            true,
+        ),
+        (
+            "it was just restarted",
+            NAME,
+            "failed",
+            "",
+            Some(NAME),
+            true,
+            true,
+        ),
+        ("it runs", NAME, "active", "kubelet", None, true, true),
+    ] {
+        let fake = Fake::new(Answer::Error);
+        fake.with(|facts| (facts.active_state, facts.process) = (state, process));
+        let node = node(&fake);
+        let socket = if serves { "kubelet" } else { "absent" };
+        let mut unit = Unit::new(Systemd {
+            unit: unit.to_owned(),
+            socket: node.systemd.socket.with_file_name(socket),
+            ..node.systemd.clone()
+        });
+        let found = unit.restartable(restarted, restarted.is_some()).await;
+        match found.expect("systemd answers") {
+            Restartable::Yes => assert!(is_restarted, "{sentence}"),
+            Restartable::Elsewhere(reason) => {
+                assert!(!is_restarted, "{sentence}: {reason}");
+                assert!(
+                    reason.contains(&format!("but `{NAME}` is {state}")),
+                    "{reason}"
+                );
+            }
+            found => panic!("{sentence}: {found:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kubelet_that_moves_to_another_unit_is_found_before_the_next_restart() {
+    use crate::node::kubelet::{Restartable, Unit};
+    const AGENT: &str = "k3s-agent.service";
+    let (fake, other) = (Fake::new(Answer::Error), Fake::new(Answer::Error));
+    fake.with(|facts| (facts.name, facts.leftover) = (AGENT, Some(other.clone())));
+    let are = |agent, kubelet| {
+        fake.with(|facts| facts.active_state = agent);
+        other.with(|facts| facts.active_state = kubelet);
+    };
+    are("active", "inactive");
+    let node = node(&fake);
+    let mut unit = Unit::new(Systemd {
+        unit: "Auto".to_owned(),
+        ..node.systemd.clone()
+    });
+    let found = unit.restartable(None, false).await.expect("it answers");
+    assert_eq!((found, unit.systemd.unit()), (Restartable::Yes, AGENT));
+    let moved = unit.moved(Some(AGENT), false).await.expect("it answers");
+    assert_eq!(moved, None, "it runs there");
+
+    are("inactive", "active");
+    let moved = unit.moved(Some(AGENT), false).await.expect("it answers");
+    assert_eq!(moved, Some(Restartable::Yes));
+    assert_eq!(unit.systemd.unit(), NAME);
+    are("active", "failed");
+    let found = unit.restartable(Some(NAME), false).await;
+    assert_eq!(found.expect("it answers"), Restartable::Yes);
+    assert_eq!(unit.systemd.unit(), AGENT);
+
+    // To a unit that nobody knows.
+    are("inactive", "inactive");
+    let moved = unit.moved(Some(AGENT), false).await.expect("it answers");
+    assert!(
+        matches!(moved, Some(Restartable::Elsewhere(_))),
+        "{moved:?}"
+    );
+    let moved = unit.moved(Some(AGENT), true).await.expect("it answers");
+    assert_eq!(moved, Some(Restartable::Yes), "it is down after a restart");
+    unit.systemd.socket = node.systemd.socket.with_file_name("absent");
+    let moved = unit.moved(Some(AGENT), false).await.expect("it answers");
+    assert_eq!(
+        moved, None,
+        "another process stopped it, and a restart starts it"
+    );
+    node.bus.abort();
+    let moved = unit
+        .moved(Some(AGENT), false)
+        .await
+        .expect("the change says it");
+    assert_eq!(moved, None);
 }
 
 #[tokio::test]
 async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
     use crate::node::kubelet::{Restartable, Unit};
     const KUBELITE: &str = "snap.microk8s.daemon-kubelite.service";
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.expect("a clock").as_secs();
+    let now = uptime().as_secs();
     for (worker, state, is_restarted) in [
         (Some(now - 90), "active", true),
         (Some(now - 5), "active", false),
@@ -575,7 +763,10 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
-        let found = unit.restartable(None).await.expect("systemd answers");
+        let found = unit
+            .restartable(None, false)
+            .await
+            .expect("systemd answers");
         assert_eq!(
             found == Restartable::Yes,
             is_restarted,
@@ -584,7 +775,10 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
         // It is asked again: the node may have just booted.
         if worker.is_some_and(|since| now - since < 60) {
             fake.with(|facts| facts.worker = Some(now - 90));
-            let found = unit.restartable(None).await.expect("systemd answers");
+            let found = unit
+                .restartable(None, false)
+                .await
+                .expect("systemd answers");
             assert_eq!(found, Restartable::Yes);
         }
     }
@@ -657,10 +851,15 @@ async fn a_leftover_unit_is_not_restarted_while_another_one_runs_the_kubelet() {
             Some(AGENT),
             Some(AGENT),
         ),
+        (
+            "globalps restarted the failed one before the node moved",
+            "failed",
+            "",
+            Some("kubelet.service"),
+            Some(AGENT),
+        ),
     ] {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("a clock");
+        let now = uptime();
         let leftover = Fake::new(Answer::Error);
         leftover.with(|facts| {
             (facts.active_state, facts.process) = (state, leftover_process);
@@ -677,7 +876,7 @@ async fn a_leftover_unit_is_not_restarted_while_another_one_runs_the_kubelet() {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
-        match (unit.restartable(restarted).await, expected) {
+        match (unit.restartable(restarted, false).await, expected) {
             (Ok(Restartable::Yes), Some(name)) => {
                 assert_eq!(unit.systemd.unit(), name, "{sentence}");
             }

@@ -11,7 +11,7 @@ use super::ODD;
 use super::objects::{CRD, Objects, POLL, Probe, Target, Tried, target, try_all};
 use crate::fleet::hub_stage::{CLUSTERS, HubStage};
 
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = crate::DEADLINE;
 /// An unreadable object is named within this time.
 const NAMED: Duration = Duration::from_secs(5);
 const PROBE: &str = "probe";
@@ -86,6 +86,7 @@ impl Scene<'_> {
         for target in &TARGETS {
             try_all(self, target, false, &mut tried).await?;
         }
+        self.undo_a_status().await?;
         self.name_what_no_schema_refuses().await?;
         // A new leader has no last readable version.
         self.stage.stop()?;
@@ -117,6 +118,26 @@ impl Scene<'_> {
         let wait = ["wait", "--for=condition=Established", "--timeout=30s", crd];
         self.stage.cluster().kubectl(&wait)?;
         Ok(())
+    }
+
+    /// Nobody believes what another client writes into a status, and it is written again, though the cluster has nothing new to say.
+    async fn undo_a_status(&self) -> Result<()> {
+        let object = &TARGETS[1];
+        let odd = json!({"status": {"phase": "Failed", "message": "odd", "revision": 99}});
+        self.objects.patch(object, &odd, true).await?;
+        let begun = Instant::now();
+        loop {
+            let found = self.objects.get(object).await?;
+            let status = &found["status"];
+            if status["phase"] == "Unreachable"
+                && status["revision"] == 0
+                && status["message"] != "odd"
+            {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < SOON, "it stays: {status}");
+            sleep(POLL).await;
+        }
     }
 
     /// Without the bounds of their definitions, the objects are named, and nothing else is affected.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::fields::{difference, paths, replaced, values};
 
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = crate::DEADLINE;
 pub(in crate::fleet) const POLL: Duration = Duration::from_millis(50);
 pub(in crate::fleet) const CRD: &str = "globalps.io";
 

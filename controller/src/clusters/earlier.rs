@@ -1,0 +1,175 @@
+//! Earlier revisions: which one new clusters get, which one a rollback goes to, and which ones must therefore be kept. Pure.
+
+use std::sync::Arc;
+
+use globalps_core::api::OnFailure;
+use globalps_core::rollout::{self, Goal, Member, Revision as Pair};
+
+use super::assignments::{Assignment, assigned};
+use super::input::{ClusterKey, ClusterView, Input};
+use super::installation::Installation;
+use super::limits::limits;
+use super::progress::{Context, failed_revision, up_to_date};
+use super::revision::Revision;
+use crate::content::source::Data;
+
+/// The last revision before this number that every cluster had.
+fn rolled_out<'a>(input: &'a Input, before: i64) -> Option<&'a Revision> {
+    let mut revisions = input.revisions.iter().rev();
+    revisions.find(|it| it.number < before && it.rolled_out.is_some())
+}
+
+/// The last revision before this number that passed its canary and did not fail: some clusters have had it, and what it replaced
+/// may be revoked.
+fn passed<'a>(input: &'a Input, before: i64) -> Option<&'a Revision> {
+    let mut revisions = input.revisions.iter().rev();
+    revisions.find(|it| {
+        it.number < before
+            && it.canary_passed
+            && it.rejected.is_none()
+            && !has_failed(input, it.revision())
+    })
+}
+
+/// As many clusters as halt a rollout have failed with it, and have not recovered.
+fn has_failed(input: &Input, revision: Pair) -> bool {
+    let failed = input.objects.iter().filter(|(key, object)| {
+        let context = Context::of(input, key, false);
+        failed_revision(object, context) == revision
+    });
+    let limits = limits(&input.fleet.spec.rollout);
+    rollout::is_halted(failed.count(), &limits, input.objects.len())
+}
+
+/// What the newest revision, which failed, is replaced by. `None`: nothing else is known to be good.
+pub(super) fn rollback<'a>(input: &'a Input, newest: &Revision) -> Option<&'a Revision> {
+    let good = rolled_out(input, newest.number)?;
+    let is_last = passed(input, newest.number)
+        .is_none_or(|last| last.number <= good.number || is_same(last, good));
+    (is_last && !is_same(good, newest)).then_some(good)
+}
+
+fn is_same(one: &Revision, other: &Revision) -> bool {
+    one.is_equivalent(&other.content, other.install.as_deref())
+}
+
+/// The revision that was rolled back, if the source still has its content, and the one whose content is in force instead. It
+/// counts while nothing else was rolled out since. `data`: the valid content of the source; without one it has not changed.
+pub(super) fn rolled_back<'a>(
+    input: &'a Input,
+    data: Option<&Data>,
+) -> Option<(&'a Revision, &'a Revision)> {
+    let mut revisions = input.revisions.iter().rev();
+    let rejected = revisions.find(|it| it.rejected.is_some())?;
+    let good = rolled_out(input, rejected.number)?;
+    let later = input.revisions.iter();
+    let mut later = later.filter(|it| it.number > rejected.number).peekable();
+    // With `Halt` nothing is rolled back any more, even if the revision has the mark. What was rolled back stays so.
+    let limits = limits(&input.fleet.spec.rollout);
+    if limits.on_failure == OnFailure::Halt && later.peek().is_none() {
+        return None;
+    }
+    let is_source = match (data, &input.install) {
+        (Some(data), Ok(install)) => rejected.is_equivalent(data, install.as_deref()),
+        _ => true,
+    };
+    (is_source && later.all(|it| is_same(it, good))).then_some((rejected, good))
+}
+
+/// Content and installation to roll out for the source.
+pub(super) fn desired(
+    input: &Input,
+    data: &Data,
+    install: Option<Arc<Installation>>,
+) -> (Arc<Data>, Option<Arc<Installation>>) {
+    match rolled_back(input, Some(data)) {
+        Some((_, good)) => (Arc::clone(&good.content), good.install.clone()),
+        None => (Arc::new(data.clone()), install),
+    }
+}
+
+/// Why the newest revision failed, if it is to be rolled back.
+pub(super) fn rejection(
+    input: &Input,
+    newest: &Revision,
+    failed: &[&Member],
+    members: usize,
+) -> Option<String> {
+    let limits = limits(&input.fleet.spec.rollout);
+    let is_due = limits.on_failure == OnFailure::Rollback
+        && !limits.paused
+        && newest.rolled_out.is_none()
+        && newest.rejected.is_none()
+        && rollout::is_halted(failed.len(), &limits, members);
+    rollback(input, newest).filter(|_| is_due)?;
+    let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
+    Some(format!(
+        "revision {} failed in {} and was rolled back in every cluster",
+        newest.number,
+        names.join(", ")
+    ))
+}
+
+/// Numbers of the revisions that later plans need, besides the newest, the history and the assigned ones.
+pub(super) fn needed(input: &Input, data: Option<&Data>) -> Vec<i64> {
+    let rolled_back = rolled_back(input, data).map(|(rejected, good)| [rejected, good]);
+    let newest = input.revisions.last();
+    let open = newest.filter(|newest| newest.rolled_out.is_none());
+    let passed = open.and_then(|newest| passed(input, newest.number));
+    let needed = rolled_back.into_iter().flatten().chain(passed);
+    needed.map(|it| it.number).collect()
+}
+
+/// Whether the cluster is new, so that nothing runs there yet with what the fleet has. Until a revision is in every cluster, the
+/// others without content wait for their turn: those that are older than the first revision that a canary passed. The API server
+/// sets both times.
+pub(super) fn joins(input: &Input, cluster: &ClusterView) -> bool {
+    let mut revisions = input.revisions.iter();
+    let first = revisions.find(|it| it.canary_passed && it.rejected.is_none());
+    let first = first.and_then(|it| it.created);
+    let is_later = || cluster.created.zip(first).is_some_and(|(it, of)| it > of);
+    input.revisions.iter().any(|it| it.rolled_out.is_some()) || is_later()
+}
+
+/// What new clusters get: the newest revision if it has passed its canary and its rollout continues, otherwise the last one before
+/// it that passed. A paused rollout without an earlier one keeps its revision.
+fn for_new<'a>(input: &'a Input, members: &[(ClusterKey, Member)]) -> Option<&'a Revision> {
+    let newest = input.revisions.last()?;
+    if newest.rolled_out.is_some() {
+        return Some(newest);
+    }
+    let limits = limits(&input.fleet.spec.rollout);
+    let failed = members.iter().filter(|(_, it)| it.has_failed()).count();
+    let is_halted = rollout::is_halted(failed, &limits, members.len());
+    let older = passed(input, newest.number);
+    let has_passed = newest.canary_passed && newest.rejected.is_none() && !is_halted;
+    let newest = Some(newest).filter(|_| has_passed);
+    if limits.paused {
+        older.or(newest)
+    } else {
+        newest.or(older)
+    }
+}
+
+/// New clusters get what the fleet has, outside the limits.
+pub(super) fn bootstrapped(input: &Input, members: &[(ClusterKey, Member)]) -> Vec<Assignment> {
+    let Some(revision) = for_new(input, members) else {
+        return Vec::new();
+    };
+    let goal = Goal::Revision(revision.revision());
+    let new = members.iter().filter(|(key, member)| {
+        let object = input.objects.get(key);
+        object.is_some_and(|object| {
+            let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
+            let is_new = !object.spec.has_assignment() && has_nothing;
+            let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
+            is_new
+                && is_reached
+                && !member.is_skipped
+                && member.goal != Goal::Restore
+                && input.clusters.get(key).is_some_and(|it| joins(input, it))
+        })
+    });
+    new.map(|(key, _)| (key.clone(), assigned(input, key, goal)))
+        .collect()
+}

@@ -1,0 +1,45 @@
+//! The `FleetPullSecret`s in the cache.
+
+use globalps_core::api::FleetPullSecret;
+
+use super::cache::HubCache;
+use super::scope::Scope;
+use super::views::key;
+use crate::clusters::fleets::KnownFleets;
+
+impl HubCache {
+    /// Oldest first: if two have the same target, the older one writes it.
+    pub(super) fn fleets(&self) -> Vec<FleetPullSecret> {
+        let fleets = self.scopes.values().flat_map(|it| it.fleets.live.values());
+        let mut fleets: Vec<FleetPullSecret> = fleets.map(|fleet| (**fleet).clone()).collect();
+        fleets.sort_by_key(|fleet| {
+            let created = fleet.metadata.creation_timestamp.as_ref();
+            (created.map(|time| time.0), key(fleet))
+        });
+        fleets
+    }
+
+    /// Why the newest version of the fleet can't be decoded.
+    pub(super) fn unreadable_fleet(&self, fleet: &FleetPullSecret) -> Option<String> {
+        let (namespace, name) = key(fleet);
+        let key = format!("{namespace}/{name}");
+        let mut scopes = self.scopes.values();
+        scopes.find_map(|it| Some(it.fleets.unreadable.get(&key)?.to_string()))
+    }
+
+    pub(super) fn known_fleets(&self) -> KnownFleets {
+        let title = |key: &String| key.clone();
+        let of = |scope: &Scope| {
+            let fleets = &scope.fleets;
+            let unreadable = fleets.unreadable.keys().map(title);
+            let titles: Vec<String> = fleets.live.keys().map(title).chain(unreadable).collect();
+            titles
+        };
+        let is_all = self.scopes.contains_key("");
+        KnownFleets {
+            titles: self.scopes.values().flat_map(of).collect(),
+            namespaces: (!is_all).then(|| self.scopes.keys().cloned().collect()),
+            hidden: self.hidden().into_keys().collect(),
+        }
+    }
+}

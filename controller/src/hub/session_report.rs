@@ -1,0 +1,77 @@
+//! What a session reports of its cluster.
+
+use std::time::Duration;
+
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
+use globalps_core::rollout::Revision;
+use tokio::time::Instant;
+
+use super::messages::{MemberSpec, Observation};
+use super::session::Session;
+use crate::clusters::member::{Desired, DoneCriteria, status};
+use crate::clusters::member_report::MemberReport;
+
+/// A cluster may lack its `GlobalPullSecret` for this time: its controller creates one after the installation, and other programs replace
+/// it by deleting and creating it.
+const CONFIG_IS_AWAITED: Duration = Duration::from_mins(1);
+
+impl Session {
+    /// When to look again whether the cluster still has no `GlobalPullSecret`; `None`: it has one, or it has had none for long.
+    pub(super) fn await_config(&mut self) -> Option<Instant> {
+        let is_missing = self.facts.report == MemberReport::NoConfig;
+        let now = Instant::now();
+        let since = is_missing.then(|| self.without_config.unwrap_or(now));
+        self.without_config = since;
+        let until = since.map(|since| since + CONFIG_IS_AWAITED);
+        self.facts.lacks_config = until.is_some_and(|until| until <= now);
+        until.filter(|_| !self.facts.lacks_config)
+    }
+
+    /// Reports a changed status to the hub.
+    pub(super) fn report(&mut self) {
+        let spec = self.specs.borrow().clone();
+        let Some(status) = self.status(&spec) else {
+            return;
+        };
+        if self.reported.as_ref() == Some(&status) {
+            return;
+        }
+        self.reported = Some(status.clone());
+        // An error means that the hub's term has ended, which also ends this task.
+        let _ = self.shared.observations.send(Observation {
+            fleet: spec.fleet.clone(),
+            cluster: self.cluster.clone(),
+            status,
+        });
+    }
+
+    /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief
+    /// `Syncing` after each restart of the hub.
+    fn status(&self, spec: &MemberSpec) -> Option<ClusterPullSecretStatus> {
+        let facts = &self.facts;
+        let criteria = DoneCriteria {
+            require_nodes: spec.require_nodes,
+            is_additional: spec.target.is_additional(),
+        };
+        let is_awaited = criteria.require_nodes
+            && criteria.is_additional
+            && facts.report == MemberReport::Unknown
+            && facts.unreachable.is_none()
+            && facts.blocked.is_none();
+        let is_accepted = spec.accepts(self.identity.as_ref());
+        if is_awaited && spec.is_in_force() && is_accepted {
+            return None;
+        }
+        let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
+        // Another cluster did not get it from the hub.
+        let in_force = match (status.phase, &spec.desired) {
+            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
+            (ClusterPhase::Removed, _) => Revision::NONE,
+            _ => spec.revision,
+        };
+        status.set_in_force(in_force);
+        status.observed_generation = spec.generation;
+        status.identity.clone_from(&self.identity);
+        Some(status)
+    }
+}

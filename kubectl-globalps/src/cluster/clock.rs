@@ -1,0 +1,110 @@
+//! The API server's clock, from the `Date` of its answers. Times in objects are compared with it, because this machine's clock
+//! may be wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use hyper::header::{DATE, HeaderMap};
+use hyper::{Request, Response};
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kube::client::Body;
+use tower::{BoxError, service_fn};
+
+/// `Date` has whole seconds, and the answer may have been on its way for a moment: so much says nothing.
+const SLACK: SignedDuration = SignedDuration::from_secs(3);
+
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock {
+    /// Seconds by which this machine's clock is ahead.
+    ahead: AtomicI64,
+}
+
+impl ServerClock {
+    /// The time, by the API server's clock once it has answered.
+    pub(super) fn now(&self) -> Timestamp {
+        self.at(Timestamp::now())
+    }
+
+    /// `here`: by this machine's clock.
+    fn at(&self, here: Timestamp) -> Timestamp {
+        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
+        here.checked_sub(ahead).unwrap_or(here)
+    }
+
+    /// An answer with these headers arrived. One without a readable `Date` changes nothing.
+    fn heard(&self, headers: &HeaderMap, here: Timestamp) {
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let Some(there) = date.and_then(|date| rfc2822::parse(date).ok()) else {
+            return;
+        };
+        let ahead = here.duration_since(there.timestamp());
+        let is_known = ahead.abs() > SLACK;
+        let ahead = if is_known { ahead.as_secs() } else { 0 };
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+}
+
+/// The client, with each answer noted by the clock.
+pub(super) fn timed(client: Client, namespace: &str, clock: &Arc<ServerClock>) -> Client {
+    let clock = Arc::clone(clock);
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, clock) = (client.clone(), Arc::clone(&clock));
+        async move {
+            let response: Response<Body> = client.send(request).await?;
+            clock.heard(response.headers(), Timestamp::now());
+            Ok::<_, BoxError>(response)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_api_servers_clock_counts_where_this_machines_is_wrong() {
+        for (ahead, expected) in [
+            (Some(300), 300),
+            (Some(-86400), -86400),
+            (Some(2), 0),
+            (None, 0),
+        ] {
+            let service = service_fn(move |_: Request<Body>| async move {
+                let mut response = Response::new(Body::empty());
+                if let Some(ahead) = ahead {
+                    let there = Timestamp::now() - SignedDuration::from_secs(ahead);
+                    let date = there.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+                    response.headers_mut().insert(DATE, date.parse()?);
+                }
+                Ok::<_, BoxError>(response)
+            });
+            let clock = Arc::new(ServerClock::default());
+            let client = timed(Client::new(service, "default"), "default", &clock);
+            let answer = client.send(Request::new(Body::empty())).await;
+            assert!(answer.is_ok(), "{ahead:?}");
+            let here = Timestamp::now();
+            let off = here.duration_since(clock.at(here));
+            // Its second may be over.
+            assert!((off.as_secs() - expected).abs() <= 1, "{ahead:?}: {off}");
+        }
+    }
+
+    #[test]
+    fn a_date_that_cannot_be_read_says_nothing() {
+        let clock = ServerClock::default();
+        for (date, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 60),
+            ("yesterday", 60),
+            ("", 60),
+        ] {
+            let here: Timestamp = "1994-11-06T08:50:37Z".parse().expect("a time");
+            let headers = [(DATE, date.parse().expect("a header"))];
+            clock.heard(&headers.into_iter().collect(), here);
+            let off = here.duration_since(clock.at(here));
+            assert_eq!(off.as_secs(), expected, "{date}");
+        }
+    }
+}

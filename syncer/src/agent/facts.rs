@@ -1,0 +1,38 @@
+//! What the agent knows when it decides.
+
+use globalps_core::provider::Content;
+
+use crate::delivery::credential_provider::ProviderFacts;
+use crate::node::file::FileSnapshot;
+use crate::node::state::{State, Task};
+
+/// The input of the decision.
+#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeFacts<'a> {
+    /// What the object assigns; `None`: nothing, or not known.
+    pub(crate) task: Option<&'a Task>,
+    /// Another program is known to manage the file, so globalps does not change it.
+    pub(crate) is_foreign: bool,
+    /// Another program is about to change the file and must find nothing of globalps in it afterwards.
+    pub(crate) is_updating: bool,
+    /// The state in the journal; `None`: globalps has not changed this node.
+    pub(crate) state: Option<&'a State>,
+    pub(crate) file: &'a FileSnapshot,
+    /// Content of the assigned revision; `None`: not fetched, or superseded.
+    pub(crate) desired: Option<&'a Content>,
+    /// The cluster no longer has the content of the assigned revision.
+    pub(crate) superseded: bool,
+    /// Whether the kubelet may ever be restarted.
+    pub(crate) restart: bool,
+    /// Whether the kubelet may be restarted now.
+    pub(crate) is_cooled_down: bool,
+    /// The file was correct when its watch began, so every later change was noticed.
+    pub(crate) is_watched: bool,
+    /// Another process changed managed entries too often, so they are no longer restored.
+    pub(crate) is_conflict_limit_reached: bool,
+    /// The node is not selected: this agent restores it and can't read any content.
+    pub(crate) restores_only: bool,
+    /// The credential provider; `None`: neither requested nor on the node.
+    pub(crate) provider: Option<&'a ProviderFacts>,
+}

@@ -1,0 +1,86 @@
+//! Maintains what is in force while the assigned task is not worked on.
+
+use std::time::Duration;
+
+use super::decide::keep;
+use super::facts::NodeFacts;
+use super::{Agent, HALF_WRITTEN};
+use crate::delivery::config_file::is_unparsable;
+use crate::node::drift::MAX_CONFLICTS;
+use crate::node::file::{self, FileSnapshot};
+use crate::node::state::NodeError;
+
+impl Agent {
+    /// Repairs what is in force while the task is held. What prevents reading it is most likely why the task is held.
+    pub(super) async fn keep_in_force(&mut self) -> Result<Option<Duration>, NodeError> {
+        let known = self.objects.borrow().clone();
+        let object = known.object();
+        let is_foreign = object.is_some_and(|object| !object.spec.foreign_owner.is_empty());
+        if self.restores_only || is_foreign {
+            return Ok(None);
+        }
+        let Ok(file) = file::read(&self.config_file) else {
+            return Ok(None);
+        };
+        if self.may_be_half_written(&file) {
+            return Ok(Some(HALF_WRITTEN));
+        }
+        let Ok(provider) = self.observe_provider(object, None).await else {
+            return Ok(None);
+        };
+        if self.is_half_written(provider.as_ref()) {
+            return Ok(Some(HALF_WRITTEN));
+        }
+        let action = keep(&NodeFacts {
+            task: self.task.as_ref(),
+            is_foreign: false,
+            is_updating: false,
+            state: self.state.as_ref(),
+            file: &file,
+            desired: None,
+            superseded: false,
+            restart: false,
+            is_cooled_down: true,
+            is_watched: self.drift.is_watched(),
+            is_conflict_limit_reached: self.drift.is_limit_reached(),
+            restores_only: false,
+            provider: provider.as_ref(),
+        });
+        match action {
+            Some(action) => Ok(Some(self.begin(file, action).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the credentials file may still be in the middle of a write by another process.
+    pub(super) fn may_be_half_written(&mut self, file: &FileSnapshot) -> bool {
+        let is_new = is_unparsable(file) && self.half_written.as_ref() != Some(file);
+        if is_new {
+            self.half_written = Some(file.clone());
+        }
+        is_new
+    }
+
+    /// A kubelet does not start with flags or a configuration that name absent files, so those are written again also where
+    /// nothing else is repaired.
+    pub(super) fn uphold_provider(&mut self) -> Result<(), NodeError> {
+        self.provider.remove_half_flags()?;
+        let state = self.state.as_ref().filter(|it| it.change.is_none());
+        let Some((state, installed)) = state.and_then(|it| it.provider.as_ref().map(|on| (it, on)))
+        else {
+            return Ok(());
+        };
+        if !self.provider.lacks_files()? {
+            return Ok(());
+        }
+        if !self.journal.has_directory() {
+            self.journal.save(state)?;
+        }
+        // Another process may remove them again and again.
+        let may_write = self.drift.conflicts() < 2 * MAX_CONFLICTS;
+        self.provider.uphold(installed, may_write)?;
+        tracing::warn!("the kubelet's flags named files that another process removed");
+        self.drift.count();
+        Ok(())
+    }
+}

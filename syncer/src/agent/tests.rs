@@ -1,0 +1,387 @@
+//! The agent of a node whose object is in memory. It reaches no API server and restarts nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
+use globalps_core::dockerconfig;
+use globalps_core::rollout::RevisionId;
+use tempfile::TempDir;
+
+use super::*;
+use crate::node::drift::MAX_CONFLICTS;
+use crate::node::managed::ManagedEntries;
+use crate::node::provider::HostPath;
+use crate::node::state::{Change, Failure, Step};
+use crate::report::writer::Report;
+
+const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
+
+struct Node {
+    directory: TempDir,
+    agent: Agent,
+    objects: watch::Sender<Known>,
+    reports: watch::Receiver<Option<Report>>,
+}
+
+/// 0: none.
+fn revision(number: i64) -> Revision {
+    let id = RevisionId::from_random(u64::from(number > 0));
+    Revision::new(number, id)
+}
+
+/// With this state on its disk.
+fn node(restores_only: bool, state: Option<&State>) -> Node {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let path = at("config.json");
+    if let Some(state) = state {
+        Journal::next_to(&path, "a").save(state).unwrap();
+    }
+    let host = HostPath {
+        here: path.clone(),
+        host: path.clone(),
+    };
+    let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let client = kube::Client::try_from(nowhere).unwrap();
+    let options = Options {
+        config_file: path,
+        provider: Provider::new(at("program"), &host, None),
+        ready_file: at("ready"),
+        restart: false,
+        restores_only,
+    };
+    let systemd = Systemd {
+        bus: at("bus"),
+        unit: "kubelet.service".to_owned(),
+        socket: at("socket"),
+    };
+    let mut agent = Agent::new(options, Cluster::new(client, "kube-system", "a"), systemd);
+    let (objects, known) = watch::channel(Known::Nothing);
+    let (sender, reports) = watch::channel(None);
+    agent.objects = known;
+    agent.reporter = StatusReporter::new(sender, at("ready"));
+    Node {
+        directory,
+        agent,
+        objects,
+        reports,
+    }
+}
+
+/// Assigns this revision; 0: none.
+fn object(number: i64, generation: i64) -> NodePullSecret {
+    let Revision { number, id } = revision(number);
+    let spec = NodePullSecretSpec {
+        revision: number,
+        revision_id: id,
+        ..NodePullSecretSpec::default()
+    };
+    let mut object = NodePullSecret::new("a", spec);
+    object.metadata.uid = Some("u".to_owned());
+    object.metadata.generation = Some(generation);
+    object
+}
+
+fn with_revision(number: i64) -> State {
+    let mut state = State::new(FileSnapshot::Absent, 0);
+    state.revision = revision(number);
+    state
+}
+
+impl Node {
+    fn path(&self) -> &Path {
+        &self.agent.config_file
+    }
+
+    /// Gives it this object, and lets it work until it waits. Returns its newest report.
+    async fn handle(&mut self, object: &NodePullSecret) -> Option<NodePullSecretStatus> {
+        let known = Known::Object(Box::new(object.clone()));
+        self.objects.send_replace(known);
+        for _ in 0..20 {
+            if self.agent.step().await.unwrap() >= Duration::from_secs(1) {
+                return self.reports.borrow().clone().map(|report| report.status);
+            }
+        }
+        panic!("it never waits, in {}", self.directory.path().display());
+    }
+}
+
+/// A controller that gets no answer believes that the node has nothing.
+#[tokio::test]
+async fn a_syncer_that_only_restores_answers_each_assignment() {
+    let has_4 = with_revision(4);
+    for (case, state, assigned, in_force, has_nothing) in [
+        ("never selected", None, 0, 0, true),
+        (
+            "its object is new, its disk isn't",
+            Some(&has_4),
+            0,
+            4,
+            false,
+        ),
+        ("not selected before it began", Some(&has_4), 5, 4, false),
+        ("nor did it ever", None, 5, 0, true),
+    ] {
+        let mut node = node(true, state);
+        let mut object = object(assigned, 3);
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.phase, Phase::Pending, "{case}");
+        assert_eq!(status.observed_generation, 3, "{case}");
+        assert_eq!(status.in_force(), revision(in_force), "{case}");
+        assert_eq!(status.restored, has_nothing, "{case}");
+        object.metadata.generation = Some(4);
+        object.status = Some(status);
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.observed_generation, 4, "{case}");
+        assert_eq!(status.in_force(), revision(in_force), "{case}");
+    }
+    let mut node = node(true, Some(&has_4));
+    let mut answered = object(4, 3);
+    answered.status = Some(NodePullSecretStatus {
+        observed_generation: 3,
+        phase: Phase::Synced,
+        ..NodePullSecretStatus::default()
+    });
+    let status = node.handle(&answered).await;
+    assert_eq!(status, None, "its last report stays");
+}
+
+/// One that has never changed the node, and can't.
+#[tokio::test]
+async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
+    type Spoil = fn(&mut Node);
+    let cases: [(&str, Spoil); 4] = [
+        ("the file is a symbolic link", |node| {
+            std::os::unix::fs::symlink("elsewhere", node.path()).unwrap();
+        }),
+        ("the file is a directory", |node| {
+            fs::create_dir(node.path()).unwrap();
+        }),
+        ("there is no directory for it", |node| {
+            let path = node.path().with_file_name("none").join("config.json");
+            node.agent.journal = Journal::next_to(&path, "a");
+            node.agent.config_file = path;
+        }),
+        ("the system bus hangs", |node| {
+            let bus = std::os::unix::net::UnixListener::bind(&node.agent.unit.systemd.bus);
+            std::mem::forget(bus.unwrap());
+            node.agent.restart = true;
+        }),
+    ];
+    for (case, spoil) in cases {
+        let mut node = node(false, None);
+        spoil(&mut node);
+        let begun = std::time::Instant::now();
+        let mut object = object(0, 3);
+        object.spec.restore = true;
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.phase, Phase::Restored, "{case}");
+        assert!(status.restored && status.observed_generation == 3, "{case}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{case}");
+        assert!(!node.agent.journal.is_in_use(), "{case}");
+    }
+    // What is there is not known.
+    let mut node = node(false, None);
+    fs::create_dir_all(node.path().with_file_name(".globalps").join("state.json")).unwrap();
+    let mut last = object(4, 3);
+    last.status = Some(NodePullSecretStatus {
+        restored: true,
+        ..NodePullSecretStatus::default()
+    });
+    node.objects.send_replace(Known::Object(Box::new(last)));
+    node.agent.access = Access::Nothing;
+    node.agent.observe_object();
+    node.agent.report(Phase::Failed, "FileError", "why");
+    let status = node.reports.borrow().clone().unwrap().status;
+    assert!(!status.restored);
+}
+
+fn content(file: &str) -> Content {
+    Content {
+        config: dockerconfig::parse(file.as_bytes()).unwrap(),
+        ..Content::default()
+    }
+}
+
+/// As on a node that was off during a removal, when the next content begins with the first number again.
+#[tokio::test]
+async fn the_same_number_with_another_id_is_another_revision() {
+    let [old, new] = [1, 2].map(|id| Revision::new(1, RevisionId::from_random(id)));
+    let newer = OURS.replace("dTpw", "dTpx");
+    let assigns = |revision: Revision, generation| {
+        let mut object = object(revision.number, generation);
+        object.spec.revision_id = revision.id;
+        object
+    };
+    let mut node = node(false, None);
+    node.agent.desired = Some((old, content(OURS)));
+    let status = node.handle(&assigns(old, 1)).await.unwrap();
+    assert_eq!((status.in_force(), status.phase), (old, Phase::Synced));
+    assert!(fs::read_to_string(node.path()).unwrap().contains("dTpw"));
+
+    // It can't fetch the content yet.
+    let status = node.handle(&assigns(new, 2)).await.unwrap();
+    assert_eq!(status.in_force(), old, "what it has is not the goal");
+    node.agent.desired = Some((new, content(&newer)));
+    let status = node.handle(&assigns(new, 3)).await.unwrap();
+    assert_eq!((status.in_force(), status.phase), (new, Phase::Synced));
+    assert!(fs::read_to_string(node.path()).unwrap().contains("dTpx"));
+}
+
+#[tokio::test]
+async fn a_file_that_another_process_wrote_is_restored_with_the_mode_from_before() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut node = node(false, None);
+    node.agent.desired = Some((revision(5), content(OURS)));
+    fs::write(node.path(), "{}").unwrap();
+    let open = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(node.path(), open).unwrap();
+    let mut object = object(5, 1);
+    node.handle(&object).await.unwrap();
+    // In place, so the narrowed mode stays.
+    let theirs = "{ \"auths\": {\"r\": {\"auth\": \"bzpx\"}} }\n";
+    fs::write(node.path(), theirs).unwrap();
+    let status = node.handle(&object).await.unwrap();
+    assert_eq!((status.phase, status.drifts), (Phase::Synced, 1));
+    assert!(fs::read_to_string(node.path()).unwrap().contains("dTpw"));
+    (object.spec.restore, object.metadata.generation) = (true, Some(2));
+    let status = node.handle(&object).await.unwrap();
+    assert_eq!(status.phase, Phase::Restored);
+    assert_eq!(fs::read_to_string(node.path()).unwrap(), theirs);
+    let mode = fs::metadata(node.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
+
+/// While a rollout is halted its nodes keep their assignments for long.
+#[tokio::test]
+async fn what_is_in_force_is_maintained_beside_a_task_that_failed_or_is_held() {
+    for is_held in [false, true] {
+        let mut node = node(false, None);
+        node.agent.desired = Some((revision(5), content(OURS)));
+        node.handle(&object(5, 1)).await.unwrap();
+        let newer = object(6, 2);
+        let task = task(&newer).unwrap();
+        if is_held {
+            node.agent.held = Some(task.clone());
+        } else {
+            let state = node.agent.state.as_mut().unwrap();
+            state.failed = Some(Failure {
+                task: task.clone(),
+                error: "why".to_owned(),
+                stuck: false,
+                recovered: false,
+                is_of_provider: false,
+            });
+        }
+        let before = node.handle(&newer).await.unwrap();
+        fs::remove_file(node.path()).unwrap();
+        let status = node.handle(&newer).await.unwrap();
+        let repaired = fs::read_to_string(node.path()).unwrap();
+        assert!(repaired.contains("dTpw"), "{is_held}: {repaired}");
+        assert_eq!(status.in_force(), revision(5), "{is_held}");
+        assert_eq!((status.phase, status.reason), (before.phase, before.reason));
+        let state = node.agent.state.as_ref().unwrap();
+        assert_eq!((state.drifts, state.failed.is_some()), (1, !is_held));
+        assert_eq!(node.agent.held.is_some(), is_held, "it is no new attempt");
+    }
+}
+
+/// As after a damaged state was moved away.
+#[tokio::test]
+async fn entries_that_may_be_of_a_lost_state_stay_and_are_named() {
+    for (has_directory, has_status, is_doubted) in [
+        (false, false, false),
+        (true, false, true),
+        (false, true, true),
+    ] {
+        let case = format!("{has_directory}, {has_status}");
+        let mut node = node(false, None);
+        node.agent.desired = Some((revision(5), content(OURS)));
+        fs::write(node.path(), OURS).unwrap();
+        if has_directory {
+            fs::create_dir(node.path().with_file_name(".globalps")).unwrap();
+        }
+        let mut object = object(5, 1);
+        object.status = has_status.then(|| NodePullSecretStatus {
+            revision: 5,
+            revision_id: revision(5).id,
+            ..NodePullSecretStatus::default()
+        });
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.phase, Phase::Synced, "{case}");
+        assert_eq!(status.reason == "StateLost", is_doubted, "{case}");
+        assert_eq!(status.message.contains("`r`"), is_doubted, "{case}");
+        (object.spec.restore, object.metadata.generation) = (true, Some(2));
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.phase, Phase::Restored, "{case}");
+        assert_eq!(status.reason == "StateLost", is_doubted, "{case}");
+        assert_eq!(fs::read_to_string(node.path()).unwrap(), OURS, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn another_attempt_begins_after_it_gave_up() {
+    let mut node = node(false, None);
+    node.agent.desired = Some((revision(5), content(OURS)));
+    // The second attempt begins with a conflict.
+    for (generation, repairs) in [(1, MAX_CONFLICTS), (2, MAX_CONFLICTS - 1)] {
+        let object = object(5, generation);
+        for conflict in 0..=repairs {
+            let status = node.handle(&object).await.unwrap();
+            assert_eq!(status.phase, Phase::Synced, "{generation}, {conflict}");
+            fs::write(node.path(), "{}").unwrap();
+        }
+        let status = node.handle(&object).await.unwrap();
+        assert_eq!(status.phase, Phase::ForeignOwner, "{generation}");
+        assert_eq!(status.reason, "Fought", "{generation}");
+        assert_eq!(fs::read_to_string(node.path()).unwrap(), "{}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_that_is_waived_stays_waived_after_an_error() {
+    let task = Task {
+        uid: "u".to_owned(),
+        generation: 1,
+        revision: revision(5),
+    };
+    let mut begun = with_revision(4);
+    begun.change = Some(Change {
+        task,
+        step: Step::Forward,
+        target: FileSnapshot::Absent.with_bytes(OURS.as_bytes().to_vec()),
+        target_managed: ManagedEntries::default(),
+        restart: true,
+        started_from: None,
+        before: FileSnapshot::Absent,
+        before_managed: ManagedEntries::default(),
+        before_revision: revision(4),
+        back_from: None,
+        failure: String::new(),
+        provider: None,
+        superseded: None,
+    });
+    for (case, restart, is_server, expected) in [
+        ("`Never`", false, false, false),
+        ("a server", true, true, false),
+        ("neither", true, false, true),
+    ] {
+        let mut node = node(false, Some(&begun));
+        node.agent.restart = restart;
+        node.agent.is_server = is_server;
+        let is_restarted = |agent: &Agent| {
+            let state = agent.state.as_ref().unwrap();
+            state.change.as_ref().unwrap().restart
+        };
+        node.agent.acquire_node(false).await;
+        assert_eq!(is_restarted(&node.agent), expected, "{case}");
+        let state = node.agent.state.clone().unwrap();
+        let error = NodeError::Bus("the bus is away".to_owned());
+        let result = node.agent.finish(state, None, Err(error));
+        assert!(result.is_err(), "{case}");
+        assert_eq!(is_restarted(&node.agent), expected, "{case}, from the disk");
+    }
+}
