@@ -105,18 +105,25 @@ pub(crate) struct Scopes<'a> {
     pub(crate) spec: &'a GlobalPullSecretSpec,
     /// `None`: unknown.
     pub(crate) namespaces: Option<&'a Namespaces>,
+    /// Selectors select what they selected for the last valid content.
+    pub(crate) keeps_namespaces: bool,
 }
 
 impl Scopes<'_> {
-    /// `Ok(None)`: the source is for every pod.
-    fn of(&self, source: &str) -> Result<Option<Scope>, String> {
+    /// `Ok(None)`: the source is for every pod. `last`: the scope of its last valid content.
+    fn of(&self, source: &str, last: Option<&Scope>) -> Result<Option<Scope>, String> {
         let mut sources = self.spec.sources.iter();
         let scope = sources
             .find(|known| known.name == source)
             .and_then(|known| known.scope.as_ref());
-        scope
-            .map(|scope| resolve_scope(scope, self.namespaces))
-            .transpose()
+        let Some(scope) = scope else {
+            return Ok(None);
+        };
+        let resolved = resolve_scope(scope, self.namespaces)?;
+        let is_kept = self.keeps_namespaces && scope.namespace_selector.is_some();
+        let last =
+            last.filter(|last| is_kept && last.service_accounts == resolved.service_accounts);
+        Ok(Some(last.cloned().unwrap_or(resolved)))
     }
 }
 
@@ -148,7 +155,7 @@ pub(crate) fn resolve(
     let mut all = vec![(ADDITIONAL_SECRET, first)];
     for (name, source) in sources {
         let last = last_source(name);
-        let scope = scopes.of(name);
+        let scope = scopes.of(name, last_scope(name));
         let mut judged = match source {
             // The loop below would reject it, but parsing takes many times its size: for 32 of them, almost a GiB.
             Source::Found(data) if last != Some(data) && kept + data.len() > SECRET_LIMIT => {
@@ -379,6 +386,7 @@ mod tests {
         let scopes = Scopes {
             spec,
             namespaces: None,
+            keeps_namespaces: false,
         };
         super::resolve(&scopes, additional, original, sources, global)
     }

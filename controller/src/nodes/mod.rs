@@ -16,5 +16,6 @@ pub(crate) mod plan_properties;
 mod progress;
 pub(crate) mod provider_paths;
 mod revision;
+mod selection;
 pub(crate) mod syncers;
 pub(crate) mod unsupported;

@@ -14,8 +14,9 @@ use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
 use super::revision::{config_file, content, next_revision, provider_since};
+use super::selection;
 use crate::content::history::HistoryWrite;
-use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
+use crate::content::resolve::{Desired, Resolved};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::since::since;
 use crate::content::source::{Data, Source};
@@ -108,7 +109,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
 
 fn decide(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
-    let resolved = resolved(snapshot, before);
+    let resolved = selection::resolved_after_canary(snapshot, before);
     if snapshot.config_missing && snapshot.needs_configuration() {
         return hold(snapshot, resolved, Hold::ConfigMissing);
     }
@@ -127,7 +128,7 @@ fn decide(snapshot: &Snapshot) -> Plan {
             plan
         }
         Rollback::To(before) => {
-            let resolved = self::resolved(snapshot, Some(&before));
+            let resolved = selection::resolved(snapshot, Some(&before));
             match &resolved.desired {
                 // If both do not fit, nothing changes.
                 Some(desired) if resolved.too_large.is_none() => {
@@ -137,20 +138,6 @@ fn decide(snapshot: &Snapshot) -> Plan {
             }
         }
     }
-}
-
-fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
-    let scopes = Scopes {
-        spec: &snapshot.spec,
-        namespaces: snapshot.namespaces.as_deref(),
-    };
-    resolve(
-        &scopes,
-        &snapshot.additional,
-        &snapshot.original,
-        &snapshot.sources,
-        before,
-    )
 }
 
 /// A new additional Secret does not end the hold of a removal: the sources would go without a word.

@@ -167,6 +167,13 @@ impl Member {
         is_open && self.can_start()
     }
 
+    /// What keeps it from getting its goal now may be over in a moment: it was Ready a moment ago, or its agent has just stopped.
+    fn is_expected(&self) -> bool {
+        let was_ready_lately = self.not_ready.is_none_or(|time| time < UNRESPONSIVE_AFTER);
+        let is_open = self.at_goal().is_none() && !self.is_done();
+        is_open && was_ready_lately && !self.is_left_out()
+    }
+
     /// Nothing of its own keeps it from an attempt.
     fn can_start(&self) -> bool {
         !self.is_foreign()

@@ -173,7 +173,8 @@ fn candidates<'a>(fleet: &Fleet, kind: &[&'a Member]) -> Vec<&'a Member> {
     let last_waits = waiting().any(|member| member.is_last && !member.goes_later());
     let goes_after = |member: &&Member| last_waits && member.goes_later();
     let is_earlier = |member: &&Member| {
-        let is_open = member.is_unavailable() || member.is_waiting() && !goes_after(member);
+        let may_go = member.is_waiting() || member.is_expected();
+        let is_open = member.is_unavailable() || may_go && !goes_after(member);
         !member.is_last && is_open
     };
     if kind.iter().any(is_earlier) {

@@ -148,7 +148,11 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         what: "another process stops the kubelet",
         moment: "just before",
-        fault: Fault::Before("systemctl stop --no-block kubelet.service"),
+        // A node that waits for its turn longer than its heartbeats last would get no assignment.
+        fault: Fault::Before(
+            "systemctl stop --no-block kubelet.service; \
+             systemd-run --on-active=25 systemctl start kubelet.service",
+        ),
         ..ROW
     },
     Row {
