@@ -168,9 +168,10 @@ impl Member {
     }
 
     /// What keeps it from getting its goal now may be over in a moment: it was Ready a moment ago, or its agent has just stopped.
+    /// Not a new member: in some fleets there is always one.
     fn is_expected(&self) -> bool {
         let was_ready_lately = self.not_ready.is_none_or(|time| time < UNRESPONSIVE_AFTER);
-        let is_open = self.at_goal().is_none() && !self.is_done();
+        let is_open = self.assigned.is_some() && self.at_goal().is_none() && !self.is_done();
         is_open && was_ready_lately && !self.is_left_out()
     }
 
