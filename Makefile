@@ -28,7 +28,7 @@ CONTAINERD := v2.4.2
 KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
 # The previous release, as a tag or commit. Before the first release: the first commit whose revisions have ids.
-PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),7201376)
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(shell git rev-parse --short=9 'HEAD^{/^merge: a refused write costs only this write}'))
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
