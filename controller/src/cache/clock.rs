@@ -32,5 +32,10 @@ impl Cache {
         let nodes = self.nodes.live.values().map(|node| &**node);
         self.clock.observe(objects, nodes, now);
         self.observe_syncers(now);
+        let nodes = self.nodes.live.values();
+        let down = &self.syncers.down;
+        let unable = nodes.filter(|node| node.ready.is_err() || down.contains_key(&node.name));
+        let unable = unable.map(|node| node.name.as_str());
+        self.clock.observe_unable(unable, now);
     }
 }

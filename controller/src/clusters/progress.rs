@@ -78,6 +78,7 @@ pub(super) fn member(
         assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, clock)),
         is_up_to_date,
         agent_down: None,
+        unable: None,
         awaits_agent: false,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: object.is_some_and(is_retry_requested),

@@ -10,7 +10,7 @@ use globalps_core::provider::{Content, Scope, ScopedConfig};
 
 use super::combine::combine;
 use super::delivered::delivered;
-use super::scope::{Namespaces, resolve_scope};
+use super::scope::{Namespaces, only_gains, resolve_scope};
 use super::secret::{Global, content_data, scopes_value};
 use super::source::{Data, Source, Verdict};
 
@@ -105,8 +105,8 @@ pub(crate) struct Scopes<'a> {
     pub(crate) spec: &'a GlobalPullSecretSpec,
     /// `None`: unknown.
     pub(crate) namespaces: Option<&'a Namespaces>,
-    /// Selectors select what they selected for the last valid content.
-    pub(crate) keeps_namespaces: bool,
+    /// A source whose selector only selects more namespaces keeps its last scope.
+    pub(crate) waits_with_namespaces: bool,
 }
 
 impl Scopes<'_> {
@@ -120,10 +120,12 @@ impl Scopes<'_> {
             return Ok(None);
         };
         let resolved = resolve_scope(scope, self.namespaces)?;
-        let is_kept = self.keeps_namespaces && scope.namespace_selector.is_some();
-        let last =
-            last.filter(|last| is_kept && last.service_accounts == resolved.service_accounts);
-        Ok(Some(last.cloned().unwrap_or(resolved)))
+        let namespaces = self.namespaces.filter(|_| self.waits_with_namespaces);
+        let kept = last
+            .zip(namespaces)
+            .filter(|(last, namespaces)| only_gains(scope, namespaces, (last, &resolved)))
+            .map(|(last, _)| last.clone());
+        Ok(Some(kept.unwrap_or(resolved)))
     }
 }
 
@@ -386,7 +388,7 @@ mod tests {
         let scopes = Scopes {
             spec,
             namespaces: None,
-            keeps_namespaces: false,
+            waits_with_namespaces: false,
         };
         super::resolve(&scopes, additional, original, sources, global)
     }

@@ -40,6 +40,27 @@ pub(crate) fn resolve_scope(
     })
 }
 
+/// Whether `last` may stay in force instead of `resolved` for a while: the selector selects more namespaces, or some have gone.
+/// Nobody keeps what was taken away, and what an admin names applies at once.
+pub(crate) fn only_gains(
+    scope: &SourceScope,
+    namespaces: &Namespaces,
+    (last, resolved): (&Scope, &Scope),
+) -> bool {
+    let has = |scope: &Scope, pattern: &Pattern| scope.namespaces.binary_search(pattern).is_ok();
+    let is_gone = |pattern: &Pattern| {
+        let name = pattern.to_string();
+        !name.contains('*') && !namespaces.contains_key(&name)
+    };
+    let named = patterns("namespaces", &scope.namespaces).unwrap_or_default();
+    last.service_accounts == resolved.service_accounts
+        && named.iter().all(|pattern| has(last, pattern))
+        && last
+            .namespaces
+            .iter()
+            .all(|pattern| has(resolved, pattern) || is_gone(pattern))
+}
+
 fn patterns(field: &str, texts: &[String]) -> Result<Vec<Pattern>, String> {
     texts
         .iter()

@@ -334,6 +334,7 @@ mod tests {
             assigned_for: SignedDuration::ZERO,
             is_up_to_date: true,
             agent_down: None,
+            unable: None,
             awaits_agent: false,
             is_revoked: true,
             retry: false,

@@ -25,6 +25,8 @@ pub(crate) struct LeaderClock {
     entries: BTreeMap<String, Entry>,
     /// Since when a cleanup may finish without these nodes.
     abandoned: BTreeMap<String, Uptime>,
+    /// Since when no plan has found these nodes `Ready` with a syncer that runs. A node that flaps doesn't begin again.
+    unable: BTreeMap<String, Uptime>,
 }
 
 /// Boxed, because a map reserves space for several values.
@@ -287,6 +289,17 @@ impl LeaderClock {
     /// How long a cleanup may have finished without this node; `None`: it may not.
     pub(super) fn abandoned_for(&self, node: &str, now: Uptime) -> Option<SignedDuration> {
         Some(now - *self.abandoned.get(node)?)
+    }
+
+    /// Call it before each plan, with the nodes that are `NotReady` or have no syncer that runs.
+    pub(crate) fn observe_unable<'a>(&mut self, nodes: impl Iterator<Item = &'a str>, now: Uptime) {
+        let before = std::mem::take(&mut self.unable);
+        let since = |name: &str| before.get(name).copied().unwrap_or(now);
+        self.unable = nodes.map(|name| (name.to_owned(), since(name))).collect();
+    }
+
+    pub(super) fn unable_for(&self, node: &str, now: Uptime) -> Option<SignedDuration> {
+        Some(now - *self.unable.get(node)?)
     }
 
     /// How long the node has been `NotReady`; `None`: it is ready.

@@ -133,6 +133,7 @@ fn member(
         }),
         is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
         agent_down: snapshot.syncers.down_for(&node.name, *uptime),
+        unable: clock.unable_for(&node.name, *uptime),
         awaits_agent: snapshot.syncers.is_replaced(&node.name),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,

@@ -109,7 +109,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
 
 fn decide(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
-    let resolved = selection::resolved_after_canary(snapshot, before);
+    let resolved = selection::resolved_for_rollout(snapshot, before);
     if snapshot.config_missing && snapshot.needs_configuration() {
         return hold(snapshot, resolved, Hold::ConfigMissing);
     }

@@ -960,6 +960,11 @@ impl Cluster {
         });
         let down = down.collect();
         self.snapshot.syncers.to_mut().down = down;
+        let down = &self.snapshot.syncers.down;
+        let is_unable = |node: &&NodeView| node.ready.is_err() || down.contains_key(&node.name);
+        let nodes = self.snapshot.nodes.values().map(|node| &**node);
+        let unable = nodes.filter(is_unable).map(|node| node.name.as_str());
+        self.snapshot.clock.to_mut().observe_unable(unable, now);
     }
 
     /// Asserts that an assignment disrupts no node when it must not.

@@ -195,6 +195,15 @@ fn object(name: &str, text: &str) -> NodePullSecret {
     object
 }
 
+/// What is in force when the plan is written.
+pub(crate) fn written(snapshot: &Snapshot) -> Global {
+    let written = plan(snapshot).global.unwrap();
+    Global {
+        content: Some(written.content),
+        ..written.global
+    }
+}
+
 /// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked, or
 /// what the node has is unknown).
 pub(crate) fn line(snapshot: &Snapshot) -> String {

@@ -1,9 +1,10 @@
 //! What the pull secrets resolve to. Pure.
 
-use globalps_core::rollout::{self, Goal, Member, Progress};
+use globalps_core::rollout::{self, Goal, Member};
 
 use super::input::Snapshot;
 use super::members::members;
+use super::outcome::has_halted;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
 
@@ -12,45 +13,66 @@ pub(super) fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved
     resolved_with(snapshot, before, false)
 }
 
-/// The same, but while a canary tries the content, a change of nothing but the namespaces that selectors select waits for it. Each
-/// is a revision with a canary of its own: namespaces that come faster than a canary takes would keep every revision, and with
-/// it every new password, from all other nodes.
-pub(super) fn resolved_after_canary(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
-    let kept = before.filter(|global| is_tried(snapshot, global));
-    let kept = kept.and_then(|global| {
-        let resolved = resolved_with(snapshot, before, true);
-        let content = &resolved.desired.as_ref()?.content;
-        let is_in_force = global.content.as_ref()?.means_the_same(content);
-        is_in_force.then_some(resolved)
-    });
-    kept.unwrap_or_else(|| resolved(snapshot, before))
-}
-
-/// A canary changes to it now, or enough have just done so and the others get it with this plan.
-fn is_tried(snapshot: &Snapshot, global: &Global) -> bool {
+/// The same, but namespaces that a selector selects in addition wait while a canary tries the content, while nodes get it that
+/// need no restart, and while the rollout has halted. Each is a revision with a canary of its own: if they came faster than a
+/// canary takes, no other node ever got a new password, and where it has halted, each would break one more node. What restarts
+/// kubelets has no such end soon, and is superseded.
+pub(super) fn resolved_for_rollout(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
+    let resolved = resolved(snapshot, before);
     let scopes = snapshot.spec.sources.iter();
     let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
-    if global.canary_passed || !scopes.any(|scope| scope.namespace_selector.is_some()) {
+    let has_selector = scopes.any(|scope| scope.namespace_selector.is_some());
+    let Some(global) = before.filter(|_| has_selector) else {
+        return resolved;
+    };
+    if is_in_force(global, &resolved) {
+        return resolved;
+    }
+    let without_new = resolved_with(snapshot, before, true);
+    if is_in_force(global, &without_new) && is_tried(snapshot, global) {
+        without_new
+    } else {
+        resolved
+    }
+}
+
+fn is_in_force(global: &Global, resolved: &Resolved) -> bool {
+    let content = global.content.as_ref();
+    let desired = resolved.desired.as_ref().map(|desired| &desired.content);
+    content
+        .zip(desired)
+        .is_some_and(|(content, desired)| content.means_the_same(desired))
+}
+
+/// Whether its rollout has halted, or ends soon what it is at.
+fn is_tried(snapshot: &Snapshot, global: &Global) -> bool {
+    let limits = &snapshot.spec.rollout;
+    if global.rolled_out.is_some() || limits.paused {
         return false;
     }
     let goal = Goal::Revision(global.revision);
-    let is_changing = |member: &Member| {
-        let is_open = matches!(
-            member.at_goal(),
-            Some(Progress::InFlight | Progress::Soaking)
-        );
-        member.is_canary && is_open && !member.is_timed_out()
-    };
-    let members = members(snapshot, goal, false, global.provider_since);
-    let limits = &snapshot.spec.rollout;
-    rollout::has_canary_passed(&members, goal, limits) || members.iter().any(is_changing)
+    let had_passed = global.canary_passed;
+    let members = members(snapshot, goal, had_passed, global.provider_since);
+    if !members.iter().any(|member| member.goal == goal) {
+        return false;
+    }
+    has_halted(snapshot, &members)
+        || if had_passed || rollout::has_canary_passed(&members, goal, limits) {
+            members.iter().any(Member::waits_in_place)
+        } else {
+            rollout::stuck_canaries(&members, goal, limits).is_none()
+        }
 }
 
-fn resolved_with(snapshot: &Snapshot, before: Option<&Global>, keeps_namespaces: bool) -> Resolved {
+fn resolved_with(
+    snapshot: &Snapshot,
+    before: Option<&Global>,
+    waits_with_namespaces: bool,
+) -> Resolved {
     let scopes = Scopes {
         spec: &snapshot.spec,
         namespaces: snapshot.namespaces.as_deref(),
-        keeps_namespaces,
+        waits_with_namespaces,
     };
     resolve(
         &scopes,
@@ -67,116 +89,192 @@ mod tests {
     use std::borrow::Cow;
     use std::collections::BTreeMap;
 
-    use globalps_core::api::GlobalPullSecretSpec;
+    use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
     use serde_json::json;
 
-    use super::super::plan::plan;
-    use super::super::plan::tests::{A, found, global, line, snapshot};
+    use super::super::plan::tests::{A, found, global, line, snapshot, written};
     use super::*;
     use crate::content::source::Source;
 
-    const PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
-    const NEXT_PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpx"}}}"#;
+    const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+    const PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpx"}}}"#;
+    const NEXT_PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpy"}}}"#;
 
-    /// A source for the namespaces with a label. Revision 4 was rolled out without it.
-    fn of_teams(nodes: &str, namespaces: &[&str], password: &str) -> Snapshot<'static> {
-        let mut snapshot = snapshot(found(A), Some(global(4, A)), nodes);
-        snapshot.spec = spec(&json!({"matchLabels": {"team": "yes"}}), &[]);
-        snapshot.sources = vec![("teams".to_owned(), found(password))];
-        set_namespaces(&mut snapshot, namespaces);
-        snapshot
-    }
-
-    fn spec(selector: &serde_json::Value, accounts: &[&str]) -> GlobalPullSecretSpec {
-        let scope = json!({"namespaceSelector": selector, "serviceAccounts": accounts});
+    fn spec(namespaces: &[&str], accounts: &[&str]) -> GlobalPullSecretSpec {
+        let selector = json!({"matchLabels": {"team": "yes"}});
+        let scope = json!({
+            "namespaces": namespaces, "namespaceSelector": selector, "serviceAccounts": accounts,
+        });
         let sources = json!([{"name": "teams", "scope": scope}]);
         let spec = json!({"kubelet": {"delivery": "CredentialProvider"}, "sources": sources});
         serde_json::from_value(spec).unwrap()
     }
 
-    fn set_namespaces(snapshot: &mut Snapshot, names: &[&str]) {
-        let labels = BTreeMap::from([("team".to_owned(), "yes".to_owned())]);
-        let namespaces = names
-            .iter()
-            .map(|name| ((*name).to_owned(), labels.clone()));
+    /// A source for namespaces with a label, and one by name. All nodes run the provider. `-b`: it has lost its label.
+    fn of_teams(
+        global: Global,
+        nodes: &str,
+        namespaces: &str,
+        password: &str,
+    ) -> Snapshot<'static> {
+        let mut snapshot = snapshot(found(A), Some(global), nodes);
+        snapshot.spec = spec(&["named"], &[]);
+        snapshot.sources = vec![("teams".to_owned(), found(password))];
+        let label = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
+        let namespaces = namespaces.split_whitespace();
+        let namespaces = namespaces.map(|word| match word.strip_prefix('-') {
+            Some(name) => (name.to_owned(), label("no")),
+            None => (word.to_owned(), label("yes")),
+        });
         snapshot.namespaces = Some(Cow::Owned(namespaces.collect()));
+        for (name, object) in snapshot.node_pull_secrets.to_mut() {
+            object.spec.kubelet_version = snapshot.nodes[name].kubelet_version.to_string();
+            let status = object.status.as_mut().unwrap();
+            status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
+        }
+        snapshot
     }
 
-    /// The plan is written; `nodes` are what the cluster is then.
-    fn then(before: &Snapshot, nodes: &str, namespaces: &[&str]) -> Snapshot<'static> {
-        let written = plan(before).global.unwrap();
-        let mut after = of_teams(nodes, namespaces, PASSWORD);
-        after.global = Some(Global {
-            content: Some(written.content),
-            ..written.global
-        });
-        after
+    /// The plan after revision 4 was rolled out to the namespaces `a` and `gone`, a new password became revision 5, and the
+    /// cluster has changed.
+    fn after(nodes: &str, namespaces: &str, change: impl FnOnce(&mut Snapshot)) -> String {
+        let four = of_teams(global(3, A), "n1=3:Synced n2=3:Synced", "a gone", B);
+        let four = Global {
+            canary_passed: true,
+            rolled_out: Some(four.now),
+            ..written(&four)
+        };
+        let rolled_out = four.revision;
+        let old = of_teams(four, "n1=4:Synced n2=4:Synced", "a gone", PASSWORD);
+        assert_eq!(line(&old), "Reach(Revision(5)) slot 4 write 5 n1=5");
+        let mut next = of_teams(written(&old), nodes, namespaces, PASSWORD);
+        next.rolled_out_revision = Some(rolled_out);
+        change(&mut next);
+        line(&next)
     }
 
     #[test]
-    fn namespaces_of_a_selector_wait_for_a_canary_that_changes_and_for_nothing_else() {
-        let nodes = "n1=4:Synced n2=4:Synced";
-        let first = of_teams(nodes, &["a"], PASSWORD);
-        assert_eq!(line(&first), "Reach(Revision(5)) slot 4 write 5 n1=5");
-        for (case, nodes, change, expected) in [
+    fn more_namespaces_wait_for_what_ends_soon_and_for_a_rollout_that_has_halted() {
+        let nothing = |_: &mut Snapshot| {};
+        for (case, nodes, expected) in [
             (
-                "the canary changes",
-                "n1=5 n2=4:Synced",
-                None::<fn(&mut Snapshot)>,
-                "Reach(Revision(5))",
+                "the canary has yet to begin",
+                "n1=4:Synced n2=4:Synced",
+                "Reach(Revision(5)) n1=5",
             ),
+            ("it changes", "n1=5 n2=4:Synced", "Reach(Revision(5))"),
             (
-                "it has changed: all nodes get what it has",
+                "it has changed, and the others get it",
                 "n1=5:Synced n2=4:Synced",
-                None,
                 "Reach(Revision(5)) write 5 passed n2=5",
             ),
             (
-                "it failed",
-                "n1=5:Failed.KubeletDown n2=4:Synced",
-                None,
-                "Reach(Revision(6)) write 6 n2=6",
+                "all have it",
+                "n1=5:Synced n2=5:Synced",
+                "Reach(Revision(6)) slot 5 write 6 n1=6",
             ),
             (
-                "it never began",
-                nodes,
-                None,
-                "Reach(Revision(6)) write 6 n1=6",
+                "none can change",
+                "!n1=4:Synced !n2=4:Synced",
+                "Reach(Revision(6)) write 6",
             ),
+            (
+                "the rollout has halted",
+                "n1=5:RolledBack n2=4:Synced",
+                "Reach(Revision(5))",
+            ),
+        ] {
+            assert_eq!(after(nodes, "a b", nothing), expected, "{case}");
+        }
+        let two_canaries = |it: &mut Snapshot| it.spec.rollout.canary.nodes = 2;
+        assert_eq!(
+            after("n1=5:Synced n2=4:Synced", "a b", two_canaries),
+            "Reach(Revision(5)) n2=5"
+        );
+        let passed = |it: &mut Snapshot| it.global.as_mut().unwrap().canary_passed = true;
+        assert_eq!(
+            after("n1=5:Synced n2=4:Synced", "a b", passed),
+            "Reach(Revision(5)) n2=5",
+            "not all of them fit into one plan"
+        );
+        let restarts = |it: &mut Snapshot| {
+            passed(it);
+            it.global.as_mut().unwrap().provider_since = 5;
+        };
+        assert_eq!(
+            after("n1=5:Synced n2=4:Synced", "a b", restarts),
+            "Reach(Revision(6)) slot 5 write 6 n1=6",
+            "restarts take long"
+        );
+    }
+
+    #[test]
+    fn what_is_taken_away_or_named_applies_at_once() {
+        let at_once = "Reach(Revision(6)) write 6 n1=6";
+        let waits = "Reach(Revision(5))";
+        for (case, namespaces, expected) in [
+            ("one is new", "a gone b", waits),
+            ("one has gone", "a", waits),
+            ("one has lost its label", "-a gone", at_once),
+            ("one has come back without it", "a -gone", at_once),
+        ] {
+            let found = after("n1=5 n2=4:Synced", namespaces, |_| {});
+            assert_eq!(found, expected, "{case}");
+        }
+        let source = |source: Source| vec![("teams".to_owned(), source)];
+        let changes: [(&str, Box<dyn FnOnce(&mut Snapshot)>, &str); 8] = [
             (
                 "another password",
-                "n1=5 n2=4:Synced",
-                Some(|it| it.sources = vec![("teams".to_owned(), found(NEXT_PASSWORD))]),
-                "Reach(Revision(6)) write 6 n1=6",
-            ),
-            (
-                "another source",
-                "n1=5 n2=4:Synced",
-                Some(|it| it.additional = found(PASSWORD)),
-                "Reach(Revision(6)) keep 5 write 6 n1=6",
-            ),
-            (
-                "fewer service accounts",
-                "n1=5 n2=4:Synced",
-                Some(|it| it.spec = spec(&json!({"matchLabels": {"team": "yes"}}), &["one"])),
-                "Reach(Revision(6)) write 6 n1=6",
+                Box::new(move |it| it.sources = source(found(NEXT_PASSWORD))),
+                at_once,
             ),
             (
                 "no source",
-                "n1=5 n2=4:Synced",
-                Some(|it| it.sources = vec![("teams".to_owned(), Source::Absent)]),
-                "Reach(Revision(6)) write 6 n1=6",
+                Box::new(move |it| it.sources = source(Source::Absent)),
+                at_once,
             ),
-        ] {
-            let mut next = then(&first, nodes, &["a", "b"]);
-            if let Some(change) = change {
-                change(&mut next);
-            }
-            assert_eq!(line(&next), expected, "{case}");
+            (
+                "another pull secret for all",
+                Box::new(|it| it.additional = found(B)),
+                "Reach(Revision(6)) keep 5 write 6 n1=6",
+            ),
+            (
+                "one more by name",
+                Box::new(|it| it.spec = spec(&["named", "other"], &[])),
+                at_once,
+            ),
+            (
+                "none by name",
+                Box::new(|it| {
+                    it.spec = spec(&[], &[]);
+                    let namespaces = it.namespaces.as_mut().unwrap().to_mut();
+                    namespaces.insert("named".to_owned(), BTreeMap::new());
+                }),
+                at_once,
+            ),
+            (
+                "fewer service accounts",
+                Box::new(|it| it.spec = spec(&["named"], &["one"])),
+                at_once,
+            ),
+            (
+                "a selector that selects others",
+                Box::new(|it| {
+                    let scope = it.spec.sources[0].scope.as_mut().unwrap();
+                    let selector = json!({"matchLabels": {"team": "no"}});
+                    scope.namespace_selector = serde_json::from_value(selector).unwrap();
+                }),
+                at_once,
+            ),
+            (
+                "a pause: then nothing ends soon",
+                Box::new(|it| it.spec.rollout.paused = true),
+                "Reach(Revision(6)) write 6",
+            ),
+        ];
+        for (case, change, expected) in changes {
+            let found = after("n1=5 n2=4:Synced", "a gone b", change);
+            assert_eq!(found, expected, "{case}");
         }
-        let passed = then(&first, "n1=5:Synced n2=4:Synced", &["a"]);
-        let later = then(&passed, "n1=5:Synced n2=5:Synced", &["a", "b"]);
-        let expected = "Reach(Revision(6)) slot 5 write 6 n1=6";
-        assert_eq!(line(&later), expected, "the others have got it");
     }
 }

@@ -145,6 +145,7 @@ mod tests {
             assigned_for: SignedDuration::ZERO,
             is_up_to_date: true,
             agent_down: None,
+            unable: None,
             awaits_agent: false,
             is_revoked: false,
             retry: false,

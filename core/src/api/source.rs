@@ -33,7 +33,8 @@ pub struct SourceScope {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub namespaces: Vec<String>,
-    /// Labels of namespaces. The controller resolves them to names, so a new namespace is covered within seconds.
+    /// Labels of namespaces. The controller resolves them to names, so a new namespace is covered within seconds; during a rollout
+    /// once that has passed its canary, and not while it has halted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Names of service accounts; `*` matches any characters. Empty: all service accounts of those namespaces.

@@ -84,6 +84,8 @@ pub struct Member {
     pub is_up_to_date: bool,
     /// How long the caller has seen that its agent doesn't run; `None`: it runs, or that is not known.
     pub agent_down: Option<SignedDuration>,
+    /// How long the caller has not once found it ready with an agent that runs; `None`: it is.
+    pub unable: Option<SignedDuration>,
     /// Its agent is about to be replaced, and would begin the change again: it gets nothing new for a moment.
     pub awaits_agent: bool,
     /// Its last assignment was revoked, so others go first.
@@ -167,12 +169,20 @@ impl Member {
         is_open && self.can_start()
     }
 
-    /// What keeps it from getting its goal now may be over in a moment: it was Ready a moment ago, or its agent has just stopped.
+    /// What keeps it from getting its goal now may be over in a moment: it was ready a moment ago, or its agent has just stopped.
     /// Not a new member: in some fleets there is always one.
     fn is_expected(&self) -> bool {
-        let was_ready_lately = self.not_ready.is_none_or(|time| time < UNRESPONSIVE_AFTER);
-        let is_open = self.assigned.is_some() && self.at_goal().is_none() && !self.is_done();
-        is_open && was_ready_lately && !self.is_left_out()
+        let nothing = Goal::Revision(Revision::NONE);
+        let has_other = self
+            .assigned
+            .is_some_and(|(assigned, _)| ![nothing, self.goal].contains(&assigned));
+        let was_able_lately = self.unable.is_none_or(|time| time < UNRESPONSIVE_AFTER);
+        has_other && was_able_lately && !self.is_left_out()
+    }
+
+    /// After the canary it gets its goal at once.
+    pub fn waits_in_place(&self) -> bool {
+        self.in_place && self.is_waiting()
     }
 
     /// Nothing of its own keeps it from an attempt.

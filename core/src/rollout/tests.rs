@@ -5,10 +5,10 @@ use super::*;
 /// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-`
 /// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
 /// assignment can't be written yet, `|` it could not be written before, `&` it failed an earlier revision, `,` its agent doesn't run,
-/// `_` for a while, `;` it is about to be replaced.
+/// `_` for a while, `;` it is about to be replaced, `$` not ready again and again.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 16] = [
-        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&', '_', ',', ';',
+    const MARKS: [char; 17] = [
+        '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&', '_', ',', ';', '$',
     ];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
@@ -22,7 +22,11 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
             let (mut retry, mut has_failed_before) = (false, is('&'));
             let assigned = rest.split_once(':').map(|(_, assigned)| {
                 let (goal, progress) = assigned.split_at(assigned.len() - 1);
-                let goal = goal.parse().map_or(Goal::Restore, revision);
+                let goal = match goal.parse() {
+                    Ok(0) => Goal::Revision(Revision::NONE),
+                    Ok(number) => revision(number),
+                    Err(_) => Goal::Restore,
+                };
                 retry = matches!(progress, "?" | "B" | "X");
                 has_failed_before |= matches!(progress, "x" | "X");
                 let progress = match progress {
@@ -42,6 +46,12 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                 not_ready: match word.chars().next() {
                     Some('!') => Some(SignedDuration::from_mins(1)),
                     Some('?') => Some(SignedDuration::from_hours(1)),
+                    Some('$') => Some(SignedDuration::ZERO),
+                    _ => None,
+                },
+                unable: match word.chars().next() {
+                    Some('!' | ',') => Some(SignedDuration::from_mins(1)),
+                    Some('?' | '_' | '$') => Some(UNRESPONSIVE_AFTER),
                     _ => None,
                 },
                 assigned,
@@ -456,11 +466,12 @@ fn the_next_members_are_those_that_the_limits_allow() {
         (
             "not that of a new node: another may always join",
             FIVE,
-            "^a b:5. !c ,d ;e",
+            "^a b:5. !c ,d ;e !f:0b",
             "1",
             "a",
         ),
         ("nor one with the goal", FIVE, "^a b:5. ,c:5.", "1", "a"),
+        ("nor one that flaps", FIVE, "^a b:5. $c:4.", "1", "a"),
         (
             "nor for the retry of a blocked one",
             FIVE,
