@@ -66,7 +66,7 @@ pub(crate) fn start(layout: &Layout, authority: &Authority) -> Result<()> {
                 .arg("--use-service-account-credentials=true")
                 // A disconnected node becomes NotReady sooner than with the default of 50 s.
                 .args([
-                    "--node-monitor-grace-period=20s",
+                    "--node-monitor-grace-period=35s",
                     "--node-monitor-period=2s",
                 ]);
         }

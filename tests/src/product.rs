@@ -207,14 +207,16 @@ impl<'a> Product<'a> {
         self.wait_condition("Ready", "True").map(|_| ())
     }
 
-    /// The same, and until the node has finished what it was assigned. The condition alone says nothing about another source than
+    /// The same, and until the node has the revision. A rollout completes without a node that is not Ready, and the condition alone says nothing about another source than
     /// the additional Secret: it is written after the assignment, and the node's file may already have the new content.
     pub fn wait_node_synced(&self, node: &str) -> Result<()> {
         self.wait_synced()?;
         until("the node to be synced", DEADLINE, POLL, || {
             let found = self.get(&format!("nodepullsecret/{node}"))?;
-            let is_synced = is_about_its_spec(&found) && found["status"]["phase"] == "Synced";
-            Ok(is_synced.then_some(()))
+            let status = &found["status"];
+            let is_newest = status["revision"] == self.status()?["revision"];
+            let is_synced = is_about_its_spec(&found) && status["phase"] == "Synced";
+            Ok((is_synced && is_newest).then_some(()))
         })
     }
 

@@ -394,7 +394,8 @@ fn recovers(
 fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
     until(
         &format!("{what} of {}", node.name()),
-        DEADLINE,
+        // The others of its group may go before it.
+        2 * DEADLINE,
         POLL,
         || {
             Ok(product

@@ -389,7 +389,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     assert!(out("wide").contains("MESSAGE"));
     done(
         product
-            .plugin(&["status", "--wait", "--timeout", "5s"], "")
+            .plugin(&["status", "--wait", "--timeout", "1m"], "")
             .unwrap(),
     );
 }

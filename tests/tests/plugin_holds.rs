@@ -177,7 +177,7 @@ fn pods_that_are_refused_or_do_not_run_are_named_with_their_reason(stage: &Stage
     let message = check("syncer-not-created");
     assert!(message.starts_with(refused), "{message}");
     assert!(message.contains("violates PodSecurity"), "{message}");
-    for line in ["status", "status --wait --timeout 1s"] {
+    for line in ["status", "status --wait --timeout 5s"] {
         let (_, said) = stage.says_no(line);
         assert!(said.contains(refused), "{line}: {said}");
         assert!(said.contains("kubectl label namespace"), "{line}: {said}");
@@ -204,10 +204,10 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     stage.node("gone-1", &restore, "Synced");
     stage.node("node-1", &restore, "Restored");
 
-    let (_, said) = stage.says_no("remove --all --yes --wait --timeout 3s");
+    let (_, said) = stage.says_no("remove --all --yes --wait --timeout 6s");
     let only = "only unreachable nodes are left to restore: `gone-1`";
     assert!(
-        said.contains(&format!("not done within 3 s: {only}")),
+        said.contains(&format!("not done within 6 s: {only}")),
         "{said}"
     );
     assert!(said.contains("`--skip-unreachable`"), "{said}");

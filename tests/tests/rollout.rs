@@ -276,7 +276,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["paused"], true);
     assert_eq!(status["counts"]["synced"], 0, "{status}");
-    let waited = plugin(product, "status --wait --timeout 1s", 1);
+    let waited = plugin(product, "status --wait --timeout 5s", 1);
     assert!(
         waited
             .stderr

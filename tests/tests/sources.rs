@@ -236,7 +236,7 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
         .unwrap();
     let late = since.as_second() - begins;
     println!("{EXPIRING} is True {late} s after the warning begins");
-    assert!((0..=3).contains(&late), "{late} s");
+    assert!((0..=15).contains(&late), "{late} s");
     let check = product.plugin(&["check"], "").unwrap();
     assert!(check.stdout.contains(&format!("‼ {expected}")), "{check:?}");
     let shown = product.plugin(&["status"], "").unwrap();

@@ -83,9 +83,9 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
     node.power_cut().unwrap();
     assert!(!node.is_running().unwrap());
     node.boot().unwrap();
-    node.wait_ready(Duration::from_secs(60)).unwrap();
+    node.wait_ready(DEADLINE).unwrap();
     node.reboot().unwrap();
-    node.wait_ready(Duration::from_secs(60)).unwrap();
+    node.wait_ready(DEADLINE).unwrap();
     first.down().unwrap();
     drop(second);
     wait_gone(&before, "after `down` and after a drop");

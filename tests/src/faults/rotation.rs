@@ -151,7 +151,8 @@ pub(super) const ROWS: &[Row] = &[
         // A node that waits for its turn longer than its heartbeats last would get no assignment.
         fault: Fault::Before(
             "systemctl stop --no-block kubelet.service; \
-             systemd-run --on-active=25 systemctl start kubelet.service",
+             systemd-run --on-active=12 --timer-property=AccuracySec=100ms \
+             systemctl start kubelet.service",
         ),
         ..ROW
     },
@@ -315,7 +316,8 @@ pub(super) const ROWS: &[Row] = &[
         moment: "throughout",
         fault: Fault::Before(
             "p=$(pgrep -x globalps-syncer); env -i $(tr '\\0' '\\n' < /proc/$p/environ) /usr/bin/nsenter -t $p \
-             -m -n -u -i $(tr '\\0' ' ' < /proc/$p/cmdline) > /run/second.log 2>&1 & sleep 1; \
+             -m -n -u -i $(tr '\\0' ' ' < /proc/$p/cmdline) > /run/second.log 2>&1 & \
+             for i in $(seq 50); do test $(pgrep -x -c globalps-syncer) = 2 && break; sleep 0.2; done; \
              test $(pgrep -x -c globalps-syncer) = 2",
         ),
         heal: "kill $(pgrep -x -n globalps-syncer)",

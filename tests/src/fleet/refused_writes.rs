@@ -25,11 +25,11 @@ const POLL: Duration = Duration::from_millis(100);
 /// The API server uses a webhook configuration this long after its creation or deletion.
 const EFFECTIVE: Duration = Duration::from_millis(1500);
 /// Everything that is not refused is written by then.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// The same, while a write without a response delays each of several reconciles by up to 10 s.
 const LATER: Duration = Duration::from_secs(100);
 /// Maximum backoff of a refused write, and a bit more.
-const RETRIED: Duration = Duration::from_secs(45);
+const RETRIED: Duration = Duration::from_secs(90);
 /// The node, or the namespace, that is new in the round.
 const NEW: &str = "new";
 /// Of a node that exists, of a new one, and of a new namespace.

@@ -13,7 +13,7 @@ use crate::fleet::hub_stage::{CLUSTERS, HubStage};
 
 const SOON: Duration = crate::DEADLINE;
 /// An unreadable object is named within this time.
-const NAMED: Duration = Duration::from_secs(5);
+const NAMED: Duration = crate::DEADLINE;
 const PROBE: &str = "probe";
 const FLEET: (&str, &str, &str) = (CRD, "v1alpha1", "FleetPullSecret");
 const OBJECT: (&str, &str, &str) = (CRD, "v1alpha1", "ClusterPullSecret");

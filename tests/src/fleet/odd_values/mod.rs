@@ -24,7 +24,7 @@ use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::product::{NAMESPACE, Product};
 
 /// An unreadable object is named within this time.
-const NAMED: Duration = Duration::from_secs(5);
+const NAMED: Duration = crate::DEADLINE;
 const ODD: &str = "odd";
 const CONTROLLER: &str = "globalps-controller";
 
