@@ -227,6 +227,8 @@ mod tests {
         };
         let secret = state.secret();
         assert_eq!(State::of(&secret), Some(state.clone()));
+        assert_eq!(secret.metadata.name.as_deref(), Some(STATE_SECRET));
+        assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
         assert!(!state.is_empty() && State::default().is_empty());
         for damage in [&b""[..], b"{", br#"{"configuration": 7}"#, b"null"] {
             let mut damaged = secret.clone();
@@ -242,7 +244,7 @@ mod tests {
         let mut large = config(&[]);
         let labels = [("a".to_owned(), "b".repeat(SECRET_LIMIT))];
         large.spec.node_selector = labels.into();
-        let state = |config| State {
+        let state = |config: &GlobalPullSecret| State {
             configuration: Some(Configuration::of(config)),
             operators: true,
             ..State::default()
@@ -256,6 +258,19 @@ mod tests {
             ..small.clone()
         };
         assert_eq!(replaced.bounded(), small, "the current one is kept");
+        let with = |bytes: usize| {
+            let mut config = config(&[]);
+            config.spec.node_selector = [("a".to_owned(), "b".repeat(bytes))].into();
+            state(&config)
+        };
+        let size = |state: &State| -> usize {
+            let secret = state.secret();
+            let values = secret.data.iter().flat_map(BTreeMap::values);
+            values.map(|value| value.0.len()).sum()
+        };
+        let most = SECRET_LIMIT - size(&with(0));
+        assert!(with(most).bounded().configuration.is_some(), "it just fits");
+        assert!(with(most + 1).bounded().configuration.is_none());
     }
 
     #[test]
