@@ -27,8 +27,8 @@ CONTAINERD := v2.4.2
 # Releases whose kubeadm treats the kubelet's flags differently at an upgrade.
 KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
-# The previous release, as a tag or commit. Before the first release: the first commit whose revisions have ids.
-PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(shell git rev-parse --short=9 'HEAD^{/^merge: a refused write costs only this write}'))
+# The previous release, as a tag or commit. Before the first release: a commit that has today's format of revisions, by its message.
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(shell git rev-parse --short=9 'HEAD^{/^two descriptions stood on the wrong constants}'))
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
