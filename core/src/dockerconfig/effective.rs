@@ -178,6 +178,10 @@ mod tests {
                 &["registry-1.docker.io", "https://index.docker.io/v1/"],
                 "https://index.docker.io/v1/",
             ),
+            (
+                &["index.docker.io", "https://docker.io"],
+                "https://docker.io",
+            ),
             (&["https://quay.io", "quay.io"], "quay.io"),
             (&["quay.io/", "https://quay.io/v2/"], "https://quay.io/v2/"),
             (&["quay.io/", "quay.io/v1/"], "quay.io/"),
