@@ -100,6 +100,8 @@ mod tests {
     const PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpx"}}}"#;
     const NEXT_PASSWORD: &str = r#"{"auths":{"b":{"auth":"dTpy"}}}"#;
 
+    type Change = Box<dyn FnOnce(&mut Snapshot)>;
+
     fn spec(namespaces: &[&str], accounts: &[&str]) -> GlobalPullSecretSpec {
         let selector = json!({"matchLabels": {"team": "yes"}});
         let scope = json!({
@@ -222,7 +224,7 @@ mod tests {
             assert_eq!(found, expected, "{case}");
         }
         let source = |source: Source| vec![("teams".to_owned(), source)];
-        let changes: [(&str, Box<dyn FnOnce(&mut Snapshot)>, &str); 8] = [
+        let changes: [(&str, Change, &str); 8] = [
             (
                 "another password",
                 Box::new(move |it| it.sources = source(found(NEXT_PASSWORD))),
