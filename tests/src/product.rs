@@ -207,8 +207,9 @@ impl<'a> Product<'a> {
         self.wait_condition("Ready", "True").map(|_| ())
     }
 
-    /// The same, and until the node has the revision. A rollout completes without a node that is not Ready, and the condition alone says nothing about another source than
-    /// the additional Secret: it is written after the assignment, and the node's file may already have the new content.
+    /// The same, and until the node has the revision. A rollout completes without a node that is not Ready, and the condition alone
+    /// says nothing about another source than the additional Secret: it is written after the assignment, and the node's file may
+    /// already have the new content.
     pub fn wait_node_synced(&self, node: &str) -> Result<()> {
         self.wait_synced()?;
         until("the node to be synced", DEADLINE, POLL, || {

@@ -58,6 +58,29 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// What is left of it if another client may have changed it: what is compared with the sources, never what was decided.
+    pub(crate) fn unconfirmed(self) -> Self {
+        Self {
+            revision: Revision::NONE,
+            content: None,
+            provider_since: 0,
+            canary_passed: false,
+            rolled_out: None,
+            additional_was_rolled_out: false,
+            rejected: None,
+            rejected_reason: None,
+            restoring: false,
+            content_since: Since::default(),
+            ..self
+        }
+    }
+
+    /// Whether nodes get the same with this content.
+    pub(crate) fn has(&self, content: &Content) -> bool {
+        let own = self.content.as_ref();
+        own.is_some_and(|own| own.means_the_same(content))
+    }
+
     /// Only sources of the configuration gave the content; not if there was none.
     pub(crate) fn is_of_sources(&self) -> bool {
         self.last_additional.is_none() && !self.last_sources.is_empty()
@@ -284,18 +307,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
     if has_checksum(secret) {
         return decode_all(secret, named_revision(secret));
     }
-    Global {
-        content: None,
-        provider_since: 0,
-        canary_passed: false,
-        rolled_out: None,
-        additional_was_rolled_out: false,
-        rejected: None,
-        rejected_reason: None,
-        restoring: false,
-        content_since: Since::default(),
-        ..decode_all(secret, Revision::NONE)
-    }
+    decode_all(secret, Revision::NONE).unconfirmed()
 }
 
 fn decode_all(secret: &Secret, revision: Revision) -> Global {

@@ -210,11 +210,8 @@ fn reach(
     desired: &Desired,
     before: Option<&Global>,
 ) -> Plan {
-    let same = before.filter(|global| {
-        let content = global.content.as_ref();
-        global.revision.is_identified()
-            && content.is_some_and(|content| content.means_the_same(&desired.content))
-    });
+    let same =
+        before.filter(|global| global.revision.is_identified() && global.has(&desired.content));
     let revision = same.map_or_else(|| next_revision(snapshot), |global| global.revision);
     let goal = Goal::Revision(revision);
     let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));

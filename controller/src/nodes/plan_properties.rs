@@ -397,19 +397,7 @@ impl Cluster {
                     self.lose_secret();
                     // As it is decoded.
                     self.snapshot.global_is_lost = self.snapshot.global.is_none();
-                    self.snapshot.global.get_or_insert(Global {
-                        revision: Revision::NONE,
-                        content: None,
-                        provider_since: 0,
-                        canary_passed: false,
-                        rolled_out: None,
-                        additional_was_rolled_out: false,
-                        rejected: None,
-                        rejected_reason: None,
-                        restoring: false,
-                        content_since: BTreeMap::new(),
-                        ..edited
-                    });
+                    self.snapshot.global.get_or_insert(edited.unconfirmed());
                 }
             }
             Event::AllSecretsLost => {

@@ -37,11 +37,8 @@ pub(super) fn resolved_for_rollout(snapshot: &Snapshot, before: Option<&Global>)
 }
 
 fn is_in_force(global: &Global, resolved: &Resolved) -> bool {
-    let content = global.content.as_ref();
-    let desired = resolved.desired.as_ref().map(|desired| &desired.content);
-    content
-        .zip(desired)
-        .is_some_and(|(content, desired)| content.means_the_same(desired))
+    let desired = resolved.desired.as_ref();
+    desired.is_some_and(|desired| global.has(&desired.content))
 }
 
 /// Whether its rollout has halted, or ends soon what it is at.
