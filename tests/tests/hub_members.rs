@@ -327,6 +327,16 @@ fn what_somebody_changes_comes_back_and_keys_of_others_stay(hub: &Hub, one: &Clu
     wait_has(one, 4);
     let key = json!({"data": {OTHERS_KEY: base64("x")}});
     merge_in(one, NAMESPACE, &format!("secret/{ADDITIONAL}"), &key);
+    // They now belong to another field manager.
+    let secret = ["secret", ADDITIONAL, "-n", NAMESPACE, "--overwrite"];
+    let label = "app.kubernetes.io/managed-by=x";
+    one.kubectl(&[&["label"], &secret[..], &[label]].concat())
+        .unwrap();
+    let revision = "globalps.io/revision=1";
+    one.kubectl(&[&["annotate"], &secret[..], &[revision]].concat())
+        .unwrap();
+    hub.wait_phase((FLEET, NAME, "one"), ("Synced", ""))
+        .unwrap();
     rotate(hub, 5);
     wait_has(one, 5);
     let secret = member_secret(one).unwrap();

@@ -280,6 +280,97 @@ fn where_it_is_not_possible_the_credentials_file_goes_on_and_the_reason_is_named
     }
 }
 
+/// The paths of the configuration are those of other nodes; the runtime creates the directories.
+#[test]
+fn a_configuration_that_no_kubelet_reads_is_not_used() {
+    for is_file in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (etc, bin) = (directory.path().join("etc"), directory.path().join("bin"));
+        fs::create_dir(&etc).unwrap();
+        fs::create_dir(&bin).unwrap();
+        let config = if is_file {
+            let file = etc.join("providers.yaml");
+            fs::write(&file, "providers: []\n").unwrap();
+            file
+        } else {
+            etc.clone()
+        };
+        let (config, bin_dir) = (config.display(), bin.display());
+        let arguments = [
+            format!("--provider-config={config}"),
+            format!("--host-provider-config={config}"),
+            format!("--provider-bin-dir={bin_dir}"),
+            format!("--host-provider-bin-dir={bin_dir}"),
+        ];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let node = node(directory.path(), &by_provider(1)).with_arguments(&arguments);
+        let _syncer = node.syncer(&PROGRAM).unwrap();
+        let status = wait(&node, "Synced", 1, "ConfigFile");
+        assert_eq!(status["reason"], "ProviderNotPossible", "{status}");
+        let message = status["message"].as_str().unwrap();
+        let expected = format!(
+            "the kubelet runs with no credential provider configuration, not with `--image-credential-provider-config={config}`"
+        );
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(read(directory.path(), "config.json").contains("r.example.com"));
+        node.ask(Some(restore(2)));
+        node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+            .unwrap();
+        is_as_before(directory.path());
+        assert_eq!(fs::read_dir(&etc).unwrap().count(), usize::from(is_file));
+        assert_eq!(fs::read_dir(&bin).unwrap().count(), 0);
+    }
+}
+
+/// As with a unit of its own, which does not pass kubeadm's variable.
+#[test]
+fn a_kubelet_that_is_started_without_the_provider_gets_the_credentials_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    node.start_without_flags();
+    let status = node
+        .wait_status("the credentials file", 2 * DEADLINE, |status| {
+            status["phase"] == "Synced" && status["delivery"] == "ConfigFile"
+        })
+        .unwrap();
+    assert_eq!(status["revision"], 1, "{status}");
+    assert!(read(directory.path(), "config.json").contains("r.example.com"));
+    assert_eq!(read(directory.path(), "kubeadm-flags.env"), FLAGS);
+    assert_eq!(node.restarts(), 1);
+    node.ask(Some(restore(2)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    is_as_before(directory.path());
+}
+
+#[test]
+fn a_node_whose_flags_another_process_takes_out_again_and_again_gets_the_credentials_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    let flags = directory.path().join("kubeadm-flags.env");
+    let status = node
+        .wait_status("the credentials file", 2 * DEADLINE, |status| {
+            let is_synced = status["phase"] == "Synced";
+            if is_synced && status["delivery"] == "CredentialProvider" {
+                fs::write(&flags, FLAGS).unwrap();
+            }
+            is_synced && status["delivery"] == "ConfigFile"
+        })
+        .unwrap();
+    assert_eq!(status["revision"], 1, "{status}");
+    assert!(status["drifts"].as_i64() >= Some(5), "{status}");
+    assert!(read(directory.path(), "config.json").contains("r.example.com"));
+    assert!(node.would_start());
+    node.ask(Some(restore(2)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    is_as_before(directory.path());
+}
+
 #[test]
 fn a_node_whose_kubelet_fails_with_the_provider_has_what_it_had() {
     let directory = tempfile::tempdir().unwrap();

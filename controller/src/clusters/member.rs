@@ -329,7 +329,9 @@ fn phase<'a>(
     let phase = match reported.reason.as_str() {
         _ if reported.is_ready => return none(ClusterPhase::Synced),
         "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
-        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" => ClusterPhase::Blocked,
+        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" | "ReconcileFailed" => {
+            ClusterPhase::Blocked
+        }
         _ => ClusterPhase::Syncing,
     };
     (phase, &reported.reason, reported.message.clone())
@@ -753,6 +755,14 @@ mod tests {
                 a(),
                 nodes,
                 "Blocked NodesBlocked",
+            ),
+            (
+                "a quota there",
+                has(),
+                reported("7", "False", "ReconcileFailed"),
+                a(),
+                nodes,
+                "Blocked ReconcileFailed",
             ),
             (
                 "no globalps",

@@ -60,20 +60,13 @@ pub(super) async fn install(
     Ok(Installed::Starting { written: true })
 }
 
-/// Every pod has the newest template and is ready, so the cluster's status comes from this release.
+/// Every pod has the newest template, and one is ready, so the cluster's status comes from this release.
 fn runs(deployment: &Deployment) -> bool {
-    let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
-        return false;
-    };
-    let desired = Some(spec.replicas.unwrap_or(1));
-    status.observed_generation == deployment.metadata.generation
-        && [
-            status.replicas,
-            status.updated_replicas,
-            status.available_replicas,
-        ]
-        .iter()
-        .all(|count| *count == desired)
+    deployment.status.as_ref().is_some_and(|status| {
+        status.observed_generation == deployment.metadata.generation
+            && status.replicas == status.updated_replicas
+            && status.available_replicas.is_some_and(|count| count > 0)
+    })
 }
 
 async fn has_pull_secret(

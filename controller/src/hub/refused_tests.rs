@@ -457,7 +457,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
     (session, spec, sender)
 }
 
-/// The pods of the installed controller run.
+/// A pod of the installed controller runs; the other one has no node.
 fn starts(api: &FakeApi) {
     let mut state = api.state();
     let deployments = state.objects.iter_mut();
@@ -465,7 +465,7 @@ fn starts(api: &FakeApi) {
         let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
         object["status"] = json!({
             "observedGeneration": object["metadata"]["generation"],
-            "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas,
+            "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": 1,
         });
     }
 }

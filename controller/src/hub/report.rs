@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{
     ClusterFailure, ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret,
-    FleetPullSecretStatus, STATUS_CLUSTERS, condition,
+    FleetPullSecretStatus, MESSAGE_LIMIT, STATUS_CLUSTERS, condition,
 };
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use jiff::Timestamp;
@@ -103,7 +103,7 @@ fn count(
         let failure = || ClusterFailure {
             cluster: title(key),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: message.chars().take(MESSAGE_LIMIT).collect(),
         };
         summary.counts.total += 1;
         let is_unreachable = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
@@ -426,6 +426,19 @@ mod tests {
         assert_eq!(message(false), left);
         let expected = format!("{left}; the rollout is paused, so no further cluster is changed");
         assert_eq!(message(true), expected);
+    }
+
+    #[test]
+    fn a_long_refusal_fits_into_the_status() {
+        let mut plan = plan();
+        let key = plan.members[0].0.clone();
+        let message = "é".repeat(2 * MESSAGE_LIMIT);
+        plan.obstacles.insert(key, ("Rejected", message));
+        let objects = BTreeMap::new();
+        let refused: (&[String], Failed) = (&[], &|_| None);
+        let status = report(&fleet(), &plan, &objects, refused, Timestamp::UNIX_EPOCH);
+        let message = &status.failures[0].message;
+        assert_eq!(message.chars().count(), MESSAGE_LIMIT);
     }
 
     /// `Ready` and `Progressing`, each in one line.

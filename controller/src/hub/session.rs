@@ -312,7 +312,11 @@ impl Session {
             Action::Apply(release) => {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
-                let params = PatchParams::apply(&self.shared.manager);
+                let params = PatchParams {
+                    // Whose the content is was decided for this version; labels and annotations are the hub's.
+                    force: version.is_some(),
+                    ..PatchParams::apply(&self.shared.manager)
+                };
                 let patch = Patch::Apply(&body);
                 within(api.patch(name, &params, &patch)).await.map(Some)
             }

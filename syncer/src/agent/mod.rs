@@ -50,6 +50,8 @@ const LOCK_RETRY: Duration = Duration::from_secs(1);
 const UNANSWERED: Duration = Duration::from_secs(5);
 /// Time for another process to finish writing a file that can't be parsed yet.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
+/// Interval between reads of the kubelet's flags: nothing reports a kubelet that was started without the provider.
+const FLAGS_READ: Duration = Duration::from_mins(1);
 /// Idle until the object or the file changes.
 const IDLE: Duration = Duration::from_hours(24);
 

@@ -9,9 +9,13 @@ use globalps_core::rollout::Revision;
 use super::Agent;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
-use crate::node::kubelet::Kubelet as _;
+use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{ProviderDisk, SET_UP};
 use crate::node::state::{NodeError, Obstacle, State};
+use crate::node::systemd::ProviderFlag;
+
+/// Another process would stop the kubelet from using the provider, or restart it each time.
+const FOUGHT: &str = "another process keeps changing the kubelet's flags or providers";
 
 impl Agent {
     /// `None`: it is not requested, and nothing of it is on the node.
@@ -41,11 +45,11 @@ impl Agent {
         };
         let facts = ProviderFacts {
             provider: self.provider.clone(),
-            disk,
             has_program: self.provider.has_program(),
             tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
             obstacle,
-            unused: self.unused().await,
+            unused: self.unused(&disk).await,
+            disk,
         };
         let in_force = self
             .state
@@ -93,17 +97,27 @@ impl Agent {
         Ok(())
     }
 
-    /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins.
-    /// `None`: it does, as far as it can be seen.
-    async fn unused(&mut self) -> Option<Obstacle> {
-        let in_force = self.state.as_ref().filter(|it| it.provider.is_some());
-        let can_be_asked = self.restart && self.no_restart.is_none();
-        if !can_be_asked || in_force?.change.is_some() {
+    /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins, or
+    /// took them away. `None`: it does, as far as it can be seen.
+    async fn unused(&mut self, disk: &ProviderDisk) -> Option<Obstacle> {
+        let in_force = self.state.as_ref().filter(|it| it.change.is_none())?;
+        let installed = in_force.provider.clone()?;
+        if self.drift.is_limit_reached() && !self.provider.has_settings(disk, installed) {
+            return Some(Obstacle::new(FOUGHT));
+        }
+        if !self.restart || self.no_restart.is_some() {
             return None;
         }
-        let config = self.unit.provider_config().await.ok()??;
-        let error = self.provider.check_flag(Some(&config)).err()?;
-        Some(Obstacle::new(error))
+        let flag = self.unit.provider_flag().await.ok()?;
+        let may_change = match flag {
+            ProviderFlag::Is(_) => false,
+            // Flags that others took out of their file are written again.
+            ProviderFlag::Absent => !self.provider.is_named(disk),
+            // It may be starting.
+            ProviderFlag::Hidden => true,
+        };
+        let error = self.provider.check_flag(&flag).err();
+        error.filter(|_| !may_change).map(Obstacle::new)
     }
 
     async fn obstacle_on_way_in(
@@ -127,11 +141,19 @@ impl Agent {
             let message = format!("{reason}, but the provider needs a restart");
             return Ok(Some(Obstacle::new(message)));
         }
+        if self.drift.is_limit_reached() {
+            return Ok(Some(Obstacle::new(FOUGHT)));
+        }
         if let Some(obstacle) = self.provider.obstacle() {
             return Ok(Some(obstacle));
         }
         let Some(flags) = self.provider.flags_file() else {
-            return Ok(None);
+            return match self.unit.provider_flag().await {
+                Ok(flag) => Ok(self.provider.unread(&flag)),
+                // Only what is visible can contradict.
+                Err(KubeletError::Systemd(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
         };
         let own = &self.provider.config.host;
         let ignored = self.unit.ignores_flags(&flags.host, own).await?;

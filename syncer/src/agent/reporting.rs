@@ -139,7 +139,7 @@ impl Agent {
             restored: phase == Phase::Restored || self.has_no_state(object),
             phase,
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: self.provider.on_node(message),
             ..self.on_node(object)
         };
         self.reporter.report(object, status);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Agent, IDLE};
+use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
 use crate::node::state::{NodeError, State, Step};
 
@@ -33,7 +33,11 @@ impl Agent {
         self.report_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
-            return Ok(IDLE);
+            return Ok(if self.has_provider() {
+                FLAGS_READ
+            } else {
+                IDLE
+            });
         }
         let until = *self
             .watch_until

@@ -50,6 +50,10 @@ impl<K: Kubelet> Transaction<'_, K> {
     ) -> Result<Outcome, NodeError> {
         // Detects an unreadable file or an unusable unit before anything changes.
         file::read(self.path)?;
+        if change.target.is_too_large() {
+            let path = self.path.clone();
+            return Err(FileError::WouldBeTooLarge { path }.into());
+        }
         if change.restart {
             self.kubelet.invocation().await?;
         }
@@ -281,8 +285,8 @@ impl<K: Kubelet> Transaction<'_, K> {
             let serves = self.serves_since(&Since::Time(UNIX_EPOCH)).await?;
             return Ok((!serves).then(|| "the kubelet does not serve".to_owned()));
         }
-        match self.kubelet.provider_config().await {
-            Ok(value) => Ok(self.provider.check_flag(value.as_deref()).err()),
+        match self.kubelet.provider_flag().await {
+            Ok(flag) => Ok(self.provider.check_flag(&flag).err()),
             // Only what is visible can contradict: the kubelet serves.
             Err(KubeletError::Systemd(_)) => Ok(None),
             Err(error) => error.verdict().map(Some),
@@ -371,15 +375,23 @@ impl<K: Kubelet> Transaction<'_, K> {
             state.restarts = state.restarts.saturating_add(1);
             state.restarted_at = Some(Time(Timestamp::now()));
             let mut reset_failed = attempt > 1;
+            let mut is_recorded = false;
             if let Some(change) = &mut state.change {
                 reset_failed |= change.step == Step::Back;
                 let started_from = match change.step {
                     Step::Back => &mut change.back_from,
                     _ => &mut change.started_from,
                 };
+                is_recorded = started_from.is_some();
                 *started_from = started_from.take().or(from);
             }
-            self.journal.save(state)?;
+            if let Err(error) = self.journal.save(state) {
+                // A kubelet that is down frees no disk space.
+                if !is_recorded {
+                    return Err(error.into());
+                }
+                tracing::warn!(%error, "can't record another attempt to start the kubelet");
+            }
             let error = match self.kubelet.restart(reset_failed).await {
                 Ok(()) => return Ok(Ok(())),
                 Err(error) => error.verdict()?,
@@ -412,6 +424,7 @@ mod tests {
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
     use crate::node::state::{Installed, ProviderChange, Superseded, Task};
+    use crate::node::systemd::ProviderFlag;
 
     /// Fails the first `failures` restarts, and counts all of them.
     #[derive(Default)]
@@ -425,6 +438,8 @@ mod tests {
         cooldown: Duration,
         /// What another process writes, and where, while the kubelet starts.
         written_meanwhile: Option<(PathBuf, &'static str)>,
+        /// The state directory, which can't be written any more once the kubelet was started.
+        full_disk: Option<PathBuf>,
         /// The bus disappears with this call, counted from 0.
         bus_until: Option<usize>,
         /// Instead, systemd answers this call with an error.
@@ -466,6 +481,10 @@ mod tests {
             if let Some((path, text)) = self.written_meanwhile.take() {
                 fs::write(path, text).unwrap();
             }
+            if let Some(directory) = self.full_disk.take() {
+                fs::remove_dir_all(&directory).unwrap();
+                fs::write(directory, "").unwrap();
+            }
             if self.restarts <= self.failures {
                 Err(KubeletError::Kubelet(
                     "the restart ended as `failed`".to_owned(),
@@ -480,12 +499,13 @@ mod tests {
             Ok(self.serves_since)
         }
 
-        async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
+        async fn provider_flag(&mut self) -> Result<ProviderFlag, KubeletError> {
             self.call()?;
             if self.is_unlisted {
                 return Err(KubeletError::Systemd("Input/output error".to_owned()));
             }
-            Ok(self.provider_config.clone())
+            let flag = self.provider_config.clone();
+            Ok(flag.map_or(ProviderFlag::Absent, ProviderFlag::Is))
         }
     }
 
@@ -1327,6 +1347,45 @@ mod tests {
             assert_eq!(node.has(), (ends.0.to_owned(), ends.1), "{sentence}");
             assert_eq!(state.provider.is_some(), ends.1, "{sentence}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_kubelet_that_is_down_is_started_again_though_the_disk_is_full() {
+        let node = ProviderNode::new(true);
+        let mut state = State::new(image(Some(OLD)), 0);
+        let mut kubelet = Fake {
+            failures: 1,
+            full_disk: Some(node.path.with_file_name(".globalps")),
+            ..Fake::default()
+        };
+        let change = change(&image(Some(OLD)), 4, true);
+        let mut transaction = node.transaction(&mut kubelet);
+        let outcome = transaction.begin(&mut state, change).await;
+        assert!(outcome.is_err(), "the end of the change is not recorded");
+        assert_eq!(kubelet.restarts, 2);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_could_not_be_read_again_is_not_written() {
+        let node = ProviderNode::new(true);
+        let mut state = State::new(image(Some(OLD)), 0);
+        let mut kubelet = Fake::default();
+        let large = format!("{NEW}{}", " ".repeat(4 << 20));
+        let before = on_disk(&node.path);
+        let change = change(&image(Some(OLD)), 4, true);
+        let change = Change {
+            target: image(Some(&large)),
+            ..change
+        };
+        let mut transaction = node.transaction(&mut kubelet);
+        let error = transaction.begin(&mut state, change).await.unwrap_err();
+        assert_eq!(error.reason(), "FileTooLarge");
+        assert!(
+            error.to_string().ends_with("nothing was changed"),
+            "{error}"
+        );
+        assert!(state.change.is_none() && kubelet.restarts == 0);
+        assert_eq!(on_disk(&node.path), before);
     }
 
     #[tokio::test]

@@ -59,6 +59,11 @@ impl FileSnapshot {
         }
     }
 
+    /// Whether a file with this content could not be read again.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::File { bytes, .. } if bytes.len() as u64 > MAX_SIZE)
+    }
+
     /// The mode, if group or others have permissions.
     pub(crate) fn wide_mode(&self) -> Option<u32> {
         match self {
@@ -107,6 +112,8 @@ pub(crate) enum FileError {
     NotRegular { path: PathBuf, what: &'static str },
     #[error("`{path}` is larger than {} MiB; nothing was changed", limit >> 20)]
     TooLarge { path: PathBuf, limit: u64 },
+    #[error("`{path}` would be larger than {} MiB with the assigned entries; nothing was changed", MAX_SIZE >> 20)]
+    WouldBeTooLarge { path: PathBuf },
     #[error("`{path}` is immutable; nothing was changed; `chattr -i` makes it writable")]
     Immutable { path: PathBuf },
     #[error("another process wrote `{path}` at the same time; it was not changed")]
@@ -124,7 +131,7 @@ impl FileError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotRegular { .. } => "NotARegularFile",
-            Self::TooLarge { .. } => "FileTooLarge",
+            Self::TooLarge { .. } | Self::WouldBeTooLarge { .. } => "FileTooLarge",
             Self::Immutable { .. } => "ImmutableFile",
             Self::Changed { .. } => "FileError",
             Self::Io { source, .. } => match source.kind() {

@@ -8,7 +8,7 @@ use globalps_core::provider::{CONFIG_FLAG, FLAGS_VARIABLE};
 use tokio::time::Instant;
 
 use crate::node::state::NodeError;
-use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts, is_kubelet};
+use crate::node::systemd::{ProviderFlag, RestartError, Since, Systemd, UnitFacts, is_kubelet};
 use crate::node::units::{Choice, choose};
 
 /// Units that run a kubelet and little else.
@@ -82,9 +82,9 @@ pub(crate) trait Kubelet {
     async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError>;
     /// Whether it serves and was started since.
     async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError>;
-    /// The credential provider configuration in its process's flags; `None`: none is visible. Fails with
-    /// [`KubeletError::Systemd`] if systemd can't list the processes.
-    async fn provider_config(&mut self) -> Result<Option<String>, KubeletError>;
+    /// The credential provider configuration in its process's flags. Fails with [`KubeletError::Systemd`] if systemd can't list the
+    /// processes.
+    async fn provider_flag(&mut self) -> Result<ProviderFlag, KubeletError>;
 }
 
 /// What may be restarted on this node.
@@ -303,10 +303,12 @@ impl Unit {
         } else if let Some(argument) = commands.own_provider_flag() {
             Some(format!("`{unit}` already has `{argument}`"))
         } else {
-            commands
-                .provider_config()
-                .filter(|config| Path::new(config) != own)
-                .map(|config| format!("the kubelet already runs with `{CONFIG_FLAG}={config}`"))
+            match commands.provider_flag() {
+                ProviderFlag::Is(config) if Path::new(&config) != own => Some(format!(
+                    "the kubelet already runs with `{CONFIG_FLAG}={config}`"
+                )),
+                _ => None,
+            }
         })
     }
 
@@ -354,11 +356,11 @@ impl Kubelet for Unit {
         Ok(serves)
     }
 
-    async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
+    async fn provider_flag(&mut self) -> Result<ProviderFlag, KubeletError> {
         let commands = self.systemd.commands().await?;
         match commands.unlisted {
             Some(error) => Err(KubeletError::Systemd(error)),
-            None => Ok(commands.provider_config()),
+            None => Ok(commands.provider_flag()),
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::sleep;
 
 use super::file::{self, FileError, FileSnapshot};
 use super::state::{Installed, Obstacle, ProviderSide};
+use super::systemd::ProviderFlag;
 
 /// What an administrator can do where globalps can't set the kubelet's flags.
 pub(crate) const SET_UP: &str = "start the kubelet with a credential provider configuration of your own, and set \
@@ -120,26 +121,58 @@ impl Provider {
         }
     }
 
-    /// Fails unless a kubelet with this value of its flag has the configuration. Not every distribution shows flags in a command
-    /// line; where globalps adds them, they are visible.
-    pub(crate) fn check_flag(&self, value: Option<&str>) -> Result<(), String> {
+    /// The text with paths as they are on the node.
+    pub(crate) fn on_node(&self, text: &str) -> String {
+        let directory = |path: &Path| path.ancestors().nth(2).unwrap_or(path).to_owned();
+        let kubelet = HostPath {
+            here: directory(&self.data.here),
+            host: directory(&self.data.host),
+        };
+        let mut text = text.to_owned();
+        for path in [&self.config, &self.bin_dir, &kubelet] {
+            if path.here != path.host {
+                text = text.replace(&*path.here.to_string_lossy(), &path.text());
+            }
+        }
+        text
+    }
+
+    /// Fails unless a kubelet with this flag has the configuration. Not every distribution shows flags in a command line; where
+    /// globalps adds them, they are visible.
+    pub(crate) fn check_flag(&self, flag: &ProviderFlag) -> Result<(), String> {
         let expected = match &self.way {
             Way::Directory => self.config.host.parent().unwrap_or(Path::new("/")),
             _ => &self.config.host,
         };
-        let is_expected = |value: &str| Path::new(value) == expected;
-        match (value, &self.way) {
-            (Some(value), _) if is_expected(value) => Ok(()),
-            (None, Way::Directory | Way::Shared) => Ok(()),
-            (value, _) => Err(format!(
-                "the kubelet runs with {}, not with `{CONFIG_FLAG}={}`",
-                value.map_or_else(
-                    || "no credential provider configuration".to_owned(),
-                    |value| format!("`{CONFIG_FLAG}={value}`")
-                ),
-                expected.display()
-            )),
-        }
+        let found = match (flag, &self.way) {
+            (ProviderFlag::Is(value), _) if Path::new(value) == expected => return Ok(()),
+            (ProviderFlag::Hidden, Way::Directory | Way::Shared) => return Ok(()),
+            (ProviderFlag::Is(value), _) => format!("`{CONFIG_FLAG}={value}`"),
+            _ => "no credential provider configuration".to_owned(),
+        };
+        Err(format!(
+            "the kubelet runs with {found}, not with `{CONFIG_FLAG}={}`",
+            expected.display()
+        ))
+    }
+
+    /// Why a kubelet with this flag does not read the configuration, on a node where its administrator set the flag.
+    pub(crate) fn unread(&self, flag: &ProviderFlag) -> Option<Obstacle> {
+        let error = self.check_flag(flag).err();
+        let is_empty = *flag == ProviderFlag::Hidden
+            && matches!(self.way, Way::Directory)
+            && !self.has_others();
+        // No kubelet starts with an empty directory.
+        let error = error.or_else(|| {
+            let directory = self.config.host.parent().unwrap_or(Path::new("/"));
+            is_empty.then(|| {
+                format!(
+                    "`{}` has no configuration of a credential provider, so no kubelet runs with it",
+                    directory.display()
+                )
+            })
+        });
+        error.map(Obstacle::new)
     }
 
     /// Every file in which a change by another process matters.
@@ -228,6 +261,12 @@ impl Provider {
             config,
             flags,
         })
+    }
+
+    /// Whether the kubelet's flags and configuration have it.
+    pub(crate) fn has_settings(&self, disk: &ProviderDisk, installed: Installed) -> bool {
+        let side = self.with(disk, installed);
+        side.is_ok_and(|side| side.config == disk.config && side.flags == disk.flags)
     }
 
     /// The files without the provider, byte for byte as they were.
@@ -549,15 +588,58 @@ mod tests {
         let named = set_up(here, here, here);
         let expected = own.config.host.to_string_lossy().into_owned();
         let host = path(here).host.to_string_lossy().into_owned();
-        for (provider, value, is_well) in [
-            (&own, Some(&*expected), true),
-            (&own, Some("/other"), false),
-            (&own, None, false),
-            (&named, Some(&*host), true),
-            (&named, Some("/other"), false),
-            (&named, None, true),
+        let is = |value: &str| ProviderFlag::Is(value.to_owned());
+        for (provider, flag, is_well) in [
+            (&own, is(&expected), true),
+            (&own, is("/other"), false),
+            (&own, ProviderFlag::Absent, false),
+            (&own, ProviderFlag::Hidden, false),
+            (&named, is(&host), true),
+            (&named, is("/other"), false),
+            (&named, ProviderFlag::Absent, false),
+            (&named, ProviderFlag::Hidden, true),
         ] {
-            assert_eq!(provider.check_flag(value).is_ok(), is_well, "{value:?}");
+            assert_eq!(provider.check_flag(&flag).is_ok(), is_well, "{flag:?}");
+        }
+        let unread = |flag| named.unread(&flag).map(|it| it.message);
+        assert_eq!(unread(is(&host)), None, "its flag names the directory");
+        let empty = format!("`{host}` has no configuration of a credential provider");
+        assert!(unread(ProviderFlag::Hidden).is_some_and(|it| it.starts_with(&empty)));
+        fs::write(here.join("theirs.yaml"), "").unwrap();
+        assert_eq!(unread(ProviderFlag::Hidden), None);
+    }
+
+    #[test]
+    fn messages_have_paths_of_the_node() {
+        let config_file = HostPath {
+            here: "/host/kubelet/config.json".into(),
+            host: "/var/lib/kubelet/config.json".into(),
+        };
+        let mount = |here: &str, host: &str| HostPath {
+            here: here.into(),
+            host: host.into(),
+        };
+        let set_up = (
+            mount("/host/provider-config", "/etc/providers"),
+            mount("/host/provider-bin", "/opt/providers"),
+        );
+        let provider = Provider::new("/p".into(), &config_file, Some(set_up));
+        for (text, expected) in [
+            (
+                "`/host/kubelet/config.json` is immutable",
+                "`/var/lib/kubelet/config.json` is immutable",
+            ),
+            (
+                "kept as /host/kubelet/.globalps/config.json.unparsable-1",
+                "kept as /var/lib/kubelet/.globalps/config.json.unparsable-1",
+            ),
+            (
+                "`/host/provider-bin/a` and `/host/provider-config/globalps-credential-provider.yaml`",
+                "`/opt/providers/a` and `/etc/providers/globalps-credential-provider.yaml`",
+            ),
+            ("no path", "no path"),
+        ] {
+            assert_eq!(provider.on_node(text), expected);
         }
     }
 

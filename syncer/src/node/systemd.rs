@@ -17,7 +17,7 @@ use zbus::proxy::CacheProperties;
 use bus::{ManagerProxy, ServiceProxy, UnitProxy};
 
 use super::units::{Candidate, SETTLED};
-pub(crate) use commands::is_kubelet;
+pub(crate) use commands::{ProviderFlag, is_kubelet};
 
 /// Deadline of one restart job: longer than systemd's default timeouts for stop and start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);

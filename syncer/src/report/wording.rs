@@ -30,7 +30,8 @@ pub(crate) fn stepped_aside() -> &'static str {
 pub(crate) fn state_lost(keys: &[String]) -> String {
     let keys = keys.join("`, `");
     format!(
-        "the state of globalps on this node was lost, so it can't tell whether it wrote these entries or the node had them: `{keys}`. A          restore leaves them in the credentials file; remove them from it then if they are not the node's own"
+        "the state of globalps on this node was lost, so it can't tell whether it wrote these entries or the node had them: `{keys}`. A \
+         restore leaves them in the credentials file; remove them from it then if they are not the node's own"
     )
 }
 

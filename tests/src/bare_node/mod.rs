@@ -181,6 +181,11 @@ impl BareNode {
         self.systemd.fail(failures);
     }
 
+    /// Another process starts the kubelet with none of the flags in kubeadm's file.
+    pub fn start_without_flags(&self) {
+        self.systemd.start_without_flags();
+    }
+
     /// From now on, systemd does not list the kubelet's processes.
     pub fn hide_processes(&self) {
         self.systemd.hide_processes();

@@ -119,6 +119,14 @@ impl Systemd {
         self.with(|kubelet| kubelet.failures = failures);
     }
 
+    /// Another process starts the kubelet with none of the flags in kubeadm's file.
+    pub(super) fn start_without_flags(&self) {
+        self.with(|kubelet| {
+            kubelet.start();
+            kubelet.flags.clear();
+        });
+    }
+
     pub(super) fn hide_processes(&self) {
         self.with(|kubelet| kubelet.hides_processes = true);
     }

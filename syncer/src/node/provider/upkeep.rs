@@ -8,7 +8,7 @@ use crate::node::state::Installed;
 
 impl Provider {
     /// Whether the kubelet's flags or configuration on this disk name the provider.
-    pub(super) fn is_named(&self, disk: &ProviderDisk) -> bool {
+    pub(crate) fn is_named(&self, disk: &ProviderDisk) -> bool {
         match &self.way {
             Way::Flags(_) => disk
                 .flags

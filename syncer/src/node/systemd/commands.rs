@@ -22,6 +22,16 @@ pub(crate) struct Commands {
     pub(crate) unlisted: Option<String>,
 }
 
+/// The kubelet's flag with its credential provider configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProviderFlag {
+    Is(String),
+    /// The kubelet's command line has none.
+    Absent,
+    /// No process is visibly the kubelet, as where it is a part of another program.
+    Hidden,
+}
+
 /// Names of programs that run a kubelet: itself, a distribution's single binary, or a wrapper.
 const KUBELETS: [&str; 8] = [
     "kubelet",
@@ -60,15 +70,23 @@ impl Commands {
         programs.any(|program| is_kubelet(&program))
     }
 
-    /// The credential provider configuration of the processes; the last one, if a process has several. `None`: no process has
-    /// the flag.
-    pub(crate) fn provider_config(&self) -> Option<String> {
+    /// The flag of the processes; the last one, if a process has several.
+    pub(crate) fn provider_flag(&self) -> ProviderFlag {
         let value = |line: &String| {
             let mut flags = running_flags(line.split_whitespace()).into_iter();
             let last = flags.rfind(|(name, _)| *name == CONFIG_FLAG);
             last.map(|(_, value)| value.unwrap_or_default().trim_matches('"').to_owned())
         };
-        self.running.iter().find_map(value)
+        // A program that starts the kubelet may have its flags.
+        let is_kubelet = |line: &String| {
+            let program = line.split_whitespace().next().unwrap_or_default();
+            program.rsplit('/').next() == Some("kubelet")
+        };
+        match self.running.iter().find_map(value) {
+            Some(value) => ProviderFlag::Is(value),
+            None if self.running.iter().any(is_kubelet) => ProviderFlag::Absent,
+            None => ProviderFlag::Hidden,
+        }
     }
 
     /// A credential provider flag in the arguments of the programs that the unit starts.
@@ -150,7 +168,29 @@ mod tests {
                 running: vec!["sleep 1".to_owned(), line.clone()],
                 ..Commands::default()
             };
-            assert_eq!(commands.provider_config().as_deref(), expected, "{line}");
+            let expected = expected.map_or(ProviderFlag::Absent, |value| {
+                ProviderFlag::Is(value.to_owned())
+            });
+            assert_eq!(commands.provider_flag(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_a_visible_kubelet_lacks_the_flag() {
+        for (line, expected) in [
+            ("/usr/bin/kubelet --v=2", ProviderFlag::Absent),
+            ("kubelet", ProviderFlag::Absent),
+            ("/usr/local/bin/k3s agent", ProviderFlag::Hidden),
+            ("/bin/sh /opt/kubelet", ProviderFlag::Hidden),
+            // systemd's own text for a process that is ending.
+            ("[kubelet]", ProviderFlag::Hidden),
+            ("", ProviderFlag::Hidden),
+        ] {
+            let commands = Commands {
+                running: vec!["sleep 1".to_owned(), line.to_owned()],
+                ..Commands::default()
+            };
+            assert_eq!(commands.provider_flag(), expected, "{line}");
         }
     }
 }

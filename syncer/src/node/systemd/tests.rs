@@ -942,7 +942,7 @@ async fn a_unit_whose_processes_are_not_listed_is_restarted() {
             }
             Err(error) => panic!("{error}"),
         }
-        let listed = unit.provider_config().await;
+        let listed = unit.provider_flag().await;
         assert!(
             matches!(listed, Err(KubeletError::Systemd(_))),
             "{listed:?}"

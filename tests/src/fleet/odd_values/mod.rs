@@ -155,6 +155,11 @@ impl Scene<'_> {
             odd.is_some_and(|node| node["phase"] == "Unreadable"),
             "{nodes:?}"
         );
+        let check = self.plugin(&["check", "-o", "json"])?.to_string();
+        ensure!(
+            check.contains(&format!("{NAMESPACE}/{ODD}")) && check.contains("spec.revision"),
+            "{check}"
+        );
         for (odd, field, corrected) in [
             (
                 json!({"rollout": {"maxUnavailable": 3_000_000_000_u32}}),
@@ -223,7 +228,7 @@ impl Probe for Scene<'_> {
         &self.objects
     }
 
-    /// A new node gets its object, and a new namespace its Secret.
+    /// A new node gets its object, and a new namespace its Secret. The plugin reads the others, whatever one has.
     async fn probe(&mut self, after: &str) -> Result<()> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);
@@ -239,6 +244,13 @@ impl Probe for Scene<'_> {
         self.objects.exists(&object, &name, after).await?;
         let secret = resource(("", "v1", "Secret"));
         let secret = Api::namespaced_with(self.objects.client.clone(), &name, &secret);
-        self.objects.exists(&secret, GLOBAL_SECRET, after).await
+        self.objects.exists(&secret, GLOBAL_SECRET, after).await?;
+        let status = self.plugin(&["status", "-o", "json"])?;
+        let nodes = status["nodes"].as_array().context("nodes")?;
+        ensure!(
+            nodes.iter().any(|node| node["name"] == *name),
+            "{after}: the plugin shows no {name}: {nodes:?}"
+        );
+        Ok(())
     }
 }

@@ -76,19 +76,17 @@ pub(in crate::fleet) async fn try_all(
         for value in values() {
             tried.values += 1;
             let now = scene.objects().get(target).await?;
-            let patch = replaced(&now, &path, value);
-            accepted += usize::from(
-                scene
-                    .objects()
-                    .patch(target, &patch, is_status)
-                    .await
-                    .is_ok(),
-            );
+            let patch = replaced(&now, &path, value.clone());
+            let stored = scene.objects().patch(target, &patch, is_status).await;
+            // Pruned, or given its default, it is the value before.
+            if stored.is_ok_and(|stored| is_changed(&now, &stored)) {
+                accepted += 1;
+                if !is_shared {
+                    scene.probe(&format!("{value} in {kind} {path}")).await?;
+                }
+            }
         }
         tried.accepted += accepted;
-        if accepted > 0 && !is_shared {
-            scene.probe(&format!("{kind} {path}")).await?;
-        }
         // The controller may write it at the same time.
         for _ in 0..3 {
             let now = scene.objects().get(target).await?;
@@ -102,6 +100,18 @@ pub(in crate::fleet) async fn try_all(
         }
     }
     Ok(())
+}
+
+/// Apart from what the API server counts and notes itself.
+fn is_changed(before: &Value, after: &Value) -> bool {
+    let [before, after] = [before, after].map(|object| {
+        let mut object = object.clone();
+        for field in ["resourceVersion", "generation", "managedFields"] {
+            object["metadata"][field].take();
+        }
+        object
+    });
+    before != after
 }
 
 pub(in crate::fleet) struct Objects {
