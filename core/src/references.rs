@@ -57,7 +57,26 @@ impl References {
     /// `None`: it has all wanted references, and no others of globalps but those that stay. References without a record belong to
     /// others and stay.
     pub fn change(&self, wanted: &BTreeSet<&str>, stays: impl Fn(&str) -> bool) -> Option<Change> {
-        let missing = wanted.iter().filter(|name| !has(&self.names, name));
+        self.change_if(|name| !has(&self.names, name), wanted, stays)
+    }
+
+    /// The same for names that only globalps has: what lacks only its record gets it again.
+    pub fn change_of_own(
+        &self,
+        wanted: &BTreeSet<&str>,
+        stays: impl Fn(&str) -> bool,
+    ) -> Option<Change> {
+        let is_missing = |name: &str| !has(&self.names, name) || !has(&self.recorded, name);
+        self.change_if(is_missing, wanted, stays)
+    }
+
+    fn change_if(
+        &self,
+        is_missing: impl Fn(&str) -> bool,
+        wanted: &BTreeSet<&str>,
+        stays: impl Fn(&str) -> bool,
+    ) -> Option<Change> {
+        let missing = wanted.iter().filter(|name| is_missing(name));
         let left_over = self.recorded.iter();
         let left_over = left_over.filter(|name| !wanted.contains(&***name) && !stays(name));
         let change = Change {
@@ -81,8 +100,9 @@ impl References {
         let added = || change.added.iter().map(String::as_str);
         let kept = self.names.iter().map(|name| &**name);
         let kept = kept.filter(|name| !is_own(name));
+        let new = || added().filter(|name| !has(&self.names, name));
         let names: Vec<Value> = kept
-            .chain(added())
+            .chain(new())
             .map(|name| json!({"name": name}))
             .collect();
         let recorded = self.recorded.iter().map(|name| &**name);
@@ -93,7 +113,7 @@ impl References {
             value: json!(self.version),
         })];
         let list = PointerBuf::from_tokens(["imagePullSecrets"]);
-        if names.len() != self.names.len() || !change.added.is_empty() {
+        if names.len() != self.names.len() || new().next().is_some() {
             operations.push(if names.is_empty() {
                 PatchOperation::Remove(RemoveOperation { path: list })
             } else {
@@ -204,6 +224,25 @@ mod tests {
             let was_removed = record == Some("s") && !names.contains(&"s") && wanted == ["s"];
             assert_eq!(is_restore, was_removed, "{case}");
         }
+    }
+
+    #[test]
+    fn an_own_name_without_its_record_gets_the_record_alone() {
+        let account = account(&["x", "s"], None);
+        let references = references(&account);
+        let wanted = BTreeSet::from(["s"]);
+        assert_eq!(references.change(&wanted, |_| false), None);
+        let change = references.change_of_own(&wanted, |_| false).unwrap();
+        let patch = json!(references.patch(&change, KEY));
+        let paths = patch.as_array().unwrap().iter();
+        let paths: Vec<_> = paths.map(|it| it["path"].as_str().unwrap()).collect();
+        assert_eq!(
+            paths,
+            ["/metadata/resourceVersion", "/metadata/annotations"]
+        );
+        let recorded = self::account(&["x", "s"], Some("s"));
+        let recorded = self::references(&recorded);
+        assert_eq!(recorded.change_of_own(&wanted, |_| false), None);
     }
 
     #[test]

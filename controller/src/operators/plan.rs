@@ -159,7 +159,8 @@ fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change>
         let id = (account.namespace.clone(), name.to_owned());
         !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
     };
-    account.references.change(&names(wants, account), is_there)
+    let wanted = names(wants, account);
+    account.references.change_of_own(&wanted, is_there)
 }
 
 fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<Write> {

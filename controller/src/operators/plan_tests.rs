@@ -225,7 +225,11 @@ impl Simulation {
                 account
                     .recorded
                     .retain(|name| !change.removed.contains(name));
-                account.names.extend(change.added.iter().cloned());
+                for name in &change.added {
+                    if !account.names.contains(name) {
+                        account.names.push(name.clone());
+                    }
+                }
                 account.recorded.extend(change.added);
                 account.recorded.sort();
                 account.recorded.dedup();
@@ -330,6 +334,8 @@ enum Event {
     Upgrade(usize),
     /// Removes a reference.
     Detach(usize),
+    /// Removes the record, and leaves the references.
+    Unrecord(usize),
     Pause(bool),
     Enable(bool),
     Exclude(usize, bool),
@@ -348,6 +354,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..2usize, 0..2usize).prop_map(|(c, s)| Event::Break(c, s)),
         1 => any::<usize>().prop_map(Event::Upgrade),
         1 => any::<usize>().prop_map(Event::Detach),
+        1 => any::<usize>().prop_map(Event::Unrecord),
         1 => any::<bool>().prop_map(Event::Pause),
         1 => any::<bool>().prop_map(Event::Enable),
         1 => (0..2usize, any::<bool>()).prop_map(|(n, is)| Event::Exclude(n, is)),
@@ -394,6 +401,13 @@ fn happens(simulation: &mut Simulation, event: Event) {
                 account.version += 1;
             }
         }
+        Event::Unrecord(at) => {
+            let count = simulation.accounts.len();
+            if let Some(account) = simulation.accounts.values_mut().nth(at % count.max(1)) {
+                account.recorded.clear();
+                account.version += 1;
+            }
+        }
         Event::Pause(paused) => simulation.paused = paused,
         Event::Enable(is_enabled) => simulation.is_enabled = is_enabled,
         Event::Exclude(n, true) => {
@@ -418,7 +432,7 @@ proptest! {
         let mut simulation = Simulation::new();
         for event in events {
             // Without a record of a copy, only the leader that wrote it finds it.
-            let forgets = matches!(event, Event::Upgrade(_));
+            let forgets = matches!(event, Event::Upgrade(_) | Event::Unrecord(_));
             happens(&mut simulation, event);
             if forgets {
                 simulation.paused = false;

@@ -17,7 +17,7 @@ pub struct Kubelet {
     #[serde(default = "default_config_file")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "self == oldSelf",
-        "message": "configFile is immutable: `kubectl globalps install --restore-configuration` brings back the path that the nodes have; to move the file, clean up with `kubectl globalps remove --all --wait`, then delete and recreate this object",
+        "message": "configFile is immutable: `kubectl globalps install --restore-configuration` brings back the path that the nodes have; to move the file, clean up with `kubectl globalps remove --all --wait`, also with `--source NAME` for each source, then delete and recreate this object",
     }]))]
     #[schemars(regex(pattern = r"^/.+/[^/]+$"))]
     pub config_file: String,

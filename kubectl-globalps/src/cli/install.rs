@@ -92,8 +92,9 @@ pub(crate) struct Install {
     #[arg(long, value_enum, ignore_case = true, requires = "image_pull_secrets")]
     pub attach: Option<AttachBy>,
     /// Pull secret of a `CatalogSource`; lets the controller read it and copy it for the catalog's operators; may be repeated.
-    /// With --apply, earlier grants stay. To revoke one, delete its name from `ClusterRole` globalps-operators, delete the Role
-    /// of that name in its namespace, and run install again
+    /// With --apply, earlier grants stay. To revoke one, take the Secret out of the `CatalogSource` and wait until the copies are
+    /// gone, delete its name from `ClusterRole` globalps-operators, delete the Role of that name in its namespace, and run
+    /// install again
     #[arg(long, value_name = "NAMESPACE/SECRET", value_delimiter = ',')]
     pub operators: Vec<CatalogSecret>,
     /// Pull secret for the images of globalps. Create it in `globalps-system` and in the namespace of `-n`. Default with

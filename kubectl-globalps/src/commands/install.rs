@@ -160,6 +160,7 @@ async fn complete(
         && manifests.image_pull_secrets.is_none()
         && manifests.operators.is_none();
     if !asks_nothing {
+        restore_configuration::must_not_be_held(cluster).await?;
         extend(manifests, config);
     }
     Ok(())

@@ -114,6 +114,8 @@ async fn replace(
     let (name, params) = (names::GLOBAL_SECRET, params::post(false));
     let mut object = live.clone();
     object.spec = last.spec.clone();
+    // Whoever paused meant what is in force.
+    object.spec.rollout.paused |= live.spec.rollout.paused;
     let call = api.replace(name, &params, &object);
     match cluster.call("replace the GlobalPullSecret", call).await {
         // Some of its fields can't be changed, only created.

@@ -39,9 +39,11 @@ pub(super) async fn run(
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
     let is_in_force = |now: &DockerConfig| now.means_the_same(&in_force.additional);
+    // One that was removed is not what changed either.
+    let has_none = existing.is_none() && in_force.additional.is_without_credentials();
     if args.to_revision.is_none()
         && observed.is_additional_proven
-        && now.as_ref().is_some_and(is_in_force)
+        && now.as_ref().map_or(has_none, is_in_force)
     {
         return Err(Failure::new(
             "the rollout that is not finished did not change the additional pull secret, so going back to another one leaves its cause",

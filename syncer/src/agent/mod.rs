@@ -35,7 +35,7 @@ use crate::node::kubelet::{Kubelet as _, Unit};
 use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
 use crate::node::state::{NodeError, Obstacle, State, Task};
-use crate::node::systemd::Systemd;
+use crate::node::systemd::{ProviderFlag, Systemd};
 use crate::report::{StatusReporter, writer};
 use decide::{Action, decide};
 use facts::NodeFacts;
@@ -121,6 +121,8 @@ pub(crate) struct Agent {
     obstacle: Option<Obstacle>,
     /// Provider files whose writer may not have finished yet.
     half_written_settings: Option<ProviderDisk>,
+    /// What the kubelet that uses the provider has in its flags, and when it was read: a rotation doesn't wait for systemd.
+    flag: Option<(Instant, ProviderFlag)>,
 }
 
 impl Agent {
@@ -159,6 +161,7 @@ impl Agent {
             provider: options.provider,
             obstacle: None,
             half_written_settings: None,
+            flag: None,
         }
     }
 

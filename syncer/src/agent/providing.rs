@@ -5,8 +5,9 @@ use globalps_core::provider::{
     Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version,
 };
 use globalps_core::rollout::Revision;
+use tokio::time::Instant;
 
-use super::Agent;
+use super::{Agent, FLAGS_READ};
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
@@ -100,15 +101,24 @@ impl Agent {
     /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins, or
     /// took them away. `None`: it does, as far as it can be seen.
     async fn unused(&mut self, disk: &ProviderDisk) -> Option<Obstacle> {
-        let in_force = self.state.as_ref().filter(|it| it.change.is_none())?;
-        let installed = in_force.provider.clone()?;
+        let in_force = self.state.as_ref().filter(|it| it.change.is_none());
+        let Some(installed) = in_force.and_then(|it| it.provider.clone()) else {
+            self.flag = None;
+            return None;
+        };
         if self.drift.is_limit_reached() && !self.provider.has_settings(disk, installed) {
             return Some(Obstacle::new(FOUGHT));
         }
         if !self.restart || self.no_restart.is_some() {
             return None;
         }
-        let flag = self.unit.provider_flag().await.ok()?;
+        let known = self.flag.take();
+        let known = known.filter(|(read, _)| read.elapsed() < FLAGS_READ);
+        let (read, flag) = match known {
+            Some(known) => known,
+            None => (Instant::now(), self.unit.provider_flag().await.ok()?),
+        };
+        self.flag = Some((read, flag.clone()));
         let may_change = match flag {
             ProviderFlag::Is(_) => false,
             // Flags that others took out of their file are written again.

@@ -7,6 +7,7 @@ use super::{AUTH, OTHER_AUTH, deployment, gps, in_force, kept, node, refused, se
 use crate::commands::examples::sample;
 use crate::commands::fake_api::{FakeApi, Fault, path};
 use crate::error::Exit;
+use crate::view::status::ANOTHER_CHANGED;
 
 const INVALID: &str = "!!!";
 const NOT_INSTALLED: &str = "globalps is not installed in this cluster";
@@ -150,6 +151,22 @@ fn rolling_out(paused: bool, halted: bool, synced: u32) -> FakeApi {
         ),
         (&path("globalpullsecrets", names::GLOBAL_SECRET), gps),
     ])
+}
+
+#[test]
+fn undo_brings_no_removed_secret_back_for_a_source_that_changed() {
+    let mut global = in_force(&[], &[]);
+    let annotations = &mut global["metadata"]["annotations"];
+    annotations[names::ADDITIONAL_PROVEN_ANNOTATION] =
+        annotations[names::REVISION_ANNOTATION].clone();
+    let api = rolling_out(false, true, 1)
+        .with_object(&path("secrets", names::GLOBAL_SECRET), global)
+        .without(&path("secrets", names::ADDITIONAL_SECRET));
+    let failure = refused(api.run("undo --yes"));
+    assert!(failure.hint.starts_with(ANOTHER_CHANGED), "{failure:?}");
+    assert_eq!(api.writes(), [""; 0]);
+    let ran = api.run("undo --to-revision 2 --yes");
+    assert_eq!(ran, Ok(Exit::Done), "if that is meant");
 }
 
 #[test]

@@ -218,6 +218,8 @@ fn nothing_is_added_while_a_removal_is_held() {
         "add quay.io -u robot -p p --skip-check --source team2",
         "add quay.io -u robot -p p --skip-check --dry-run=server",
         "undo --yes",
+        "install --source team --apply",
+        "install --delivery CredentialProvider --apply",
     ] {
         let api = held().with_object(&earlier, kept("2", &[("ghcr.io", AUTH)]));
         let failure = refused(api.run(line));
@@ -232,6 +234,23 @@ fn nothing_is_added_while_a_removal_is_held() {
     let ran = other.run("remove --all --yes");
     assert_eq!(ran, Ok(Exit::Done), "it goes with the sources");
     assert!(is_restore_meant(&found(&other)) && other.object(&additional).is_none());
+}
+
+#[test]
+fn a_pause_outlasts_a_restored_configuration() {
+    let config = path("globalpullsecrets", names::GLOBAL_SECRET);
+    let mut running = last();
+    running.spec.rollout.paused = false;
+    for is_paused in [false, true] {
+        let mut now = held().object(&config).expect("one");
+        now["spec"] = json!({"rollout": {"paused": is_paused}});
+        let api = cluster(Some(running.clone())).with_object(&config, now);
+        let ran = api.run("install --restore-configuration");
+        assert_eq!(ran, Ok(Exit::Done));
+        let restored = found(&api).spec;
+        assert_eq!(restored.rollout.paused, is_paused);
+        assert_eq!(restored.sources, running.spec.sources);
+    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 "see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`",
             )),
             "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
-                "`kubectl globalps install --restore-configuration` brings the GlobalPullSecret back as it was: the field can't be changed; to move the file, clean up with `kubectl globalps remove --all --wait`, then delete and recreate the GlobalPullSecret",
+                "`kubectl globalps install --restore-configuration` brings the GlobalPullSecret back as it was: the field can't be changed; to move the file, clean up with `kubectl globalps remove --all --wait`, also with `--source NAME` for each source, then delete and recreate the GlobalPullSecret",
             )),
             "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
                 "restore `spec.kubelet.credentialProvider`, or set `delivery: ConfigFile` and wait before you change it",
@@ -140,7 +140,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 Some(line("held", &message).fail(REMOVAL_HELD.1))
             }
             "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
-                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the credentials",
+                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source",
             )),
             "WaitingForCanary" | "NoCanary" => {
                 let message = waits_for_canary(&found.message);
