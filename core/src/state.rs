@@ -130,17 +130,12 @@ impl State {
     pub fn configured(mut self, config: &GlobalPullSecret) -> Self {
         let current = Configuration::of(config);
         let is_another = self.uid.is_some() && self.uid != config.metadata.uid;
-        // What is changed afterwards is meant.
-        let is_edited = !is_another
-            && (self.configuration.as_ref()).is_some_and(|last| last.spec != current.spec);
-        self.replaced = self
-            .replaced
-            .filter(|last| !is_edited && last.spec != current.spec);
         if let Some(last) = self.configuration.filter(|_| is_another)
             && last.spec != current.spec
         {
             self.replaced = Some(last);
         }
+        self.replaced = self.replaced.filter(|last| last.spec != current.spec);
         self.uid.clone_from(&config.metadata.uid);
         self.configuration = Some(current);
         self
@@ -294,9 +289,7 @@ mod tests {
             (&[("a", 1), ("a", 2)], Some(2), 2),
             (&[("a", 1), ("b", 2)], Some(2), 1),
             (&[("a", 1), ("b", 2)], None, 2),
-            // An edit is meant.
-            (&[("a", 1), ("b", 2), ("b", 3)], Some(3), 3),
-            (&[("a", 1), ("b", 2), ("b", 3)], None, 3),
+            (&[("a", 1), ("b", 2), ("b", 3)], Some(3), 1),
             // It was restored a moment ago.
             (&[("a", 1), ("b", 2)], Some(1), 1),
             (&[("a", 1), ("b", 2), ("b", 1)], Some(1), 1),

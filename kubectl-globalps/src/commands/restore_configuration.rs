@@ -14,15 +14,23 @@ use crate::cluster::controller::must_watch;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_ask, confirm};
 use crate::view::status::{REMOVAL_HELD, is_removal_held};
 
 const DELETED: &str = "there is no GlobalPullSecret, although credentials are in force: an empty one would change what they are, and who gets them";
+
+/// It may have been changed on purpose since.
+const IN_FORCE: &str =
+    "this GlobalPullSecret is in force; it was created after another one was deleted";
+const GO_BACK: &str = "Go back to the GlobalPullSecret that it replaced?";
 
 pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
     let live = pull_secret::configuration(&cluster).await?;
+    let is_in_force = (state.configuration.as_ref().zip(live.as_ref()))
+        .is_some_and(|(last, live)| last.spec == live.spec);
     let last = state.to_restore(live.as_ref().map(|live| &live.spec));
     let last = last.ok_or_else(|| nothing_to_restore(&cluster))?;
     let done = match live {
@@ -30,7 +38,13 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
             printer.note("the GlobalPullSecret is as it was: there is nothing to restore");
             return Ok(Exit::Done);
         }
-        Some(live) => replace(&cluster, live, last).await?,
+        Some(live) => {
+            if is_in_force {
+                printer.note(IN_FORCE);
+                confirm(&cluster.title(), GO_BACK, !can_ask())?;
+            }
+            replace(&cluster, live, last).await?
+        }
         None => create(&cluster, &configured(last), false).await?,
     };
     let name = names::GLOBAL_SECRET;

@@ -2,5 +2,6 @@
 
 pub(crate) mod config_file;
 pub(crate) mod credential_provider;
+mod restart;
 pub(crate) mod transaction;
 mod writes;

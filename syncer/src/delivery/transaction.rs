@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::rollout::Goal;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
 use super::writes::Writes;
@@ -17,9 +15,6 @@ use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
 use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
 use crate::node::systemd::Since;
-
-/// Pauses between attempts at a restart.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 /// How many times in a row another process may write the files during a change.
 const MEANWHILE: usize = 3;
@@ -356,53 +351,6 @@ impl<K: Kubelet> Transaction<'_, K> {
         state.failed = Some(failure.clone());
         self.journal.save(state)?;
         Ok(Outcome::RolledBack(failure))
-    }
-
-    /// Restarts the kubelet, in at most three attempts. Its previous `InvocationID` is in the journal first, so that the next
-    /// syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
-    async fn restart(&mut self, state: &mut State) -> Result<Result<(), String>, NodeError> {
-        let mut pauses = PAUSES.into_iter();
-        let mut attempt = 1;
-        loop {
-            let from = match self.kubelet.invocation().await {
-                Err(error) => {
-                    error.verdict()?;
-                    None
-                }
-                Ok(from) => Some(from),
-            };
-            state.unit = self.kubelet.unit();
-            state.restarts = state.restarts.saturating_add(1);
-            state.restarted_at = Some(Time(Timestamp::now()));
-            let mut reset_failed = attempt > 1;
-            let mut is_recorded = false;
-            if let Some(change) = &mut state.change {
-                reset_failed |= change.step == Step::Back;
-                let started_from = match change.step {
-                    Step::Back => &mut change.back_from,
-                    _ => &mut change.started_from,
-                };
-                is_recorded = started_from.is_some();
-                *started_from = started_from.take().or(from);
-            }
-            if let Err(error) = self.journal.save(state) {
-                // A kubelet that is down frees no disk space.
-                if !is_recorded {
-                    return Err(error.into());
-                }
-                tracing::warn!(%error, "can't record another attempt to start the kubelet");
-            }
-            let error = match self.kubelet.restart(reset_failed).await {
-                Ok(()) => return Ok(Ok(())),
-                Err(error) => error.verdict()?,
-            };
-            tracing::warn!(attempt, error, "the kubelet did not start");
-            let Some(pause) = pauses.next() else {
-                return Ok(Err(format!("{error} (attempt {attempt} of {attempt})")));
-            };
-            sleep(pause).await;
-            attempt += 1;
-        }
     }
 }
 

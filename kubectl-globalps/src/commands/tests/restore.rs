@@ -147,8 +147,17 @@ fn what_another_object_replaced_is_restored() {
         .with_object(&path("secrets", names::STATE_SECRET), state)
         .with_object(&path("globalpullsecrets", names::GLOBAL_SECRET), of_before);
     let line = "install --restore-configuration";
-    assert_eq!(api.run(line), Ok(Exit::Done));
+    let (ran, [_, err]) = api.printed(line);
+    assert_eq!(ran, Ok(Exit::Done));
+    assert!(err.contains("is in force"), "{err}");
     assert_eq!(found(&api).spec, last().spec);
+    let writes = api.writes();
+    assert_eq!(
+        api.run(line),
+        Ok(Exit::Done),
+        "before the controller sees it"
+    );
+    assert_eq!(api.writes(), writes);
 }
 
 #[test]
