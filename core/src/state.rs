@@ -145,8 +145,6 @@ impl State {
     pub fn to_restore(self, live: Option<&GlobalPullSecretSpec>) -> Option<Configuration> {
         let is_live = |last: &Configuration| live == Some(&last.spec);
         match self.replaced {
-            // It is back, before the controller has seen it.
-            Some(replaced) if is_live(&replaced) => Some(replaced),
             Some(replaced) if self.configuration.as_ref().is_none_or(is_live) => Some(replaced),
             _ => self.configuration,
         }
@@ -290,8 +288,6 @@ mod tests {
             (&[("a", 1), ("b", 2)], Some(2), 1),
             (&[("a", 1), ("b", 2)], None, 2),
             (&[("a", 1), ("b", 2), ("b", 3)], Some(3), 1),
-            // It was restored a moment ago.
-            (&[("a", 1), ("b", 2)], Some(1), 1),
             (&[("a", 1), ("b", 2), ("b", 1)], Some(1), 1),
             (&[("a", 1), ("b", 1)], Some(1), 1),
             (&[("a", 1), ("b", 2), ("c", 2)], Some(2), 1),

@@ -76,6 +76,11 @@ enum Owner {
 }
 
 impl TargetView {
+    /// The hub has written its content, maybe beside another client.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.owner, Owner::Hub | Owner::Both)
+    }
+
     /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
     pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
         let content = Data::of(secret, DATA_KEY);
@@ -329,7 +334,9 @@ fn phase<'a>(
     let phase = match reported.reason.as_str() {
         _ if reported.is_ready => return none(ClusterPhase::Synced),
         "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
-        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" | "ReconcileFailed" => {
+        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" => ClusterPhase::Blocked,
+        // Whatever else is refused there, its nodes have the content.
+        "ReconcileFailed" if reported.counts.synced == reported.counts.total => {
             ClusterPhase::Blocked
         }
         _ => ClusterPhase::Syncing,

@@ -313,8 +313,8 @@ impl Session {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
                 let params = PatchParams {
-                    // Whose the content is was decided for this version; labels and annotations are the hub's.
-                    force: version.is_some(),
+                    // What another client has set in the hub's own Secret is undone; `version` fails if it is another one now.
+                    force: self.facts.target.as_ref().is_some_and(TargetView::is_own),
                     ..PatchParams::apply(&self.shared.manager)
                 };
                 let patch = Patch::Apply(&body);

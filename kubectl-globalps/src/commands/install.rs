@@ -140,6 +140,11 @@ async fn complete(
     }
     let config = pull_secret::installed_configuration(cluster).await?;
     manifests.image_pull_secrets = namespace_access::chosen(args, config.as_ref(), cluster).await?;
+    // A new release alone changes nothing of what is held.
+    let is_asked = !args.operators.is_empty() || args.image_pull_secrets.is_some();
+    if is_asked || args.delivery.is_some() || !manifests.sources.is_empty() {
+        restore_configuration::must_not_be_held(cluster).await?;
+    }
     let config = config.map(|config| config.spec);
     let is_enabled = config
         .as_ref()
@@ -160,7 +165,6 @@ async fn complete(
         && manifests.image_pull_secrets.is_none()
         && manifests.operators.is_none();
     if !asks_nothing {
-        restore_configuration::must_not_be_held(cluster).await?;
         extend(manifests, config);
     }
     Ok(())

@@ -29,12 +29,14 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
     let live = pull_secret::configuration(&cluster).await?;
+    let is_back = (state.replaced.as_ref().zip(live.as_ref()))
+        .is_some_and(|(last, live)| last.spec == live.spec && !is_removal_held(live));
     let is_in_force = (state.configuration.as_ref().zip(live.as_ref()))
         .is_some_and(|(last, live)| last.spec == live.spec);
     let last = state.to_restore(live.as_ref().map(|live| &live.spec));
     let last = last.ok_or_else(|| nothing_to_restore(&cluster))?;
     let done = match live {
-        Some(live) if live.spec == last.spec => {
+        Some(live) if live.spec == last.spec || is_back => {
             printer.note("the GlobalPullSecret is as it was: there is nothing to restore");
             return Ok(Exit::Done);
         }
@@ -122,14 +124,14 @@ async fn create(
 async fn replace(
     cluster: &Cluster<'_>,
     live: GlobalPullSecret,
-    last: Configuration,
+    mut last: Configuration,
 ) -> Result<&'static str, Failure> {
+    // Whoever paused meant what is in force.
+    last.spec.rollout.paused |= live.spec.rollout.paused;
     let api: Api<GlobalPullSecret> = cluster.api();
     let (name, params) = (names::GLOBAL_SECRET, params::post(false));
     let mut object = live.clone();
     object.spec = last.spec.clone();
-    // Whoever paused meant what is in force.
-    object.spec.rollout.paused |= live.spec.rollout.paused;
     let call = api.replace(name, &params, &object);
     match cluster.call("replace the GlobalPullSecret", call).await {
         // Some of its fields can't be changed, only created.

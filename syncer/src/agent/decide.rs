@@ -1777,6 +1777,7 @@ mod tests {
             tokens: Some(true),
             obstacle: None,
             unused: None,
+            is_running: false,
         }
     }
 
@@ -1854,6 +1855,21 @@ mod tests {
             unused: Some(Obstacle::new("the kubelet runs with another one")),
             ..facts
         };
+        let fought = ProviderFacts {
+            is_running: true,
+            ..in_force(true).0
+        };
+        let fought = ProviderFacts {
+            unused: Some(Obstacle::new("another process changes its flags")),
+            ..fought
+        };
+        let (content, own) = (by_provider(""), file(OWN));
+        let fought = NodeFacts {
+            provider: Some(&fought),
+            ..self::facts(Some(&one), Some(&state), &own, Some(&content))
+        };
+        let expected = "no provider, own and ours, restart";
+        assert_eq!(provider_line(decide(&fought)), expected);
         for (sentence, task, content, expected) in [
             (
                 "in force",
@@ -2220,6 +2236,7 @@ mod tests {
             tokens: Some(true),
             obstacle,
             unused: None,
+            is_running: false,
         }
     }
 

@@ -44,12 +44,14 @@ impl Agent {
             None => self.obstacle_on_way_in(version).await?,
             unreadable => unreadable,
         };
+        let unused = self.unused(&disk).await;
         let facts = ProviderFacts {
             provider: self.provider.clone(),
             has_program: self.provider.has_program(),
             tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
             obstacle,
-            unused: self.unused(&disk).await,
+            is_running: unused.as_ref().is_some_and(|it| it.message == FOUGHT),
+            unused,
             disk,
         };
         let in_force = self
@@ -113,7 +115,10 @@ impl Agent {
             return None;
         }
         let known = self.flag.take();
-        let known = known.filter(|(read, _)| read.elapsed() < FLAGS_READ);
+        // Nothing is removed because of what was read earlier.
+        let known = known.filter(|(read, flag)| {
+            read.elapsed() < FLAGS_READ && self.provider.check_flag(flag).is_ok()
+        });
         let (read, flag) = match known {
             Some(known) => known,
             None => (Instant::now(), self.unit.provider_flag().await.ok()?),
@@ -150,9 +155,6 @@ impl Agent {
         if let Some(reason) = &self.no_restart {
             let message = format!("{reason}, but the provider needs a restart");
             return Ok(Some(Obstacle::new(message)));
-        }
-        if self.drift.is_limit_reached() {
-            return Ok(Some(Obstacle::new(FOUGHT)));
         }
         if let Some(obstacle) = self.provider.obstacle() {
             return Ok(Some(obstacle));

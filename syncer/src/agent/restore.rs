@@ -189,6 +189,7 @@ impl Restore {
             tokens: None,
             obstacle: None,
             unused: None,
+            is_running: false,
         }))
     }
 

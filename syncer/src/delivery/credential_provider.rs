@@ -19,6 +19,8 @@ pub(crate) struct ProviderFacts {
     pub(crate) obstacle: Option<Obstacle>,
     /// Why the kubelet does not use the one in force: its process has another configuration.
     pub(crate) unused: Option<Obstacle>,
+    /// The running kubelet uses it nevertheless: only the next one would not.
+    pub(crate) is_running: bool,
 }
 
 impl ProviderFacts {
@@ -68,7 +70,11 @@ impl ProviderFacts {
 
     /// The files without the provider, with which the kubelet starts.
     fn removed(&self) -> Result<ProviderSide, Obstacle> {
-        self.provider.removed(&self.disk)
+        match &self.unused {
+            // It has started without them.
+            Some(_) if !self.is_running => self.without(),
+            _ => self.provider.removed(&self.disk),
+        }
     }
 
     /// Whether the kubelet's configuration and flags match this side. Other settings would need a restart.
@@ -128,7 +134,8 @@ fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
 /// Whether the change needs a kubelet restart. One that does not use the provider needs none without it.
 pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
-    let is_unused = facts.unused.is_some() && change.target.installed.is_none();
+    let is_unused =
+        facts.unused.is_some() && !facts.is_running && change.target.installed.is_none();
     state.awaits_restart() || !is_unused && (is_switch || !facts.has_settings(&change.target))
 }
 

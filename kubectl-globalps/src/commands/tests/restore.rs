@@ -161,6 +161,24 @@ fn what_another_object_replaced_is_restored() {
 }
 
 #[test]
+fn a_held_removal_that_looks_like_what_was_replaced_is_undone() {
+    let config = path("globalpullsecrets", names::GLOBAL_SECRET);
+    let live: GlobalPullSecret =
+        serde_json::from_value(held().object(&config).expect("one")).expect("one");
+    let state = State {
+        configuration: Some(last()),
+        replaced: Some(Configuration::of(&live)),
+        ..State::default()
+    };
+    let mut state = json!(state.secret());
+    state["metadata"] = json!({});
+    let api = held().with_object(&path("secrets", names::STATE_SECRET), state);
+    let ran = api.run("install --restore-configuration");
+    assert_eq!(ran, Ok(Exit::Done));
+    assert_eq!(found(&api).spec, last().spec);
+}
+
+#[test]
 fn nothing_is_deleted_that_can_not_be_created_again() {
     const UPDATE: &str =
         "update /apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets";
