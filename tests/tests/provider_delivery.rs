@@ -308,10 +308,8 @@ fn a_configuration_that_no_kubelet_reads_is_not_used() {
         let status = wait(&node, "Synced", 1, "ConfigFile");
         assert_eq!(status["reason"], "ProviderNotPossible", "{status}");
         let message = status["message"].as_str().unwrap();
-        let expected = format!(
-            "the kubelet runs with no credential provider configuration, not with `--image-credential-provider-config={config}`"
-        );
-        assert!(message.starts_with(&expected), "{message}");
+        let expected = "the kubelet runs with no credential provider configuration, not with `--image-credential-provider-config=";
+        assert!(message.starts_with(expected), "{message}");
         assert!(read(directory.path(), "config.json").contains("r.example.com"));
         node.ask(Some(restore(2)));
         node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")

@@ -648,6 +648,13 @@ mod tests {
         MemberReport::Status(Box::new(MemberStatus::of(&object).unwrap()))
     }
 
+    fn on_all_nodes(mut report: MemberReport) -> MemberReport {
+        if let MemberReport::Status(status) = &mut report {
+            status.counts.synced = status.counts.total;
+        }
+        report
+    }
+
     #[test]
     fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
         let has = || Some(target(&json!({})));
@@ -764,9 +771,17 @@ mod tests {
                 "Blocked NodesBlocked",
             ),
             (
-                "a quota there",
+                "a quota there, while its nodes change",
                 has(),
                 reported("7", "False", "ReconcileFailed"),
+                a(),
+                nodes,
+                "Syncing ReconcileFailed",
+            ),
+            (
+                "a quota there, and its nodes are done",
+                has(),
+                on_all_nodes(reported("7", "False", "ReconcileFailed")),
                 a(),
                 nodes,
                 "Blocked ReconcileFailed",
