@@ -126,7 +126,7 @@ async fn replace(
     live: GlobalPullSecret,
     mut last: Configuration,
 ) -> Result<&'static str, Failure> {
-    // Whoever paused meant what is in force.
+    // A pause is about the nodes, whatever is configured.
     last.spec.rollout.paused |= live.spec.rollout.paused;
     let api: Api<GlobalPullSecret> = cluster.api();
     let (name, params) = (names::GLOBAL_SECRET, params::post(false));

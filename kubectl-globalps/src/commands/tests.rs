@@ -8,6 +8,7 @@ mod outages;
 mod paused;
 mod restore;
 mod source;
+mod unfinished;
 mod why;
 mod why_advice;
 
