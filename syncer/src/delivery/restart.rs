@@ -47,7 +47,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             if let Err(error) = self.journal.save(state) {
                 // A kubelet that is down frees no disk space.
                 if !is_recorded {
-                    return Err(error.into());
+                    return Err(error);
                 }
                 tracing::warn!(%error, "can't record another attempt to start the kubelet");
             }
