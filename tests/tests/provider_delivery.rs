@@ -59,6 +59,23 @@ fn node(directory: &Path, ask: &Ask) -> BareNode {
     BareNode::start(directory, ask, 1, Failures::NONE).unwrap()
 }
 
+/// The syncer's arguments for paths in the kubelet's own flags.
+fn set_up(config: &Path, bin_dir: &Path) -> [String; 4] {
+    let (config, bin_dir) = (config.display(), bin_dir.display());
+    [
+        format!("--provider-config={config}"),
+        format!("--host-provider-config={config}"),
+        format!("--provider-bin-dir={bin_dir}"),
+        format!("--host-provider-bin-dir={bin_dir}"),
+    ]
+}
+
+fn wait_restored(node: &BareNode, generation: i64) {
+    node.ask(Some(restore(generation)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+}
+
 fn wait(node: &BareNode, phase: &str, revision: i64, delivery: &str) -> Value {
     node.wait_status(phase, DEADLINE, |status| {
         status["phase"] == phase && status["revision"] == revision && status["delivery"] == delivery
@@ -110,9 +127,7 @@ fn one_restart_in_one_out_and_none_between() {
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["state.json"]);
 
-    node.ask(Some(restore(5)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 5);
     is_as_before(directory.path());
     assert!(!directory.path().join(".globalps").exists());
 }
@@ -125,9 +140,7 @@ fn a_node_whose_processes_systemd_does_not_list_gets_the_provider_and_loses_it()
     let _syncer = node.syncer(&PROGRAM).unwrap();
     wait(&node, "Synced", 1, "CredentialProvider");
     assert_eq!((node.restarts(), password(&node)), (1, json!("1")));
-    node.ask(Some(restore(2)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 2);
     assert_eq!((node.restarts(), node.has_provider()), (2, false));
     is_as_before(directory.path());
 }
@@ -140,9 +153,7 @@ fn a_restore_takes_the_provider_out_in_one_restart() {
     wait(&node, "Synced", 1, "CredentialProvider");
     assert_eq!((node.restarts(), password(&node)), (1, json!("1")));
     is_here_what_is_promised(directory.path());
-    node.ask(Some(restore(2)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 2);
     assert_eq!((node.restarts(), node.has_provider()), (2, false));
     is_as_before(directory.path());
     assert!(!directory.path().join(".globalps").exists());
@@ -227,9 +238,7 @@ fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_with
         flags.contains("--v=3 --image-credential-provider-config="),
         "{flags}"
     );
-    node.ask(Some(restore(2)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 2);
     assert_eq!(read(directory.path(), "kubeadm-flags.env"), upgraded);
 }
 
@@ -295,13 +304,7 @@ fn a_configuration_that_no_kubelet_reads_is_not_used() {
         } else {
             etc.clone()
         };
-        let (config, bin_dir) = (config.display(), bin.display());
-        let arguments = [
-            format!("--provider-config={config}"),
-            format!("--host-provider-config={config}"),
-            format!("--provider-bin-dir={bin_dir}"),
-            format!("--host-provider-bin-dir={bin_dir}"),
-        ];
+        let arguments = set_up(&config, &bin);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let node = node(directory.path(), &by_provider(1)).with_arguments(&arguments);
         let _syncer = node.syncer(&PROGRAM).unwrap();
@@ -311,9 +314,7 @@ fn a_configuration_that_no_kubelet_reads_is_not_used() {
         let expected = "the kubelet runs with no credential provider configuration, not with `--image-credential-provider-config=";
         assert!(message.starts_with(expected), "{message}");
         assert!(read(directory.path(), "config.json").contains("r.example.com"));
-        node.ask(Some(restore(2)));
-        node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-            .unwrap();
+        wait_restored(&node, 2);
         is_as_before(directory.path());
         assert_eq!(fs::read_dir(&etc).unwrap().count(), usize::from(is_file));
         assert_eq!(fs::read_dir(&bin).unwrap().count(), 0);
@@ -337,9 +338,7 @@ fn a_kubelet_that_is_started_without_the_provider_gets_the_credentials_file() {
     assert!(read(directory.path(), "config.json").contains("r.example.com"));
     assert_eq!(read(directory.path(), "kubeadm-flags.env"), FLAGS);
     assert_eq!(node.restarts(), 1);
-    node.ask(Some(restore(2)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 2);
     is_as_before(directory.path());
 }
 
@@ -363,9 +362,7 @@ fn a_node_whose_flags_another_process_takes_out_again_and_again_gets_the_credent
     assert!(status["drifts"].as_i64() >= Some(5), "{status}");
     assert!(read(directory.path(), "config.json").contains("r.example.com"));
     assert!(node.would_start());
-    node.ask(Some(restore(2)));
-    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-        .unwrap();
+    wait_restored(&node, 2);
     is_as_before(directory.path());
 }
 
@@ -402,13 +399,8 @@ fn a_provider_of_others_goes_on_beside_ours_and_its_configuration_is_as_before_t
         let before = "# theirs\nproviders:\n  - name: theirs  # it\n    args: []\n\n# the end\n";
         fs::write(&file, before).unwrap();
         let config = if is_directory { &etc } else { &file };
+        let arguments = set_up(config, &bin);
         let (config, bin_dir) = (config.display(), bin.display());
-        let arguments = [
-            format!("--provider-config={config}"),
-            format!("--host-provider-config={config}"),
-            format!("--provider-bin-dir={bin_dir}"),
-            format!("--host-provider-bin-dir={bin_dir}"),
-        ];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let flags = format!(
             "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config={config} \
@@ -425,9 +417,7 @@ fn a_provider_of_others_goes_on_beside_ours_and_its_configuration_is_as_before_t
         assert_eq!(found["theirs.example.com"]["password"], "t", "{found}");
         assert_eq!(fs::read_to_string(&file).unwrap() == before, is_directory);
         assert_eq!(node.restarts(), 1);
-        node.ask(Some(restore(2)));
-        node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
-            .unwrap();
+        wait_restored(&node, 2);
         assert_eq!(fs::read_to_string(&file).unwrap(), before);
         assert_eq!(read(directory.path(), "kubeadm-flags.env"), flags);
         for folder in [&etc, &bin] {

@@ -20,6 +20,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
+use crate::view::status::is_removal_held;
 
 pub(super) async fn run(
     args: &Install,
@@ -143,7 +144,8 @@ async fn complete(
     // A new release alone changes nothing of what is held.
     let is_asked = !args.operators.is_empty() || args.image_pull_secrets.is_some();
     if is_asked || args.delivery.is_some() || !manifests.sources.is_empty() {
-        restore_configuration::must_not_be_held(cluster).await?;
+        let is_held = config.as_ref().is_some_and(is_removal_held);
+        restore_configuration::refuse_held(is_held)?;
     }
     let config = config.map(|config| config.spec);
     let is_enabled = config

@@ -29,10 +29,12 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
     let live = pull_secret::configuration(&cluster).await?;
-    let is_back = (state.replaced.as_ref().zip(live.as_ref()))
-        .is_some_and(|(last, live)| last.spec == live.spec && !is_removal_held(live));
-    let is_in_force = (state.configuration.as_ref().zip(live.as_ref()))
-        .is_some_and(|(last, live)| last.spec == live.spec);
+    let is_live = |known: &Option<Configuration>| {
+        let both = known.as_ref().zip(live.as_ref());
+        both.is_some_and(|(known, live)| known.spec == live.spec)
+    };
+    let is_back = is_live(&state.replaced) && !live.as_ref().is_some_and(is_removal_held);
+    let is_in_force = is_live(&state.configuration);
     let last = state.to_restore(live.as_ref().map(|live| &live.spec));
     let last = last.ok_or_else(|| nothing_to_restore(&cluster))?;
     let done = match live {
@@ -72,7 +74,11 @@ pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<(), Fai
 /// Refuses to add something while the removal of the last sources is held: it would not come into force before that is decided.
 /// Users who may not read the configuration are not refused.
 pub(super) async fn must_not_be_held(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    if is_held(cluster).await {
+    refuse_held(is_held(cluster).await)
+}
+
+pub(super) fn refuse_held(is_held: bool) -> Result<(), Failure> {
+    if is_held {
         return Err(Failure::new(REMOVAL_HELD.0, REMOVAL_HELD.1));
     }
     Ok(())

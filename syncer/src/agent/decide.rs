@@ -330,6 +330,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::config_file::rebase;
+    use crate::delivery::credential_provider::Unused;
     use crate::node::provider::{HostPath, Provider, ProviderDisk};
     use crate::node::state::ProviderChange;
 
@@ -1080,7 +1081,7 @@ mod tests {
         assert_eq!(decided(&facts), "provider, own");
         facts.disk.config = FileSnapshot::Absent;
         assert_eq!(decided(&facts), "provider, own, drift");
-        facts.unused = Some(Obstacle::new("the kubelet runs with another one"));
+        facts.unused = Some(unused(false));
         assert_eq!(decided(&facts), "Reject");
     }
 
@@ -1777,7 +1778,6 @@ mod tests {
             tokens: Some(true),
             obstacle: None,
             unused: None,
-            is_running: false,
         }
     }
 
@@ -1846,22 +1846,25 @@ mod tests {
         format!("{provider}, {target}{restart}{drift}")
     }
 
+    fn unused(is_running: bool) -> Unused {
+        Unused {
+            obstacle: Obstacle::new("the kubelet runs with another one"),
+            is_running,
+        }
+    }
+
     /// The user gave the kubelet other flags.
     #[test]
     fn a_provider_that_the_kubelet_does_not_use_is_removed_without_a_restart() {
         let (one, two, restore) = (task(1), task(2), task(0));
         let (facts, state) = in_force(true);
         let provider = ProviderFacts {
-            unused: Some(Obstacle::new("the kubelet runs with another one")),
+            unused: Some(unused(false)),
             ..facts
         };
         let fought = ProviderFacts {
-            is_running: true,
+            unused: Some(unused(true)),
             ..in_force(true).0
-        };
-        let fought = ProviderFacts {
-            unused: Some(Obstacle::new("another process changes its flags")),
-            ..fought
         };
         let (content, own) = (by_provider(""), file(OWN));
         let fought = NodeFacts {
@@ -2236,7 +2239,6 @@ mod tests {
             tokens: Some(true),
             obstacle,
             unused: None,
-            is_running: false,
         }
     }
 

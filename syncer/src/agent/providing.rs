@@ -8,7 +8,7 @@ use globalps_core::rollout::Revision;
 use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ};
-use crate::delivery::credential_provider::ProviderFacts;
+use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{ProviderDisk, SET_UP};
@@ -44,14 +44,12 @@ impl Agent {
             None => self.obstacle_on_way_in(version).await?,
             unreadable => unreadable,
         };
-        let unused = self.unused(&disk).await;
         let facts = ProviderFacts {
             provider: self.provider.clone(),
             has_program: self.provider.has_program(),
             tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
             obstacle,
-            is_running: unused.as_ref().is_some_and(|it| it.message == FOUGHT),
-            unused,
+            unused: self.unused(&disk).await,
             disk,
         };
         let in_force = self
@@ -102,14 +100,21 @@ impl Agent {
 
     /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins, or
     /// took them away. `None`: it does, as far as it can be seen.
-    async fn unused(&mut self, disk: &ProviderDisk) -> Option<Obstacle> {
+    async fn unused(&mut self, disk: &ProviderDisk) -> Option<Unused> {
         let in_force = self.state.as_ref().filter(|it| it.change.is_none());
         let Some(installed) = in_force.and_then(|it| it.provider.clone()) else {
             self.flag = None;
             return None;
         };
-        if self.drift.is_limit_reached() && !self.provider.has_settings(disk, installed) {
-            return Some(Obstacle::new(FOUGHT));
+        let has_settings = || {
+            let side = self.provider.with(disk, installed);
+            side.is_ok_and(|side| disk.has_settings(&side))
+        };
+        if self.drift.is_limit_reached() && !has_settings() {
+            return Some(Unused {
+                obstacle: Obstacle::new(FOUGHT),
+                is_running: true,
+            });
         }
         if !self.restart || self.no_restart.is_some() {
             return None;
@@ -132,7 +137,10 @@ impl Agent {
             ProviderFlag::Hidden => true,
         };
         let error = self.provider.check_flag(&flag).err();
-        error.filter(|_| !may_change).map(Obstacle::new)
+        error.filter(|_| !may_change).map(|error| Unused {
+            obstacle: Obstacle::new(error),
+            is_running: false,
+        })
     }
 
     async fn obstacle_on_way_in(

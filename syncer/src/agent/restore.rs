@@ -189,7 +189,6 @@ impl Restore {
             tokens: None,
             obstacle: None,
             unused: None,
-            is_running: false,
         }))
     }
 

@@ -18,7 +18,13 @@ pub(crate) struct ProviderFacts {
     /// Why it can't be set up on a node that doesn't have it.
     pub(crate) obstacle: Option<Obstacle>,
     /// Why the kubelet does not use the one in force: its process has another configuration.
-    pub(crate) unused: Option<Obstacle>,
+    pub(crate) unused: Option<Unused>,
+}
+
+/// A provider in force that can't stay.
+#[derive(Clone, Debug)]
+pub(crate) struct Unused {
+    pub(crate) obstacle: Obstacle,
     /// The running kubelet uses it nevertheless: only the next one would not.
     pub(crate) is_running: bool,
 }
@@ -59,7 +65,7 @@ impl ProviderFacts {
 
     pub(crate) fn with(&self, installed: Installed) -> Result<ProviderSide, Obstacle> {
         match &self.unused {
-            Some(obstacle) => Err(obstacle.clone()),
+            Some(unused) => Err(unused.obstacle.clone()),
             None => self.provider.with(&self.disk, installed),
         }
     }
@@ -72,14 +78,14 @@ impl ProviderFacts {
     fn removed(&self) -> Result<ProviderSide, Obstacle> {
         match &self.unused {
             // It has started without them.
-            Some(_) if !self.is_running => self.without(),
+            Some(unused) if !unused.is_running => self.without(),
             _ => self.provider.removed(&self.disk),
         }
     }
 
     /// Whether the kubelet's configuration and flags match this side. Other settings would need a restart.
     pub(crate) fn has_settings(&self, side: &ProviderSide) -> bool {
-        self.disk.config == side.config && self.disk.flags == side.flags
+        self.disk.has_settings(side)
     }
 
     pub(crate) fn has_files(&self, side: &ProviderSide) -> bool {
@@ -134,8 +140,8 @@ fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
 /// Whether the change needs a kubelet restart. One that does not use the provider needs none without it.
 pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
-    let is_unused =
-        facts.unused.is_some() && !facts.is_running && change.target.installed.is_none();
+    let is_unused = facts.unused.as_ref().is_some_and(|it| !it.is_running);
+    let is_unused = is_unused && change.target.installed.is_none();
     state.awaits_restart() || !is_unused && (is_switch || !facts.has_settings(&change.target))
 }
 

@@ -89,6 +89,13 @@ pub(crate) struct ProviderDisk {
     pub(crate) is_beside_others: bool,
 }
 
+impl ProviderDisk {
+    /// Whether the kubelet's configuration and flags match this side.
+    pub(crate) fn has_settings(&self, side: &ProviderSide) -> bool {
+        self.config == side.config && self.flags == side.flags
+    }
+}
+
 impl Provider {
     /// `set_up`: the configuration and the binary directory that are already in the kubelet's flags.
     pub(crate) fn new(
@@ -223,12 +230,6 @@ impl Provider {
             config,
             flags,
         })
-    }
-
-    /// Whether the kubelet's flags and configuration have it.
-    pub(crate) fn has_settings(&self, disk: &ProviderDisk, installed: Installed) -> bool {
-        let side = self.with(disk, installed);
-        side.is_ok_and(|side| side.config == disk.config && side.flags == disk.flags)
     }
 
     /// The files without the provider, byte for byte as they were.
@@ -382,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    fn path(path: &Path) -> HostPath {
+    pub(super) fn path(path: &Path) -> HostPath {
         HostPath {
             here: path.to_owned(),
             host: Path::new("/node").join(path.strip_prefix("/").unwrap()),
@@ -390,7 +391,7 @@ mod tests {
     }
 
     /// A provider for a kubelet that already has flags with these paths.
-    fn set_up(directory: &Path, config: &Path, bin_dir: &Path) -> Provider {
+    pub(super) fn set_up(directory: &Path, config: &Path, bin_dir: &Path) -> Provider {
         let program = directory.join("program");
         fs::write(&program, "#!/bin/sh\n").unwrap();
         let config_file = path(&directory.join("config.json"));

@@ -12,10 +12,7 @@ impl Provider {
     /// Fails unless a kubelet with this flag has the configuration. Not every distribution shows flags in a command line; where
     /// globalps adds them, they are visible.
     pub(crate) fn check_flag(&self, flag: &ProviderFlag) -> Result<(), String> {
-        let expected = match &self.way {
-            Way::Directory => self.config.host.parent().unwrap_or(Path::new("/")),
-            _ => &self.config.host,
-        };
+        let expected = self.flag_value();
         let found = match (flag, &self.way) {
             (ProviderFlag::Is(value), _) if Path::new(value) == expected => return Ok(()),
             (ProviderFlag::Hidden, Way::Directory | Way::Shared) => return Ok(()),
@@ -28,23 +25,29 @@ impl Provider {
         ))
     }
 
+    /// What the kubelet has in its flag.
+    fn flag_value(&self) -> &Path {
+        match &self.way {
+            Way::Directory => self.config.host.parent().unwrap_or(Path::new("/")),
+            _ => &self.config.host,
+        }
+    }
+
     /// Why a kubelet with this flag does not read the configuration, on a node where its administrator set the flag.
     pub(crate) fn unread(&self, flag: &ProviderFlag) -> Option<Obstacle> {
-        let error = self.check_flag(flag).err();
+        if let Err(error) = self.check_flag(flag) {
+            return Some(Obstacle::new(error));
+        }
+        // No kubelet starts with an empty directory.
         let is_empty = *flag == ProviderFlag::Hidden
             && matches!(self.way, Way::Directory)
             && !self.has_others();
-        // No kubelet starts with an empty directory.
-        let error = error.or_else(|| {
-            let directory = self.config.host.parent().unwrap_or(Path::new("/"));
-            is_empty.then(|| {
-                format!(
-                    "`{}` has no configuration of a credential provider, so no kubelet runs with it",
-                    directory.display()
-                )
-            })
-        });
-        error.map(Obstacle::new)
+        is_empty.then(|| {
+            Obstacle::new(format!(
+                "`{}` has no configuration of a credential provider, so no kubelet runs with it",
+                self.flag_value().display()
+            ))
+        })
     }
 }
 
@@ -53,15 +56,8 @@ impl Provider {
 mod tests {
     use std::fs;
 
-    use super::super::HostPath;
+    use super::super::tests::{path, set_up};
     use super::*;
-
-    fn path(path: &Path) -> HostPath {
-        HostPath {
-            here: path.to_owned(),
-            host: Path::new("/node").join(path.strip_prefix("/").unwrap()),
-        }
-    }
 
     #[test]
     fn the_running_kubelet_must_have_the_configuration_in_its_flags() {
@@ -69,8 +65,7 @@ mod tests {
         let here = directory.path();
         let config_file = path(&here.join("config.json"));
         let own = Provider::new(here.join("program"), &config_file, None);
-        let set_up = Some((path(here), path(here)));
-        let named = Provider::new(here.join("program"), &config_file, set_up);
+        let named = set_up(here, here, here);
         let expected = own.config.host.to_string_lossy().into_owned();
         let host = path(here).host.to_string_lossy().into_owned();
         let is = |value: &str| ProviderFlag::Is(value.to_owned());

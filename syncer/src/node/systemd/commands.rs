@@ -78,13 +78,13 @@ impl Commands {
             last.map(|(_, value)| value.unwrap_or_default().trim_matches('"').to_owned())
         };
         // A program that starts the kubelet may have its flags.
-        let is_kubelet = |line: &String| {
+        let is_visible = |line: &String| {
             let program = line.split_whitespace().next().unwrap_or_default();
             program.rsplit('/').next() == Some("kubelet")
         };
         match self.running.iter().find_map(value) {
             Some(value) => ProviderFlag::Is(value),
-            None if self.running.iter().any(is_kubelet) => ProviderFlag::Absent,
+            None if self.running.iter().any(is_visible) => ProviderFlag::Absent,
             None => ProviderFlag::Hidden,
         }
     }
