@@ -238,9 +238,7 @@ impl BareNode {
 
     /// Starts the syncer, sends it SIGTERM after a while, and returns how long it took to exit.
     pub fn terminate(&self, program: &Program, after: Duration) -> Result<Duration> {
-        let syncer = self.syncer(program)?;
-        std::thread::sleep(after);
-        syncer.terminate()
+        self.syncer(program)?.terminate(after)
     }
 
     /// Number of requested kubelet restarts.

@@ -1,7 +1,6 @@
 //! Builds the syncer and runs it as on a node, with a trace of its system calls if requested.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -144,8 +143,18 @@ impl Syncer {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends SIGTERM, and returns how long the syncer took to exit.
-    pub(super) fn terminate(mut self) -> Result<Duration> {
+    /// Sends SIGTERM `after` it handles signals, and returns how long it took to exit.
+    ///
+    /// A signal that arrives while the handler is registered is lost: the library has then replaced the default action, and
+    /// does not know the new one yet. As process 1 of a container, the syncer would not get an earlier one either.
+    pub(super) fn terminate(mut self, after: Duration) -> Result<Duration> {
+        until(
+            "the syncer to handle signals",
+            DEADLINE,
+            Duration::from_millis(1),
+            || Ok(self.log().contains(": started ").then_some(())),
+        )?;
+        std::thread::sleep(after);
         let asked = Instant::now();
         let pid = i32::try_from(self.child.id())?;
         kill_process(Pid::from_raw(pid).context("no pid")?, Signal::TERM)?;
@@ -154,10 +163,9 @@ impl Syncer {
             DEADLINE,
             Duration::from_millis(1),
             || Ok(self.child.try_wait()?),
-        )?;
-        // Before it handles signals, it has nothing that it could leave unfinished.
-        let ended_well = status.success() || status.signal() == Some(Signal::TERM.as_raw());
-        ensure!(ended_well, "{status}: {}", self.log());
+        )
+        .with_context(|| self.log())?;
+        ensure!(status.success(), "{status}: {}", self.log());
         Ok(asked.elapsed())
     }
 
