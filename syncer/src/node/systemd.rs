@@ -3,21 +3,21 @@
 mod answers;
 mod bus;
 mod commands;
+mod facts;
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use zbus::Connection;
-use zbus::proxy::CacheProperties;
 
-use bus::{ManagerProxy, ServiceProxy, UnitProxy};
+use bus::ManagerProxy;
 
-use super::units::{Candidate, SETTLED};
+use super::units::Candidate;
 pub(crate) use commands::{ProviderFlag, is_kubelet};
+pub(crate) use facts::UnitFacts;
 
 /// Deadline of one restart job: longer than systemd's default timeouts for stop and start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
@@ -70,66 +70,6 @@ impl RestartError {
     }
 }
 
-/// Properties of a unit at one point in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnitFacts {
-    active_state: String,
-    /// Differs for each start; empty: never started.
-    invocation: Vec<u8>,
-    /// When it became active.
-    active_since: SystemTime,
-    /// The same by the node's monotonic clock, which is never set.
-    active_from: Duration,
-    /// How often systemd restarted it automatically.
-    restarts: u32,
-    /// It is being started or stopped.
-    has_job: bool,
-}
-
-impl UnitFacts {
-    /// Whether the kubelet died since `before`. A deliberate restart or stop does not count.
-    pub(crate) fn has_died_since(&self, before: &Self) -> bool {
-        self.restarts > before.restarts || self.active_state == "failed"
-    }
-
-    /// The `InvocationID` in hexadecimal.
-    pub(crate) fn invocation(&self) -> String {
-        use std::fmt::Write as _;
-        self.invocation
-            .iter()
-            .fold(String::new(), |mut text, byte| {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
-    }
-
-    pub(crate) fn active_state(&self) -> &str {
-        &self.active_state
-    }
-
-    pub(crate) fn is_down(&self) -> bool {
-        matches!(self.active_state.as_str(), "failed" | "inactive")
-    }
-
-    /// It does not start again and again.
-    pub(crate) fn runs_steadily(&self) -> bool {
-        matches!(self.active_state.as_str(), "active" | "reloading")
-            && (self.restarts == 0 || self.active_for() >= SETTLED)
-    }
-
-    fn active_for(&self) -> Duration {
-        uptime().saturating_sub(self.active_from)
-    }
-}
-
-/// The clock of systemd's monotonic timestamps. Containers have the node's.
-fn uptime() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 /// The kubelet must have been started after this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
@@ -167,50 +107,6 @@ impl Systemd {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Unresponsive),
-        }
-    }
-
-    pub(crate) async fn facts(&self) -> Result<UnitFacts, RestartError> {
-        self.facts_over(&self.connect().await?).await
-    }
-
-    async fn facts_over(&self, connection: &Connection) -> Result<UnitFacts, RestartError> {
-        let ask = async {
-            let path = ManagerProxy::new(connection)
-                .await?
-                .load_unit(&self.unit)
-                .await?;
-            let unit = UnitProxy::builder(connection)
-                .path(&path)
-                .cache_properties(CacheProperties::No)
-                .build()
-                .await?;
-            let service = ServiceProxy::builder(connection)
-                .path(&path)
-                .cache_properties(CacheProperties::No)
-                .build()
-                .await?;
-            let load_state = unit.load_state().await?;
-            let active_since =
-                UNIX_EPOCH + Duration::from_micros(unit.active_enter_timestamp().await?);
-            let facts = UnitFacts {
-                active_state: unit.active_state().await?,
-                invocation: unit.invocation_id().await?,
-                active_since,
-                active_from: Duration::from_micros(unit.active_enter_timestamp_monotonic().await?),
-                restarts: service.n_restarts().await?,
-                has_job: unit.job().await?.0 != 0,
-            };
-            zbus::Result::Ok((load_state, facts))
-        };
-        match timeout(CALL_TIMEOUT, ask).await {
-            Ok(Ok((state, facts))) if state == "loaded" => Ok(facts),
-            Ok(Ok((state, _))) => Err(RestartError::NoUnit {
-                unit: self.unit.clone(),
-                state,
-            }),
-            Ok(Err(source)) => Err(self.error(source)),
             Err(_) => Err(RestartError::Unresponsive),
         }
     }

@@ -100,9 +100,9 @@ impl Commands {
 
 impl Systemd {
     pub(crate) async fn commands(&self) -> Result<Commands, RestartError> {
-        // For its error if the unit does not exist.
-        self.facts().await?;
         let connection = self.connect().await?;
+        // For its error if the unit does not exist.
+        self.facts_over(&connection).await?;
         let ask = async {
             let manager = ManagerProxy::new(&connection).await?;
             let path = manager.load_unit(&self.unit).await?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unused_self, clippy::used_underscore_binding)]
 
 use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
 
 use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::task::JoinHandle;
@@ -12,6 +13,7 @@ use zbus::message::Message;
 use zbus::{ObjectPath, OwnedObjectPath};
 
 use super::bus::ExecCommand;
+use super::facts::uptime;
 use super::*;
 
 const NAME: &str = "kubelet.service";
