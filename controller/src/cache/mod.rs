@@ -170,6 +170,9 @@ impl Cache {
                     _ => (None, false),
                 };
                 let changed = self.nodes.handle(event) || is_awaited;
+                // Another Node of that name had nothing.
+                self.deleted_out_of_band
+                    .retain(|name| self.nodes.get(name).is_some());
                 if let Some(node) = applied.and_then(|name| self.nodes.get(&name)) {
                     self.clock.observe_node(node, uptime());
                 }
@@ -546,6 +549,28 @@ mod tests {
             matches!(&changes[..], [change] if change.is_deleted),
             "{changes:?}"
         );
+    }
+
+    /// Its object went first, as in the lists after a gap of the watches.
+    #[test]
+    fn a_node_that_is_gone_leaves_nothing_to_another_of_its_name() {
+        let now = Instant::now();
+        let mut cache = synced(None, Some(secret(GLOBAL_SECRET)), now);
+        let object = || Box::new(NodePullSecret::new("a", NodePullSecretSpec::default()));
+        let deleted = |cache: &Cache| {
+            let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
+            snapshot.deleted_out_of_band.contains("a")
+        };
+        let applied = Event::Apply(Box::new(NodeView::of_test("a", Timestamp::UNIX_EPOCH)));
+        cache.handle(CacheEvent::Node(Update::Event(applied)), now);
+        for event in [Event::Apply(object()), Event::Delete(object())] {
+            cache.handle(CacheEvent::NodePullSecret(Update::Event(event)), now);
+        }
+        assert!(deleted(&cache));
+        for event in [Event::Init, Event::InitDone] {
+            cache.handle(CacheEvent::Node(Update::Event(event)), now);
+        }
+        assert!(!deleted(&cache));
     }
 
     /// Also if the change happened during a gap of the watch, and if a user only adds a label.

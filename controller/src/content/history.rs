@@ -1,5 +1,7 @@
 //! The history of additional Secrets: slots, and the Secret of each slot. Pure.
 
+use std::cmp::Reverse;
+
 use globalps_core::names::{
     DATA_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE, history_secret,
 };
@@ -7,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
 
 use super::secret::number;
 use super::source::Data;
@@ -16,6 +19,8 @@ use super::source::Data;
 pub(crate) struct Kept {
     /// The last revision with it.
     pub(crate) revision: i64,
+    /// When it was rolled out; `None`: not known.
+    pub(crate) rolled_out: Option<Timestamp>,
     pub(crate) additional: Data,
 }
 
@@ -46,6 +51,31 @@ pub(crate) fn slot_for(write: &HistoryWrite, slots: &[Option<Kept>]) -> u32 {
         .unwrap_or_default()
 }
 
+/// What to write before the slots from `limit` on are deleted: those of the newest revisions that lie there, each into the slot of
+/// an older one. The order of the slots is not that of the revisions.
+pub(crate) fn compacted(slots: &[Option<Kept>], limit: u32) -> Vec<(u32, HistoryWrite)> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let revision = |slot: usize| slots[slot].as_ref().map(|kept| kept.revision);
+    let mut newest: Vec<usize> = (0..slots.len()).collect();
+    newest.sort_by_key(|slot| Reverse(revision(*slot)));
+    // One that lies twice was moved before its first slot was deleted.
+    newest.dedup_by_key(|slot| revision(*slot));
+    newest.truncate(limit);
+    let free = (0..limit).filter(|slot| !newest.contains(slot));
+    let moved = newest.iter().filter(|slot| **slot >= limit);
+    let moved = moved.filter_map(|slot| slots[*slot].as_ref());
+    free.zip(moved)
+        .filter_map(|(slot, kept)| {
+            let write = HistoryWrite {
+                revision: kept.revision,
+                rolled_out: kept.rolled_out.unwrap_or_default(),
+                additional: kept.additional.clone(),
+            };
+            Some((u32::try_from(slot).ok()?, write))
+        })
+        .collect()
+}
+
 /// The Secret of this slot.
 pub(crate) fn encode(slot: u32, write: &HistoryWrite) -> Secret {
     let bytes = write.additional.0.clone().unwrap_or_default();
@@ -70,8 +100,10 @@ pub(crate) fn encode(slot: u32, write: &HistoryWrite) -> Secret {
 }
 
 pub(crate) fn decode(secret: &Secret) -> Kept {
+    let rolled_out = secret.annotations().get(ROLLED_OUT_ANNOTATION);
     Kept {
         revision: number(secret),
+        rolled_out: rolled_out.and_then(|text| text.parse().ok()),
         additional: Data::of(secret, DATA_KEY),
     }
 }
@@ -97,6 +129,7 @@ mod tests {
         let (revision, content) = word.split_at(1);
         Some(Kept {
             revision: revision.parse().ok()?,
+            rolled_out: None,
             additional: Data(Some(content.as_bytes().to_vec())),
         })
     }
@@ -127,6 +160,7 @@ mod tests {
         let Kept {
             revision,
             additional,
+            ..
         } = kept("7x").expect("one");
         let write = HistoryWrite {
             revision,
@@ -139,6 +173,30 @@ mod tests {
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
         let decoded = decode(&secret);
         assert_eq!((decoded.revision, decoded.additional), (7, additional));
+        assert_eq!(decoded.rolled_out, Some(Timestamp::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn a_lowered_limit_keeps_the_newest() {
+        for (held, limit, expected) in [
+            ("1a 2b - -", 1, "0=2"),
+            ("3c 2b - -", 1, ""),
+            ("6f 2b 3c 4d 5e -", 2, "1=5"),
+            ("1a 2b 3c 4d", 2, "0=4 1=3"),
+            ("1a - 2b -", 2, "1=2"),
+            ("1a 2b - -", 2, ""),
+            ("1a 2b - -", 9, ""),
+            ("1a 2b - -", 0, ""),
+            ("4d 3c 3c 4d", 2, ""),
+        ] {
+            let writes = compacted(&slots(held), limit).into_iter();
+            let writes = writes.map(|(slot, write)| format!("{slot}={}", write.revision));
+            assert_eq!(
+                writes.collect::<Vec<_>>().join(" "),
+                expected,
+                "{held} {limit}"
+            );
+        }
     }
 
     #[test]

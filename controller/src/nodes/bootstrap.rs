@@ -1,18 +1,19 @@
 //! New nodes get the fleet's revision immediately and outside the limits, because nothing runs on them yet. Pure.
 
-use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec};
 use globalps_core::rollout::{Goal, Revision};
 
 use super::assignments::assigned;
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
+use super::progress::is_at_rest;
 use crate::content::secret::Global;
 
 /// The revision for new nodes: the newest one if it has passed its canary and its rollout continues, otherwise the last one before
-/// it that passed its canary. A paused rollout without an earlier one keeps its revision. `None`: no revision has passed, or only
-/// one that failed.
+/// it that passed its canary, `older`. A paused rollout without an earlier one keeps its revision. `None`: no revision has passed,
+/// or only one that failed.
 pub(super) fn fleet_revision(
-    snapshot: &Snapshot,
+    older: Option<Revision>,
     global: &Global,
     is_paused: bool,
     is_halted: bool,
@@ -24,7 +25,6 @@ pub(super) fn fleet_revision(
     if global.rolled_out.is_some() {
         return newest;
     }
-    let older = snapshot.rolled_out_revision;
     let older = older.filter(|older| older.is_identified() && *older != global.revision);
     let passed = newest.filter(|_| global.canary_passed && !is_halted);
     if is_paused {
@@ -34,7 +34,8 @@ pub(super) fn fleet_revision(
     }
 }
 
-/// New nodes that have reported that they have nothing.
+/// New nodes that have reported that they have nothing: without an assignment, or with one whose content was replaced before they
+/// fetched it.
 pub(super) fn bootstrap(
     snapshot: &Snapshot,
     revision: Option<Revision>,
@@ -57,9 +58,10 @@ pub(super) fn bootstrap(
 
 fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> bool {
     let spec = &object.spec;
-    let was_asked = spec.revision > 0 || spec.restore || spec.revoked;
-    let has_nothing = up_to_date(object)
-        .is_some_and(|status| status.revision == 0 && status.phase == Phase::Pending);
+    let can_be_fetched = spec.revision > 0 && snapshot.knows(spec.assigned());
+    let was_asked = can_be_fetched || spec.restore || spec.revoked;
+    let has_nothing =
+        up_to_date(object).is_some_and(|status| status.revision == 0 && is_at_rest(status));
     snapshot.joins_the_fleet(node)
         && !was_asked
         && has_nothing

@@ -187,7 +187,8 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     plan.assignments = upkeep(snapshot, &plan.members, restores);
     if let Some(global) = &snapshot.global {
         let is_halted = has_halted(snapshot, &plan.members);
-        let revision = fleet_revision(snapshot, global, true, is_halted);
+        let older = snapshot.rolled_out_revision;
+        let revision = fleet_revision(older, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
     plan
@@ -262,8 +263,10 @@ fn reach(
         plan.rolled_out = last.content(global);
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
+    // What is written now replaces the one before it.
+    let older = plan.rolled_out.as_ref().map(|write| write.revision);
     let fleet_revision = fleet_revision(
-        snapshot,
+        older.or(snapshot.rolled_out_revision),
         &next,
         snapshot.spec.rollout.paused,
         has_halted(snapshot, members),
@@ -346,11 +349,18 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
         return Plan::new(resolved, Aim::CleanUp);
     }
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
+    let begun = snapshot.global.as_ref().filter(|global| !global.restoring);
+    plan.history = begun.and_then(|global| {
+        // Until the nodes are restored, `undo` brings it back.
+        let last = Outcome::of(snapshot, global).history(global, snapshot.now);
+        last.filter(|_| snapshot.spec.history_limit > 0)
+    });
     plan.members = members(snapshot, Goal::Restore, true, 0);
     plan.assignments = assignments(snapshot, &plan.members, true);
     let global = snapshot.global.as_ref();
     if plan.assignments.is_empty() && plan.members.iter().all(Member::is_done) {
         plan.aim = Aim::CleanUp;
+        plan.history = None;
         // Nothing is left on the nodes: the next leader continues the cleanup, though a finalizer keeps some object.
         // If that is refused, the deletion is tried all the same.
         let is_refused = snapshot.refused.of("Secret", GLOBAL_SECRET).is_some();

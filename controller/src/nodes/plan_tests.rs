@@ -359,7 +359,7 @@ fn the_plan_follows_from_the_snapshot() {
         (
             "deletion restores one node after the other, and records that it has begun",
             snapshot(Source::Absent, Some(global(1, A)), "a=1:Synced b=1:Synced"),
-            "Reach(Restore) write 1 restoring a=1R",
+            "Reach(Restore) keep 1 write 1 restoring a=1R",
         ),
         (
             "an excluded node is restored, too",
@@ -368,7 +368,7 @@ fn the_plan_follows_from_the_snapshot() {
                 Some(global(1, A)),
                 "a=R:Restored -b=5:Synced",
             ),
-            "Reach(Restore) write 1 restoring b=5R",
+            "Reach(Restore) keep 1 write 1 restoring b=5R",
         ),
         (
             "when all are restored, everything is removed",
@@ -627,6 +627,40 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
     }
 }
 
+/// A node that joins gets content that can still be fetched when the writes of its plan are done, and another one otherwise.
+#[test]
+fn a_node_is_not_left_with_a_revision_that_was_replaced_before_it_fetched_it() {
+    let older = |number| Some(revision_of_test(number));
+    let mut replaced = snapshot(found(B), Some(global(6, A)), "a=6:Synced +c=0");
+    replaced.rolled_out_revision = older(5);
+    assert_eq!(
+        line(&replaced),
+        "Reach(Revision(7)) keep 6 slot 6 write 7 a=7 c=6",
+        "the same plan replaces the older one"
+    );
+    for (case, assigned, revision, expected) in [
+        (
+            "it is in no Secret any more",
+            "5:Syncing/0.Superseded",
+            6,
+            " c=6",
+        ),
+        ("the node has not said so yet", "5:Syncing/0", 6, ""),
+        ("it is still there", "6:Syncing/0.Superseded", 6, ""),
+        ("no other is known", "5:Syncing/0.Superseded", 5, ""),
+    ] {
+        let nodes = format!("a=6:Synced +c={assigned}");
+        let mut paused = snapshot(found(B), Some(without_canary(7, B)), &nodes);
+        paused.spec.rollout.paused = true;
+        paused.rolled_out_revision = older(revision);
+        assert_eq!(
+            line(&paused),
+            format!("Reach(Revision(7)){expected}"),
+            "{case}"
+        );
+    }
+}
+
 #[test]
 fn invalid_content_is_not_absence() {
     let strict = |source: Source| {
@@ -646,7 +680,7 @@ fn invalid_content_is_not_absence() {
     );
     assert_eq!(
         line(&strict(Source::Absent)),
-        "Reach(Restore) write 2 restoring a=2R"
+        "Reach(Restore) keep 2 write 2 restoring a=2R"
     );
     let mut with_source = strict(Source::Absent);
     with_source.sources = vec![("one".to_owned(), found(BAD))];
@@ -939,6 +973,25 @@ fn a_restore_keeps_the_state_that_it_needs() {
     assert!(written.last_additional.is_none());
 }
 
+/// Until the nodes are restored, `undo` brings back what was deleted by mistake.
+#[test]
+fn a_restore_keeps_what_it_takes_away_for_an_undo() {
+    for (case, global, limit, expected) in [
+        ("it was rolled out", global(2, A), 2, Some(2)),
+        ("it never reached every node", without_canary(2, A), 2, None),
+        ("nothing is kept", global(2, A), 0, None),
+    ] {
+        let mut begins = snapshot(Source::Absent, Some(global), "a=2:Synced b=1:Synced");
+        begins.spec.history_limit = limit;
+        let kept = plan(&begins).history;
+        assert_eq!(kept.map(|kept| kept.revision), expected, "{case}");
+    }
+    let mut goes_on = global(2, A);
+    goes_on.restoring = true;
+    let goes_on = snapshot(Source::Absent, Some(goes_on), "a=2:Synced");
+    assert!(plan(&goes_on).history.is_none(), "once");
+}
+
 #[test]
 fn no_history_is_kept_with_a_history_limit_of_zero() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
@@ -1017,7 +1070,7 @@ fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
         (
             "deleted objects, and then the Secret: every node reports first",
             snapshot(Source::Absent, Some(global(2, A)), "a b"),
-            "Reach(Restore) write 2 restoring a=0? b=0?",
+            "Reach(Restore) keep 2 write 2 restoring a=0? b=0?",
         ),
         (
             "then one node restores",

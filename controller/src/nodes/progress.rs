@@ -135,7 +135,7 @@ pub(super) fn at_rest(object: &NodePullSecret) -> Option<Revision> {
     Some(status.in_force())
 }
 
-fn is_at_rest(status: &NodePullSecretStatus) -> bool {
+pub(super) fn is_at_rest(status: &NodePullSecretStatus) -> bool {
     match status.phase {
         Phase::Pending | Phase::Synced => true,
         Phase::Syncing => status.reason == SUPERSEDED,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::manifests::Agent;
 use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
-use globalps_core::rollout::{Goal, Member};
+use globalps_core::rollout::Goal;
 use tokio::time::Instant;
 
 use super::Controller;
 use super::state::needless;
+use crate::content::history;
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
 use crate::objects::apply::TERMINATING;
@@ -39,16 +40,11 @@ impl Controller {
             Aim::Reach(_) | Aim::Hold(_) if !manages => {}
             Aim::Reach(_) | Aim::Hold(_) => {
                 let restores = plan.aim == Aim::Reach(Goal::Restore);
-                // Pods are not replaced while nodes change. Nodes that only wait for a syncer wait for just that.
-                let is_changing = |it: &Member| !it.is_done() && it.agent_down.is_none();
-                let changes = !self.at_rest() && plan.members.iter().any(is_changing);
-                let keeps = restores || changes;
-                let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
+                let is_kept = |agent: &Agent| restores && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
                 if self.forgets_history && !restores {
-                    let removal = self.forget_history(spec.history_limit).await;
-                    self.forgets_history = removal != Removal::Gone;
+                    self.forgets_history = !self.shorten_history(spec.history_limit).await;
                 }
             }
             Aim::CleanUp if !self.are_namespaces_over() => {}
@@ -122,13 +118,30 @@ impl Controller {
         stopped.min(unassigned).min(rest)
     }
 
+    /// Keeps only the newest revisions of the history. Returns whether the others are gone.
+    async fn shorten_history(&mut self, limit: u32) -> bool {
+        let applier = Arc::clone(&self.applier);
+        let compact = async {
+            let slots = applier.history(HISTORY_SLOTS).await?;
+            for (slot, write) in history::compacted(&slots, limit) {
+                applier.keep(slot, &write).await?;
+            }
+            Ok(())
+        };
+        let compacted = self
+            .refusals
+            .one("shorter history".to_owned(), compact)
+            .await;
+        compacted.is_some() && self.forget_history(limit).await == Removal::Gone
+    }
+
     /// Deletes the slots of the history from this one on.
     async fn forget_history(&mut self, from: u32) -> Removal {
         let slots = (from..HISTORY_SLOTS).map(|slot| Leftover::Secret(history_secret(slot)));
         self.remove(slots).await
     }
 
-    /// Applies the objects of the syncer and the restorer if they differ. While nodes change, pods keep their template (`kept`),
+    /// Applies the objects of the syncer and the restorer if they differ. While nodes restore, pods keep their template (`kept`),
     /// unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,

@@ -184,7 +184,10 @@ impl Controller {
         let applier = Arc::clone(&self.applier);
         let is_kept = plan.keeps_content();
         if !is_kept {
-            self.unsaved = (None, None);
+            self.unsaved.1 = None;
+        }
+        if matches!(plan.aim, Aim::Nothing | Aim::CleanUp) {
+            self.unsaved.0 = None;
         }
         if plan.history.is_some() {
             self.unsaved.0.clone_from(&plan.history);

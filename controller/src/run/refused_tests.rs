@@ -692,6 +692,47 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
     }
 }
 
+/// The newest one that is kept lies in a slot that a lower limit no longer has.
+#[tokio::test(start_paused = true)]
+async fn a_lowered_history_limit_keeps_the_newest_though_a_write_is_refused() {
+    let api = FakeApi::default();
+    for (slot, revision) in [(0, "1"), (1, "2")] {
+        let name = history_secret(slot);
+        let annotations = json!({"globalps.io/revision": revision});
+        let data = json!({DATA_KEY: ByteString(revision.into())});
+        let metadata = json!({"name": name, "resourceVersion": "5", "annotations": annotations});
+        api.put(
+            &secret_path(&name),
+            &json!({"metadata": metadata, "data": data}),
+        );
+    }
+    let mut controller = controller(&api);
+    let mut config = api.get(CONFIG).unwrap();
+    config["spec"]["historyLimit"] = 1.into();
+    config["metadata"]["generation"] = 2.into();
+    config["metadata"]["resourceVersion"] = "9".into();
+    api.put(CONFIG, &config);
+    let slot = |slot| api.get(&secret_path(&history_secret(slot)));
+    let revision = |found: Option<Value>| {
+        found.map(|secret| secret["metadata"]["annotations"]["globalps.io/revision"].clone())
+    };
+    let refusal = Refusal::Answer(403, "denied");
+    api.state().refused = Some((secret_path(&history_secret(0)), refusal));
+    list_all(
+        &mut controller,
+        &api,
+        ObjectState::Present(additional(A, 2)),
+    );
+    Box::pin(controller.reconcile()).await;
+    assert!(slot(1).is_some(), "nothing is deleted before it is kept");
+    api.state().refused = None;
+    let failures = &mut controller.refusals.failures;
+    failures.age(SignedDuration::from_secs(40));
+    Box::pin(controller.reconcile()).await;
+    assert_eq!(revision(slot(0)), Some("2".into()));
+    assert_eq!(slot(1), None);
+}
+
 /// Another client deletes the `GlobalPullSecret` and the syncer's `DaemonSet`, and a node joins.
 #[tokio::test(start_paused = true)]
 async fn without_a_global_pull_secret_the_last_configuration_applies() {
