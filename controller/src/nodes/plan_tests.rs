@@ -986,10 +986,10 @@ fn a_restore_keeps_what_it_takes_away_for_an_undo() {
         let kept = plan(&begins).history;
         assert_eq!(kept.map(|kept| kept.revision), expected, "{case}");
     }
-    let mut goes_on = global(2, A);
-    goes_on.restoring = true;
-    let goes_on = snapshot(Source::Absent, Some(goes_on), "a=2:Synced");
-    assert!(plan(&goes_on).history.is_none(), "once");
+    let mut continues = global(2, A);
+    continues.restoring = true;
+    let continues = snapshot(Source::Absent, Some(continues), "a=2:Synced");
+    assert!(plan(&continues).history.is_none(), "once");
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(crate) fn fit(
         ..
     } = &mut spec.kubelet;
     let Some(pods) = pods else {
-        // They are created according to the spec before any node gets content.
+        // They are created according to the spec before any node gets content. If only their DaemonSet was deleted, nothing says
+        // in which directories nodes have the provider: each syncer removes its own from there, or reports that it can't.
         return Deviation::None;
     };
     if is_on_nodes && pods.paths != *asked {
@@ -90,6 +91,14 @@ mod tests {
                 (provider, eks()),
                 None,
                 false,
+                (provider, eks()),
+                Deviation::None,
+            ),
+            (
+                "their DaemonSet was deleted",
+                (provider, eks()),
+                None,
+                true,
                 (provider, eks()),
                 Deviation::None,
             ),

@@ -46,11 +46,13 @@ impl Agent {
         }
         self.access = Access::Lock;
         file::sweep(&self.config_file);
-        self.provider.sweep();
         loop {
             match self.load() {
                 Ok(()) => {
                     self.access = Access::State;
+                    if let Ok(provider) = self.provider_on_node() {
+                        provider.sweep();
+                    }
                     return;
                 }
                 Err(_) if self.is_cut_off() => return,

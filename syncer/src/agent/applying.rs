@@ -62,7 +62,7 @@ impl Agent {
             && self.lock.is_none()
             && !self.journal.is_in_use()
             && !self.journal.has_directory()
-            && matches!(self.provider.installed(), Ok(None))
+            && matches!(self.provider.installed_anywhere(), Ok(None))
     }
 
     /// What is done whatever the node's files are; `None`: they decide.
@@ -95,7 +95,7 @@ impl Agent {
 
     /// Nothing of globalps is left on the node.
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
-        self.journal.remove()?;
+        self.journal.remove(&self.provider)?;
         self.state = None;
         self.lock = None;
         if self.is_updating() {
@@ -188,10 +188,11 @@ impl Agent {
             self.report(phase_towards(goal), "", "");
         }
         let held = self.held.clone().filter(|_| is_upkeep);
+        let provider = self.provider_on_node()?;
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
-            provider: &self.provider,
+            provider: &provider,
             kubelet: &mut self.unit,
         };
         let result = match change {

@@ -2256,6 +2256,11 @@ mod tests {
             generation,
             ..task(number)
         };
+        let of_another = |number| Task {
+            uid: "another".to_owned(),
+            generation: 1,
+            ..task(number)
+        };
         let new = facts_on(FLAGS, None, None);
         let mut by_file = synced("");
         by_file.applied = Some(task(1));
@@ -2307,6 +2312,24 @@ mod tests {
                 "in, restart",
             ),
             (
+                "its object was created again",
+                of_another(1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "with a newer revision",
+                of_another(2),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
                 "in force",
                 task(1),
                 &provided,
@@ -2336,6 +2359,15 @@ mod tests {
             (
                 "an upgraded kubelet waits",
                 task(1),
+                &old_kubelet,
+                &upgraded,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "also if its object was created again",
+                of_another(1),
                 &old_kubelet,
                 &upgraded,
                 by_provider(OURS, &[]),

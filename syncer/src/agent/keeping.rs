@@ -64,13 +64,14 @@ impl Agent {
     /// A kubelet does not start with flags or a configuration that name absent files, so those are written again also where
     /// nothing else is repaired.
     pub(super) fn uphold_provider(&mut self) -> Result<(), NodeError> {
-        self.provider.remove_half_flags()?;
+        let provider = self.provider_on_node()?;
+        provider.remove_half_flags()?;
         let state = self.state.as_ref().filter(|it| it.change.is_none());
         let Some((state, installed)) = state.and_then(|it| it.provider.as_ref().map(|on| (it, on)))
         else {
             return Ok(());
         };
-        if !self.provider.lacks_files()? {
+        if !provider.lacks_files()? {
             return Ok(());
         }
         if !self.journal.has_directory() {
@@ -78,7 +79,7 @@ impl Agent {
         }
         // Another process may remove them again and again.
         let may_write = self.drift.conflicts() < 2 * MAX_CONFLICTS;
-        self.provider.uphold(installed, may_write)?;
+        provider.uphold(installed, may_write)?;
         tracing::warn!("the kubelet's flags named files that another process removed");
         self.drift.count();
         Ok(())

@@ -11,7 +11,7 @@ use super::{Agent, FLAGS_READ};
 use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
-use crate::node::provider::{ProviderDisk, SET_UP};
+use crate::node::provider::{Provider, ProviderDisk, SET_UP};
 use crate::node::state::{NodeError, Obstacle, State};
 use crate::node::systemd::ProviderFlag;
 
@@ -34,7 +34,8 @@ impl Agent {
             return Ok(None);
         }
         let version = object.and_then(|object| kubelet_version(&object.spec.kubelet_version));
-        let (disk, unreadable) = match self.provider.read() {
+        let provider = self.provider_on_node()?;
+        let (disk, unreadable) = match provider.read() {
             Ok(disk) => (disk, None),
             Err(error) if !is_on_node => (nothing(), Some(Obstacle::new(error.to_string()))),
             Err(error) => return Err(error.into()),
@@ -45,11 +46,11 @@ impl Agent {
             unreadable => unreadable,
         };
         let facts = ProviderFacts {
-            provider: self.provider.clone(),
-            has_program: self.provider.has_program(),
+            has_program: provider.has_program(),
             tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
             obstacle,
-            unused: self.unused(&disk).await,
+            unused: self.unused(&provider, &disk).await,
+            provider,
             disk,
         };
         let in_force = self
@@ -74,6 +75,14 @@ impl Agent {
         })
     }
 
+    /// The provider where it is on this node: a syncer with other paths may have set it up.
+    pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
+        match self.state.as_ref().and_then(State::known_provider) {
+            Some(installed) => (self.provider.of_installed(installed)).map_err(NodeError::Provider),
+            None => Ok(self.provider.clone()),
+        }
+    }
+
     /// Without a state that knows of it, the provider on the disk is the node's: the kubelet's flags name its files, so they are
     /// removed in the order of a change, and not with the state directory.
     pub(super) fn adopt_provider(&mut self, file: &FileSnapshot) -> Result<(), NodeError> {
@@ -84,7 +93,7 @@ impl Agent {
         if is_changing || self.has_provider() {
             return Ok(());
         }
-        let Some(installed) = self.provider.installed()? else {
+        let Some(installed) = self.provider.installed_anywhere()? else {
             return Ok(());
         };
         tracing::warn!("found the credential provider on this node, but not in the state");
@@ -100,14 +109,14 @@ impl Agent {
 
     /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins, or
     /// took them away. `None`: it does, as far as it can be seen.
-    async fn unused(&mut self, disk: &ProviderDisk) -> Option<Unused> {
+    async fn unused(&mut self, provider: &Provider, disk: &ProviderDisk) -> Option<Unused> {
         let in_force = self.state.as_ref().filter(|it| it.change.is_none());
         let Some(installed) = in_force.and_then(|it| it.provider.clone()) else {
             self.flag = None;
             return None;
         };
         let has_settings = || {
-            let side = self.provider.with(disk, installed);
+            let side = provider.with(disk, installed);
             side.is_ok_and(|side| disk.has_settings(&side))
         };
         if self.drift.is_limit_reached() && !has_settings() {
@@ -122,7 +131,7 @@ impl Agent {
         let known = self.flag.take();
         // Nothing is removed because of what was read earlier.
         let known = known.filter(|(read, flag)| {
-            read.elapsed() < FLAGS_READ && self.provider.check_flag(flag).is_ok()
+            read.elapsed() < FLAGS_READ && provider.check_flag(flag).is_ok()
         });
         let (read, flag) = match known {
             Some(known) => known,
@@ -132,11 +141,11 @@ impl Agent {
         let may_change = match flag {
             ProviderFlag::Is(_) => false,
             // Flags that others took out of their file are written again.
-            ProviderFlag::Absent => !self.provider.is_named(disk),
+            ProviderFlag::Absent => !provider.is_named(disk),
             // It may be starting.
             ProviderFlag::Hidden => true,
         };
-        let error = self.provider.check_flag(&flag).err();
+        let error = provider.check_flag(&flag).err();
         error.filter(|_| !may_change).map(|error| Unused {
             obstacle: Obstacle::new(error),
             is_running: false,

@@ -14,7 +14,7 @@ use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
-use crate::node::state::{Failure, Installed, NodeError, State, Task};
+use crate::node::state::{Failure, NodeError, State, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
 const MAX_STEPS: usize = 10;
@@ -63,9 +63,7 @@ impl Restore {
             return Ok(Restored::Nothing);
         };
         say(&found(&state));
-        if let Some(installed) = known_provider(&state) {
-            self.provider = self.provider.of_installed(installed);
-        }
+        self.find_provider(&state)?;
         self.find_unit(&mut state, &mut say).await;
         let path = self.config_file.clone();
         for _ in 0..MAX_STEPS {
@@ -112,7 +110,12 @@ impl Restore {
                     if !is_restore {
                         say("finishing an interrupted change first");
                     }
-                    (is_restore, transaction.resume(&mut state).await?)
+                    let outcome = transaction.resume(&mut state).await;
+                    // Nothing of it is left.
+                    if outcome.is_err() && !is_restore && state.change.is_none() {
+                        continue;
+                    }
+                    (is_restore, outcome?)
                 }
                 Action::Settle => {
                     state.change = None;
@@ -131,7 +134,7 @@ impl Restore {
                 },
                 Action::Obstructed(obstacle) => return Err(NodeError::Provider(obstacle)),
                 _ => {
-                    self.journal.remove()?;
+                    self.journal.remove(&self.provider)?;
                     say("the file has no managed entries and was not changed");
                     return Ok(Restored::Done);
                 }
@@ -156,7 +159,7 @@ impl Restore {
         let state = self.journal.load()?;
         let installed = match &state {
             Some(_) => return Ok(state),
-            None => self.provider.installed()?,
+            None => self.provider.installed_anywhere()?,
         };
         let file = file::read(&self.config_file)?;
         Ok(installed.map(|installed| {
@@ -164,6 +167,14 @@ impl Restore {
             state.provider = Some(installed);
             state
         }))
+    }
+
+    fn find_provider(&mut self, state: &State) -> Result<(), NodeError> {
+        if let Some(installed) = state.known_provider() {
+            let found = self.provider.of_installed(installed);
+            self.provider = found.map_err(NodeError::Provider)?;
+        }
+        Ok(())
     }
 
     fn not_revived(&self, error: String) -> Failure {
@@ -219,15 +230,6 @@ impl Restore {
     }
 }
 
-fn known_provider(state: &State) -> Option<&Installed> {
-    let change = state.change.as_ref().and_then(|it| it.provider.as_ref());
-    let of_change = change.and_then(|it| {
-        let target = it.target.installed.as_ref();
-        target.or(it.before.installed.as_ref())
-    });
-    of_change.or(state.provider.as_ref())
-}
-
 fn found(state: &State) -> String {
     let entries = match state.managed.keys.len() {
         1 => "1 managed entry".to_owned(),
@@ -263,7 +265,9 @@ mod tests {
     use globalps_core::rollout::RevisionId;
 
     use super::*;
+    use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
+    use crate::node::state::{Change, Installed, ProviderChange, Step};
     use crate::node::systemd::Systemd;
 
     /// As printed in the documentation, without the paths of the provider's configuration.
@@ -302,6 +306,70 @@ mod tests {
             .await;
         assert!(matches!(restored, Ok(Restored::Done)), "{restored:?}");
         assert_eq!(fs::read_to_string(&config.here).unwrap(), theirs);
+        assert!(!at(".globalps").here.exists());
+    }
+
+    /// By a program that was started with paths, though the provider is beside the file.
+    #[tokio::test]
+    async fn a_repair_that_fails_does_not_prevent_a_restore() {
+        const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| HostPath {
+            here: directory.path().join(name),
+            host: directory.path().join(name),
+        };
+        let (path, flags) = (at("config.json"), at("kubeadm-flags.env").here);
+        fs::write(&flags, FLAGS).unwrap();
+        // There is no program to install.
+        let provider = Provider::new(at("program").here, &path, None);
+        let installed = Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
+            config: ProviderConfig::default(),
+            tokens: false,
+            set_up: None,
+        };
+        let side = provider.with(&provider.read().unwrap(), installed).unwrap();
+        assert!(provider.write_flags(true).unwrap());
+        let mut state = State::new(FileSnapshot::Absent, 0);
+        state.revision = Revision::new(1, RevisionId::from_random(1));
+        state.provider.clone_from(&side.installed);
+        state.change = Some(Change {
+            task: Task {
+                uid: "u".to_owned(),
+                generation: 1,
+                revision: state.revision,
+            },
+            step: Step::Forward,
+            target: FileSnapshot::Absent,
+            target_managed: ManagedEntries::default(),
+            restart: false,
+            started_from: None,
+            before: FileSnapshot::Absent,
+            before_managed: ManagedEntries::default(),
+            before_revision: state.revision,
+            back_from: None,
+            failure: String::new(),
+            provider: Some(ProviderChange {
+                before: side.clone(),
+                target: side,
+                is_kubelet_checked: false,
+                has_failed: false,
+            }),
+            superseded: None,
+        });
+        Journal::next_to(&path.here, "").save(&state).unwrap();
+        let unit = Unit::new(Systemd {
+            bus: at("bus").here,
+            unit: "kubelet.service".to_owned(),
+            socket: at("socket").here,
+        });
+        let paths = Some((at("theirs.yaml"), at("bin")));
+        let started = Provider::new(at("program").here, &path, paths);
+        let restored = Restore::new(&path.here, started, unit, false)
+            .run(|_| {})
+            .await;
+        assert!(matches!(restored, Ok(Restored::Done)), "{restored:?}");
+        assert_eq!(fs::read_to_string(&flags).unwrap(), FLAGS);
         assert!(!at(".globalps").here.exists());
     }
 }

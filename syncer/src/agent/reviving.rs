@@ -76,8 +76,8 @@ impl Agent {
         self.remember();
     }
 
-    /// Saves the state. A full disk may be why the kubelet is down, so an error does not prevent starting it.
-    fn remember(&self) {
+    /// Saves the state. An error prevents nothing: a full disk may be why the kubelet is down.
+    pub(super) fn remember(&self) {
         if let Some(state) = &self.state
             && let Err(error) = self.journal.save(state)
         {

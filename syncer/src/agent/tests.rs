@@ -7,6 +7,7 @@ use std::path::Path;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
 use globalps_core::dockerconfig;
+use globalps_core::provider::{ProviderConfig, render_data};
 use globalps_core::rollout::RevisionId;
 use tempfile::TempDir;
 
@@ -14,7 +15,7 @@ use super::*;
 use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Change, Failure, Step};
+use crate::node::state::{Change, Failure, Installed, SetUp, Step};
 use crate::report::writer::Report;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
@@ -91,7 +92,47 @@ fn with_revision(number: i64) -> State {
     state
 }
 
+/// From revision 4.
+fn change(number: i64, target: &str) -> Change {
+    Change {
+        task: Task {
+            uid: "u".to_owned(),
+            generation: 1,
+            revision: revision(number),
+        },
+        step: Step::Forward,
+        target: FileSnapshot::Absent.with_bytes(target.as_bytes().to_vec()),
+        target_managed: ManagedEntries::default(),
+        restart: true,
+        started_from: None,
+        before: FileSnapshot::Absent,
+        before_managed: ManagedEntries::default(),
+        before_revision: revision(4),
+        back_from: None,
+        failure: String::new(),
+        provider: None,
+        superseded: None,
+    }
+}
+
+fn installed() -> Installed {
+    Installed {
+        data: FileSnapshot::Absent.with_bytes(render_data(4, &content(OURS))),
+        config: ProviderConfig::default(),
+        tokens: false,
+        set_up: None,
+    }
+}
+
 impl Node {
+    fn at(&self, name: &str) -> HostPath {
+        let path = self.directory.path().join(name);
+        HostPath {
+            here: path.clone(),
+            host: path,
+        }
+    }
+
     fn path(&self) -> &Path {
         &self.agent.config_file
     }
@@ -343,27 +384,8 @@ async fn another_attempt_begins_after_it_gave_up() {
 
 #[tokio::test]
 async fn a_restart_that_is_waived_stays_waived_after_an_error() {
-    let task = Task {
-        uid: "u".to_owned(),
-        generation: 1,
-        revision: revision(5),
-    };
     let mut begun = with_revision(4);
-    begun.change = Some(Change {
-        task,
-        step: Step::Forward,
-        target: FileSnapshot::Absent.with_bytes(OURS.as_bytes().to_vec()),
-        target_managed: ManagedEntries::default(),
-        restart: true,
-        started_from: None,
-        before: FileSnapshot::Absent,
-        before_managed: ManagedEntries::default(),
-        before_revision: revision(4),
-        back_from: None,
-        failure: String::new(),
-        provider: None,
-        superseded: None,
-    });
+    begun.change = Some(change(5, OURS));
     for (case, restart, is_server, expected) in [
         ("`Never`", false, false, false),
         ("a server", true, true, false),
@@ -384,4 +406,115 @@ async fn a_restart_that_is_waived_stays_waived_after_an_error() {
         assert!(result.is_err(), "{case}");
         assert_eq!(is_restarted(&node.agent), expected, "{case}, from the disk");
     }
+}
+
+/// As on a node that was off while the syncers' pods got paths.
+#[tokio::test]
+async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
+    const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
+    let cases: [(&str, fn(&mut State)); 3] = [
+        ("known", |_| {}),
+        ("forgotten", |state| state.provider = None),
+        ("a restore began without it", |state| {
+            state.provider = None;
+            state.change = Some(change(0, "{}"));
+        }),
+    ];
+    for (case, forget) in cases {
+        let mut state = with_revision(4);
+        state.provider = Some(installed());
+        forget(&mut state);
+        let mut node = node(false, Some(&state));
+        let (flags, theirs) = (node.at("kubeadm-flags.env").here, node.at("theirs.yaml"));
+        fs::write(&flags, FLAGS).unwrap();
+        fs::write(&theirs.here, "providers:\n- name: theirs\n").unwrap();
+        fs::write(node.at("program").here, "#!/bin/sh\n").unwrap();
+        let own = node.agent.provider.clone();
+        own.uphold(&installed(), true).unwrap();
+        assert!(own.write_flags(true).unwrap());
+        let paths = Some((theirs, node.at("bin")));
+        let (program, file) = (node.at("program").here, node.at("config.json"));
+        node.agent.provider = Provider::new(program, &file, paths);
+        let mut object = object(0, 3);
+        object.spec.restore = true;
+        node.objects.send_replace(Known::Object(Box::new(object)));
+        node.agent.acquire_node(false).await;
+        node.agent.adopt_provider(&FileSnapshot::Absent).unwrap();
+        let found = node.agent.provider_on_node().unwrap();
+        let is_of_change = case == "a restore began without it";
+        assert_eq!(found.flags_file().is_some(), !is_of_change, "{case}");
+        let mut is_done = false;
+        for _ in 0..20 {
+            is_done |= node.agent.step().await.unwrap() >= Duration::from_secs(1);
+            let is_named = fs::read_to_string(&flags).unwrap() != FLAGS;
+            assert!(
+                !is_named || node.at(".globalps/bin").here.is_dir(),
+                "{case}"
+            );
+        }
+        assert!(is_done && !node.at(".globalps").here.exists(), "{case}");
+        assert_eq!(fs::read_to_string(&flags).unwrap(), FLAGS, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
+    let mut state = with_revision(4);
+    let paths = SetUp {
+        config: "/etc/eks/config.json".into(),
+        bin_dir: "/etc/eks".into(),
+    };
+    state.provider = Some(Installed {
+        set_up: Some(paths),
+        ..installed()
+    });
+    let mut node = node(false, Some(&state));
+    let file = HostPath {
+        host: "/var/lib/kubelet/config.json".into(),
+        ..node.at("config.json")
+    };
+    node.agent.provider = Provider::new(node.at("program").here, &file, None);
+    let mut object = object(0, 3);
+    object.spec.restore = true;
+    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.agent.acquire_node(false).await;
+    let error = node.agent.step().await.unwrap_err();
+    assert_eq!(error.reason(), "ForeignProviderConfig");
+    assert!(
+        error
+            .to_string()
+            .contains("`/etc/eks/config.json` and `/etc/eks`")
+    );
+    assert!(
+        node.agent
+            .journal
+            .load()
+            .unwrap()
+            .unwrap()
+            .provider
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn an_object_that_was_created_again_is_answered_without_another_assignment() {
+    let mut node = node(false, None);
+    node.agent.desired = Some((revision(5), content(OURS)));
+    node.handle(&object(5, 7)).await.unwrap();
+    let mut again = object(5, 1);
+    again.metadata.uid = Some("another".to_owned());
+    let created = task(&again).unwrap();
+    assert!(node.agent.state.as_ref().unwrap().is_settled_on(&created));
+    let status = node.handle(&again).await.unwrap();
+    assert_eq!(
+        (status.phase, status.observed_generation),
+        (Phase::Synced, 1)
+    );
+    let saved = node.agent.journal.load().unwrap().unwrap();
+    assert_eq!(saved.applied.as_ref(), Some(&created));
+    again.metadata.generation = Some(2);
+    assert!(
+        !saved.is_settled_on(&task(&again).unwrap()),
+        "assigned again"
+    );
 }

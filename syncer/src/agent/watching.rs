@@ -23,13 +23,14 @@ impl Agent {
             .as_ref()
             .and_then(|state| state.provider.as_ref());
         let others = match in_force {
-            Some(_) => self.provider.watched(),
+            Some(_) => self.provider_on_node()?.watched(),
             None => self.provider.watched_without(),
         };
         self.drift.watch_others(&others);
         if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {
             self.drift.watch();
         }
+        self.answer();
         self.report_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
@@ -58,6 +59,7 @@ impl Agent {
             self.unit.systemd.unit(),
             facts.active_state()
         );
+        let provider = self.provider_on_node()?;
         let Some(mut state) = self.state.take() else {
             return Ok(IDLE);
         };
@@ -65,11 +67,21 @@ impl Agent {
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
-            provider: &self.provider,
+            provider: &provider,
             kubelet: &mut self.unit,
         };
         let result = transaction.roll_back(&mut state, error).await;
         self.finish(state, None, result)
+    }
+
+    /// What is in force answers the task, so what this assignment did not change waits for the next one.
+    fn answer(&mut self) {
+        let task = self.task.clone();
+        let state = self.state.as_mut().filter(|it| it.change.is_none());
+        if let Some(state) = state.filter(|it| task.is_some() && it.applied != task) {
+            state.applied = task;
+            self.remember();
+        }
     }
 
     /// Ends the change: it can no longer be rolled back.

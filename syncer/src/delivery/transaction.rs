@@ -60,6 +60,16 @@ impl<K: Kubelet> Transaction<'_, K> {
 
     /// Continues the change in the journal.
     pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        let is_repair = state.change.as_ref().is_some_and(Change::is_repair);
+        let outcome = self.proceed(state).await;
+        // It begins again unless another task is assigned. There is nothing to undo.
+        if is_repair && outcome.is_err() && state.change.take().is_some() {
+            self.journal.save(state)?;
+        }
+        outcome
+    }
+
+    async fn proceed(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
             None | Some(Step::Watching) => Ok(Outcome::InForce),
             Some(Step::Back) => self.back(state).await,
@@ -177,7 +187,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             Some(_) if change.started_from.is_some() => false,
             Some(_) => {
                 let back = self.writes(change, true);
-                back.write_first(self.provider).is_ok() && back.write_last(self.provider).is_ok()
+                back.write_files(self.provider).is_ok() && back.write_last(self.provider).is_ok()
             }
         };
         if is_unwritten {
@@ -228,11 +238,14 @@ impl<K: Kubelet> Transaction<'_, K> {
             return self.roll_back(state, error).await;
         }
         self.write_last(state, false)?;
+        let is_restore = change.task.goal() == Goal::Restore;
+        if is_restore {
+            self.journal.remove(self.provider)?;
+        }
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
-        if change.task.goal() == Goal::Restore {
-            self.journal.remove()?;
+        if is_restore {
             *state = state.restored(change.target);
             return Ok(Outcome::InForce);
         }
@@ -1533,18 +1546,64 @@ mod tests {
                 ..Fake::default()
             };
             let mut transaction = node.transaction(&mut kubelet);
-            let outcome = transaction.begin(&mut state, change).await;
+            let outcome = transaction.begin(&mut state, change.clone()).await;
             assert_eq!(outcome.is_ok(), is_in_force, "{sentence}");
             let outcome = match outcome {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     assert_eq!(error.reason(), "ProviderFailed", "{sentence}");
-                    transaction.resume(&mut state).await.unwrap()
+                    assert!(state.change.is_none(), "{sentence}");
+                    transaction.begin(&mut state, change).await.unwrap()
                 }
             };
             assert_eq!(outcome, Outcome::InForce, "{sentence}");
             assert_eq!(file::read(&data).unwrap(), installed().data, "{sentence}");
             assert_eq!(state.failed, None, "{sentence}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_program_prevents_does_not_stay_in_the_journal() {
+        let _lock = PROGRAMS.lock().await;
+        for (sentence, program_works, is_repair) in [
+            ("a repair whose trial fails", false, true),
+            ("one that can't install the program", true, true),
+            ("a rotation that can't install it", true, false),
+        ] {
+            let node = ProviderNode::new(program_works);
+            let removal = node.change(true);
+            let mut kubelet = node.kubelet();
+            let writes = node.transaction(&mut kubelet).writes(&removal, true);
+            writes.write_first(&node.provider).unwrap();
+            writes.write_last(&node.provider).unwrap();
+            if program_works {
+                let bin_dir = node.provider.data.here.with_file_name("bin");
+                fs::remove_dir_all(&bin_dir).unwrap();
+                fs::write(&bin_dir, "").unwrap();
+            }
+            let mut change = removal.clone();
+            let provider = change.provider.as_mut().unwrap();
+            provider.target = provider.before.clone();
+            if !is_repair {
+                let newer = FileSnapshot::Absent.with_bytes(b"newer".to_vec());
+                provider.target.installed.as_mut().unwrap().data = newer;
+            }
+            change.target = image(Some(OLD));
+            change.restart = false;
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.provider = Some(installed());
+            let mut transaction = node.transaction(&mut kubelet);
+            let outcome = transaction.begin(&mut state, change).await;
+            assert!(outcome.is_err(), "{sentence}");
+            let saved = node.journal.load().unwrap().unwrap();
+            assert!(
+                state.change.is_none() && saved.change.is_none(),
+                "{sentence}"
+            );
+            let outcome = transaction.begin(&mut state, removal).await.unwrap();
+            assert_eq!(outcome, Outcome::InForce, "{sentence}");
+            assert_eq!(on_disk(&node.path).unwrap(), NEW, "{sentence}");
+            assert!(state.provider.is_none(), "{sentence}");
         }
     }
 

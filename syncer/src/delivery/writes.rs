@@ -72,6 +72,11 @@ impl Writes {
         if self.installed.is_some() {
             provider.install_program()?;
         }
+        self.write_files(provider)
+    }
+
+    /// The same without the programs, which read the data of each revision.
+    pub(super) fn write_files(&self, provider: &Provider) -> Result<bool, NodeError> {
         let mut is_new = false;
         for (path, target) in &self.first {
             let is_flags = provider.flags_file().is_some_and(|file| file.here == *path);

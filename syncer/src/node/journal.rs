@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{self, FileError, FileSnapshot};
 use super::lock::NodeLock;
+use super::provider::Provider;
 use super::state::{NodeError, State, VERSION};
 
 const STATE_FILE: &str = "state.json";
@@ -142,8 +143,9 @@ impl Journal {
         Ok(path)
     }
 
-    /// Removes the state directory. A quarantined file stays unless the credentials file has the same bytes again.
-    pub(crate) fn remove(&self) -> Result<(), NodeError> {
+    /// Removes the state directory, and before it kubelet flags that name files in it. A quarantined file stays unless the
+    /// credentials file has the same bytes again.
+    pub(crate) fn remove(&self, provider: &Provider) -> Result<(), NodeError> {
         let io = |source| FileError::Io {
             action: "remove",
             path: self.directory.clone(),
@@ -154,6 +156,7 @@ impl Journal {
             entries => entries.map_err(io)?,
         };
         let back = file::read(&self.config_file)?;
+        provider.remove_own_flags()?;
         // The state goes first: without it, the rest of the directory has no effect.
         file::replace(&self.path(), &FileSnapshot::Absent)?;
         let mut is_empty = true;
@@ -222,6 +225,15 @@ mod tests {
 
     use super::*;
     use crate::node::managed::ManagedEntries;
+    use crate::node::provider::HostPath;
+
+    fn provider(journal: &Journal) -> Provider {
+        let config_file = HostPath {
+            here: journal.config_file.clone(),
+            host: journal.config_file.clone(),
+        };
+        Provider::new("program".into(), &config_file, None)
+    }
 
     #[test]
     fn a_saved_state_is_private_to_root_and_can_be_removed() {
@@ -241,8 +253,8 @@ mod tests {
                 mode
             );
         }
-        journal.remove().unwrap();
-        journal.remove().unwrap();
+        journal.remove(&provider(&journal)).unwrap();
+        journal.remove(&provider(&journal)).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -254,7 +266,7 @@ mod tests {
         let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         std::os::unix::fs::symlink(&elsewhere, &journal.directory).unwrap();
         journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
-        journal.remove().unwrap();
+        journal.remove(&provider(&journal)).unwrap();
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
         assert!(journal.load().unwrap().is_none());
     }
@@ -358,11 +370,11 @@ mod tests {
             let aside = journal.quarantine(b"{").unwrap();
             assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
             journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
-            journal.remove().unwrap();
+            journal.remove(&provider(&journal)).unwrap();
             assert_eq!(journal.directory.exists(), kept, "{back}");
             assert_eq!(fs::read(&aside).is_ok_and(|bytes| bytes == b"{"), kept);
             assert!(journal.load().unwrap().is_none());
-            journal.remove().unwrap();
+            journal.remove(&provider(&journal)).unwrap();
         }
     }
 
@@ -379,7 +391,7 @@ mod tests {
             fs::write(path.join("file"), "").unwrap();
         }
         for _ in 0..2 {
-            journal.remove().unwrap();
+            journal.remove(&provider(&journal)).unwrap();
             assert!(journal.load().unwrap().is_none());
             assert!(!own.exists() && others.join("file").exists());
         }

@@ -10,9 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use globalps_core::names::{
-    KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE, STATE_DIR,
-};
+use globalps_core::names::{PROVIDER_DATA_FILE, STATE_DIR};
 use globalps_core::provider::{
     Content, PROVIDERS, ProviderConfig, add_entries, has_providers, parse_data, remove_entries,
     render_data,
@@ -45,12 +43,16 @@ impl HostPath {
         }
     }
 
-    fn next_to(&self, name: &str) -> Self {
-        let parent = |path: &Path| path.parent().unwrap_or(Path::new("/")).join(name);
+    fn parent(&self) -> Self {
+        let parent = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
         Self {
             here: parent(&self.here),
             host: parent(&self.host),
         }
+    }
+
+    fn next_to(&self, name: &str) -> Self {
+        self.parent().join(name)
     }
 
     fn text(&self) -> String {
@@ -103,14 +105,8 @@ impl Provider {
         config_file: &HostPath,
         set_up: Option<(HostPath, HostPath)>,
     ) -> Self {
-        let state = config_file.next_to(STATE_DIR);
-        let data = state.join(PROVIDER_DATA_FILE);
-        let own = || {
-            let flags = Way::Flags(config_file.next_to(KUBEADM_FLAGS_FILE));
-            let bin_dir = state.join(PROVIDER_BIN_DIR);
-            (state.join(PROVIDER_CONFIG_FILE), bin_dir, flags)
-        };
-        let (config, bin_dir, way) = set_up.map_or_else(own, Way::of);
+        let data = config_file.next_to(STATE_DIR).join(PROVIDER_DATA_FILE);
+        let (config, bin_dir, way) = set_up.map_or_else(|| Way::own(&data), Way::of);
         Self {
             program,
             bin_dir,
@@ -155,12 +151,12 @@ impl Provider {
     /// The files that count while the provider is not installed: flags or a configuration that another process restores name
     /// files that are gone.
     pub(crate) fn watched_without(&self) -> Vec<PathBuf> {
-        let file = self.flags_file().unwrap_or(&self.config);
-        let has_directory = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
-        Some(&file.here)
-            .filter(has_directory)
-            .into_iter()
-            .cloned()
+        let own = self.own();
+        let config = Some(&self.config).filter(|_| self.flags_file().is_none());
+        let files = own.flags_file().into_iter().chain(config);
+        files
+            .map(|file| file.here.clone())
+            .filter(|path| path.parent().is_some_and(Path::is_dir))
             .collect()
     }
 
@@ -299,6 +295,14 @@ impl Provider {
         }))
     }
 
+    /// The same, also where a syncer with other paths has set it up.
+    pub(crate) fn installed_anywhere(&self) -> Result<Option<Installed>, FileError> {
+        match self.installed()? {
+            None if self.flags_file().is_none() => self.own().installed(),
+            found => Ok(found),
+        }
+    }
+
     fn edited<E: std::fmt::Display>(
         &self,
         file: &FileSnapshot,
@@ -379,6 +383,7 @@ fn unfit(flags: StatVfsMountFlags) -> Option<&'static str> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use globalps_core::names::{PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE};
     use globalps_core::provider::ProviderConfig;
 
     use super::*;

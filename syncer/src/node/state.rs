@@ -306,7 +306,7 @@ pub(crate) struct State {
     /// Keys of entries that count as the node's own, though globalps may have written them before its state was lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) doubtful: Vec<String>,
-    /// The task that put the revision in force; `None`: none.
+    /// The last task that the revision in force answered; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
 }
@@ -340,11 +340,25 @@ impl State {
         }
     }
 
-    /// The task's revision is in force, and no later assignment repeated it.
+    /// The provider that is on the node, or that a change in progress brings or removes.
+    pub(crate) fn known_provider(&self) -> Option<&Installed> {
+        let change = self.change.as_ref().and_then(|it| it.provider.as_ref());
+        let of_change = change.and_then(|it| {
+            let target = it.target.installed.as_ref();
+            target.or(it.before.installed.as_ref())
+        });
+        of_change.or(self.provider.as_ref())
+    }
+
+    /// The task's revision is in force, and no later assignment repeated it. An object that was created again repeats none: all
+    /// of them may be, at once.
     pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
         self.change.is_none()
             && self.revision == task.revision
-            && self.applied.as_ref().is_none_or(|applied| applied == task)
+            && self
+                .applied
+                .as_ref()
+                .is_none_or(|applied| applied.uid != task.uid || applied == task)
     }
 
     pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {

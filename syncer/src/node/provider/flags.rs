@@ -70,6 +70,15 @@ impl Provider {
         Ok(true)
     }
 
+    /// Removes the flags that name files beside the credentials file, which are about to be deleted: no kubelet starts with them.
+    pub(crate) fn remove_own_flags(&self) -> Result<(), FileError> {
+        let own = self.own();
+        match own.installed()? {
+            Some(_) => own.write_flags(false).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Removes one flag without the other, with which no kubelet starts.
     pub(crate) fn remove_half_flags(&self) -> Result<(), FileError> {
         let Some(file) = self.flags_file() else {

@@ -2,12 +2,19 @@
 
 use std::path::PathBuf;
 
-use globalps_core::names::PROVIDER_CONFIG_FILE;
+use globalps_core::names::{KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE};
 
 use super::{HostPath, Provider, Way};
-use crate::node::state::{Installed, SetUp};
+use crate::node::state::{Installed, Obstacle, SetUp};
 
 impl Way {
+    /// Beside this data file, with flags in kubeadm's file.
+    pub(super) fn own(data: &HostPath) -> (HostPath, HostPath, Self) {
+        let flags = Self::Flags(data.parent().next_to(KUBEADM_FLAGS_FILE));
+        let bin_dir = data.next_to(PROVIDER_BIN_DIR);
+        (data.next_to(PROVIDER_CONFIG_FILE), bin_dir, flags)
+    }
+
     pub(super) fn of((config, bin_dir): (HostPath, HostPath)) -> (HostPath, HostPath, Self) {
         let extension = config.host.extension().and_then(|name| name.to_str());
         match extension {
@@ -18,18 +25,38 @@ impl Way {
 }
 
 impl Provider {
-    /// The same with the paths with which it was set up, for a program on the node that was started without them.
-    pub(crate) fn of_installed(&self, installed: &Installed) -> Self {
-        let Some(set_up) = (installed.set_up.as_ref()).filter(|_| self.flags_file().is_some())
-        else {
-            return self.clone();
+    /// The same where it was set up, whichever paths this program was started with. Fails if they are not in its container.
+    pub(crate) fn of_installed(&self, installed: &Installed) -> Result<Self, Obstacle> {
+        if installed.set_up == self.set_up() {
+            return Ok(self.clone());
+        }
+        let Some(SetUp { config, bin_dir }) = &installed.set_up else {
+            return Ok(self.own());
         };
+        if self.data.here != self.data.host {
+            return Err(Obstacle {
+                reason: "ForeignProviderConfig",
+                message: format!(
+                    "this node has the credential provider in `{}` and `{}`, which the syncer's pod does not have; nothing was \
+                     changed: set spec.kubelet.credentialProvider to these paths, or restore the node by hand",
+                    config.display(),
+                    bin_dir.display()
+                ),
+            });
+        }
         let on_node = |path: &PathBuf| HostPath {
             here: path.clone(),
             host: path.clone(),
         };
-        let paths = (on_node(&set_up.config), on_node(&set_up.bin_dir));
-        let (config, bin_dir, way) = Way::of(paths);
+        Ok(self.at(Way::of((on_node(config), on_node(bin_dir)))))
+    }
+
+    /// The same beside the credentials file, which every syncer reaches.
+    pub(super) fn own(&self) -> Self {
+        self.at(Way::own(&self.data))
+    }
+
+    fn at(&self, (config, bin_dir, way): (HostPath, HostPath, Way)) -> Self {
         Self {
             bin_dir,
             config,
@@ -48,5 +75,70 @@ impl Provider {
             config: config.to_owned(),
             bin_dir: self.bin_dir.host.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use globalps_core::provider::ProviderConfig;
+
+    use super::*;
+    use crate::node::file::FileSnapshot;
+
+    #[test]
+    fn an_installed_provider_is_where_it_was_set_up() {
+        let path = |here: &str, host: &str| HostPath {
+            here: here.into(),
+            host: host.into(),
+        };
+        let eks = |here: &str| {
+            let config = format!("{here}/config.json");
+            Some((
+                path(&config, "/etc/eks/config.json"),
+                path(here, "/etc/eks"),
+            ))
+        };
+        let own = "/k/.globalps/globalps-credential-provider.yaml";
+        for (kubelet, started_with, set_up_with, expected) in [
+            ("/k", None, None, Some(own)),
+            ("/k", eks("/host/bin"), None, Some(own)),
+            (
+                "/host/k",
+                eks("/host/bin"),
+                None,
+                Some("/host/k/.globalps/globalps-credential-provider.yaml"),
+            ),
+            ("/k", None, eks(""), Some("/etc/eks/config.json")),
+            (
+                "/host/k",
+                eks("/host/bin"),
+                eks(""),
+                Some("/host/bin/config.json"),
+            ),
+            ("/host/k", None, eks(""), None),
+            (
+                "/host/k",
+                Some((path("/a", "/a"), path("/b", "/b"))),
+                eks(""),
+                None,
+            ),
+        ] {
+            let file = path(&format!("{kubelet}/config.json"), "/k/config.json");
+            let at = |paths| Provider::new("/program".into(), &file, paths);
+            let installed = Installed {
+                data: FileSnapshot::Absent,
+                config: ProviderConfig::default(),
+                tokens: false,
+                set_up: at(set_up_with).set_up(),
+            };
+            let found = at(started_with).of_installed(&installed);
+            let config = found.as_ref().ok().map(|found| &*found.config.here);
+            assert_eq!(config, expected.map(Path::new), "{kubelet}");
+            let set_up = found.ok().map(|found| found.set_up());
+            assert!(set_up.is_none_or(|set_up| set_up == installed.set_up));
+        }
     }
 }
