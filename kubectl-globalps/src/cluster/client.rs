@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use globalps_core::decode::Item;
+use globalps_core::decode::{Item, Unreadable};
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::DeleteParams;
+use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
@@ -120,6 +120,15 @@ impl<'a> Cluster<'a> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// Not the typed API: an object made of the type would pin every default of today, and drop fields of a newer release.
+    pub(crate) fn untyped<K>(&self) -> Api<DynamicObject>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
     /// One request, under the request timeout. `doing` completes "could not ...".
     pub(crate) fn call<T>(
         &self,
@@ -136,15 +145,8 @@ impl<'a> Cluster<'a> {
         request: impl Future<Output = kube::Result<Option<Item<K, OWNERS>>>>,
     ) -> Result<Option<K>, Failure> {
         let found = self.call(doing, request).await?;
-        found
-            .map(Item::into_result)
-            .transpose()
-            .map_err(|unreadable| {
-                Failure::new(
-                    format!("could not {doing}: {unreadable}"),
-                    "correct the field with `kubectl edit`",
-                )
-            })
+        let found = found.map(Item::into_result).transpose();
+        found.map_err(|why| unreadable(doing, &why))
     }
 
     /// As [`Self::call`], with a limit that is perhaps shorter.
@@ -208,6 +210,14 @@ impl<'a> Cluster<'a> {
     pub(crate) fn printer(&self) -> &'a Printer {
         self.printer
     }
+}
+
+/// `doing` completes "could not ...".
+pub(crate) fn unreadable(doing: &str, why: &Unreadable) -> Failure {
+    Failure::new(
+        format!("could not {doing}: {why}"),
+        "correct the field with `kubectl edit`",
+    )
 }
 
 fn connected(config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {

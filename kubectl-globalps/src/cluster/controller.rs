@@ -1,13 +1,16 @@
 //! The controller's Deployment: the namespace that it watches, and whether it runs.
 
-use globalps_core::api::NodePullSecret;
+use std::collections::BTreeSet;
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, Resource};
 
 use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::all_metadata;
 use crate::error::Failure;
 
 /// What works on the objects that the plugin writes.
@@ -52,13 +55,61 @@ pub(crate) fn watched(deployment: &Deployment) -> Option<&str> {
     args.iter().find_map(|arg| arg.strip_prefix("--namespace="))
 }
 
-/// The same of the cluster; `None`: no controller is installed, or this user may not read its Deployment.
-async fn watched_in(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
-    let deployment = match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => None,
-        found => found?,
-    };
-    Ok(deployment.as_ref().and_then(watched).map(str::to_owned))
+/// The namespace that an installation is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    Watched(String),
+    /// No controller says so, but its objects are there, and none where this command would look.
+    Left(String),
+}
+
+impl Home {
+    pub(crate) fn namespace(&self) -> &str {
+        match self {
+            Self::Watched(namespace) | Self::Left(namespace) => namespace,
+        }
+    }
+}
+
+/// `None`: nothing says where, or this user may not see it.
+pub(crate) async fn home(
+    cluster: &Cluster<'_>,
+    deployment: Option<&Deployment>,
+) -> Result<Option<Home>, Failure> {
+    if let Some(namespace) = deployment.and_then(watched) {
+        return Ok(Some(Home::Watched(namespace.to_owned())));
+    }
+    let (configurations, nodes) = tokio::try_join!(
+        namespaces_of::<GlobalPullSecret>(cluster, "list the GlobalPullSecrets"),
+        namespaces_of::<NodePullSecret>(cluster, "list the NodePullSecrets"),
+    )?;
+    let all: BTreeSet<String> = configurations.into_iter().chain(nodes).collect();
+    let is_elsewhere = !all.contains(&cluster.namespace);
+    let first = all.into_iter().next();
+    Ok(first.filter(|_| is_elsewhere).map(Home::Left))
+}
+
+/// Namespaces that have objects of this kind; none where this user may not list them, or the kind doesn't exist.
+async fn namespaces_of<K>(cluster: &Cluster<'_>, doing: &str) -> Result<Vec<String>, Failure>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let api: Api<K> = Api::all(cluster.client.clone());
+    match all_metadata(cluster, &api, ListParams::default(), doing).await {
+        Err(failure) if failure.is(403) || failure.is(404) => Ok(Vec::new()),
+        found => Ok(found?
+            .into_iter()
+            .filter_map(|object| object.metadata.namespace)
+            .collect()),
+    }
+}
+
+/// The same of the cluster.
+async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>, Failure> {
+    match deployment(cluster, Program::Controller).await {
+        Err(failure) if failure.is(403) => Ok(None),
+        found => home(cluster, found?.as_ref()).await,
+    }
 }
 
 /// Namespace of the credentials, where `-n` may be meant as that of the pod.
@@ -72,42 +123,52 @@ pub(crate) async fn of_credentials(
     } else {
         asked
     };
-    let watched = watched_in(cluster).await?;
-    Ok(watched.unwrap_or_else(|| otherwise.to_owned()))
+    let home = home_in(cluster).await?;
+    let home = home.as_ref().map_or(otherwise, Home::namespace);
+    Ok(home.to_owned())
 }
 
 /// Refuses a namespace that the controller does not watch: nothing there is in force, and nobody acts on what is written there.
 pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    refuse_other(watched_in(cluster).await?, &cluster.namespace)
+    refuse_other(home_in(cluster).await?.as_ref(), &cluster.namespace)
 }
 
 /// As [`must_watch`]. Doesn't advise the other namespace: who deletes what is left of another installation would lose the one that
 /// works.
 pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    let asked = &cluster.namespace;
-    refuse_other(watched_in(cluster).await?, asked).map_err(|mut failure| {
-        failure.hint = format!(
-            "to remove the installation that works, name its namespace; what is left of another one is deleted with `kubectl -n {asked} delete daemonset {}`",
-            names::SYNCER
-        );
+    let (home, asked) = (home_in(cluster).await?, &cluster.namespace);
+    refuse_other(home.as_ref(), asked).map_err(|mut failure| {
+        if let Some(Home::Watched(_)) = home {
+            failure.hint = format!(
+                "to remove the installation that works, name its namespace; what is left of another one is deleted with `kubectl -n {asked} delete daemonset {}`",
+                names::SYNCER
+            );
+        }
         failure
     })
 }
 
 /// As [`must_watch`], for commands that report or outlast what else goes wrong.
 pub(crate) async fn must_watch_if_known(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    let watched = watched_in(cluster).await;
-    refuse_other(watched.unwrap_or_default(), &cluster.namespace)
+    let home = home_in(cluster).await;
+    refuse_other(home.unwrap_or_default().as_ref(), &cluster.namespace)
 }
 
-fn refuse_other(watched: Option<String>, asked: &str) -> Result<(), Failure> {
-    match watched {
-        Some(watched) if watched != asked => Err(Failure::new(
-            format!("the controller watches namespace `{watched}`, not `{asked}`"),
-            format!("run the command with `-n {watched}`"),
-        )),
-        _ => Ok(()),
-    }
+fn refuse_other(home: Option<&Home>, asked: &str) -> Result<(), Failure> {
+    let Some(home) = home.filter(|home| home.namespace() != asked) else {
+        return Ok(());
+    };
+    let namespace = home.namespace();
+    let message = match home {
+        Home::Watched(_) => {
+            format!("the controller watches namespace `{namespace}`, not `{asked}`")
+        }
+        Home::Left(_) => format!(
+            "no controller is installed, and the objects of globalps are in namespace `{namespace}`, not in `{asked}`"
+        ),
+    };
+    let hint = format!("run the command with `-n {namespace}`");
+    Err(Failure::new(message, hint))
 }
 
 /// Message and hint where the custom resources don't exist.
@@ -116,14 +177,23 @@ pub(crate) const NOT_INSTALLED: (&str, &str) = (
     "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
 );
 
-pub(crate) fn not_installed() -> Failure {
-    Failure::not_found(NOT_INSTALLED.0, NOT_INSTALLED.1)
+/// Hint where globalps is not installed. `namespace`: of the pull secrets.
+pub(crate) fn how_to_install(namespace: &str) -> String {
+    let hint = NOT_INSTALLED.1;
+    if namespace == names::NAMESPACE {
+        return hint.to_owned();
+    }
+    hint.replace(" --apply", &format!(" -n {namespace} --apply"))
+}
+
+pub(crate) fn not_installed(cluster: &Cluster<'_>) -> Failure {
+    Failure::not_found(NOT_INSTALLED.0, how_to_install(&cluster.namespace))
 }
 
 /// The error of a request that only fails with 404 where the kind does not exist.
-pub(crate) fn or_not_installed(failure: Failure) -> Failure {
+pub(crate) fn or_not_installed(cluster: &Cluster<'_>, failure: Failure) -> Failure {
     if failure.is(404) {
-        not_installed()
+        not_installed(cluster)
     } else {
         failure
     }

@@ -34,6 +34,8 @@ pub(crate) struct SecretVersion {
     pub version: String,
     /// See [`is_additional_proven`].
     pub is_additional_proven: bool,
+    /// See [`waits_for`].
+    pub waits_for: Option<String>,
 }
 
 fn name_of(metadata: &ObjectMeta) -> String {
@@ -78,9 +80,27 @@ pub(crate) fn is_additional_proven(metadata: &ObjectMeta) -> bool {
     revision.is_some() && revision == annotation(names::ADDITIONAL_PROVEN_ANNOTATION)
 }
 
+/// Of an object that is being deleted, what it waits for, as a clause. The controller treats it as absent; `None`: it isn't deleted.
+pub(crate) fn waits_for(metadata: &ObjectMeta) -> Option<String> {
+    metadata.deletion_timestamp.as_ref()?;
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    Some(match finalizers {
+        [] => "is being deleted".to_owned(),
+        [only] => format!("is being deleted and waits for the finalizer `{only}`"),
+        all => format!(
+            "is being deleted and waits for the finalizers `{}`",
+            all.join("`, `")
+        ),
+    })
+}
+
+/// What to do about it.
+pub(crate) const FINALIZERS: &str = "the program that set a finalizer removes it; where that program is gone, remove it with `kubectl edit`";
+
 fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     SecretVersion {
         is_additional_proven: is_additional_proven(&secret.metadata),
+        waits_for: waits_for(&secret.metadata),
         version: secret.metadata.resource_version.unwrap_or_default(),
     }
 }
@@ -235,6 +255,12 @@ impl Facts {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }
 
+    /// See [`waits_for`].
+    pub(crate) fn additional_waits_for(&self) -> Option<&str> {
+        let store = self.additional_secret.as_ref()?;
+        store.get(names::ADDITIONAL_SECRET)?.waits_for.as_deref()
+    }
+
     /// Whether going back to another additional pull secret leaves the cause of a failed rollout; false where that is not known.
     pub(crate) fn is_additional_proven(&self) -> bool {
         let store = self.global_secret.as_ref();
@@ -279,8 +305,8 @@ pub(crate) fn watch_secret<'a>(
 fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {
     match store.map(|store| store.get(name)) {
         None => Seen::Hidden,
-        Some(None) => Seen::Absent,
-        Some(Some(seen)) => Seen::Present(&seen.version),
+        Some(Some(seen)) if seen.waits_for.is_none() => Seen::Present(&seen.version),
+        Some(_) => Seen::Absent,
     }
 }
 

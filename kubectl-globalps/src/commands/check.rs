@@ -1,5 +1,7 @@
 //! `check`: everything is looked at, nothing is changed.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use globalps_core::api::{GlobalPullSecret, Phase};
 use globalps_core::names;
@@ -30,10 +32,13 @@ use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::check::{
     Check, Installed, Owners, Permission, Place, Report, Sight, credentials, has_scopes,
-    installation, of_nodes, operators, permissions, permissions_of_commands, provider,
+    installation, of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
     restarts_kubelets, restarts_often, server, unreachable,
 };
-use crate::view::status::Status;
+use crate::view::status::{Status, is_outdated};
+
+/// After a change of the pull secrets or of the configuration.
+const REPORTS_WITHIN: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(
     args: &Args,
@@ -102,19 +107,25 @@ pub(super) async fn look(
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers, &cluster.namespace));
     // The line about the permission reports objects that this user may not read.
-    let facts = match facts {
+    let mut facts = match facts {
         Ok(facts) => Some(facts),
         Err(failure) if failure.is(403) => None,
         Err(failure) => return Err(failure),
     };
+    if facts.as_ref().is_some_and(is_outdated) {
+        // The controller may be at it.
+        tokio::time::sleep(REPORTS_WITHIN).await;
+        facts = Some(Facts::observe(cluster).await?);
+    }
     let now = cluster.now();
     let installed = Installed {
         crds: facts.as_ref().is_none_or(|facts| facts.installed),
         nodes_not_ready: facts.as_ref().map_or(0, Facts::nodes_not_ready),
         ..installed?
     };
-    checks.extend(installation(&installed, now));
+    checks.extend(installation(&installed, &cluster.namespace, now));
     if let Some(facts) = &facts {
+        checks.extend(outdated(facts, &installed, now));
         let another_changed = facts.is_additional_proven();
         checks.extend(credentials(
             facts.gps(),

@@ -46,6 +46,8 @@ struct State {
     objects: Objects,
     /// `None`: everything is allowed.
     rights: Option<Vec<Right>>,
+    /// What server-side apply wrote last, by path.
+    applied: Objects,
     /// What a controller does when a watch starts.
     controller: Option<fn(&mut Objects)>,
     /// The objects before the controller changed them.
@@ -209,6 +211,29 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(path.to_owned(), object.clone());
         object
+    }
+
+    fn apply(&mut self, request: &Request, mut object: Value) -> Value {
+        let (path, body) = (request.path.as_str(), &request.body);
+        if let Some(last) = self.applied.get(path) {
+            take_back(&mut object, last, body);
+        }
+        json_patch::merge(&mut object, body);
+        if request.query.contains("dryrun") {
+            return object;
+        }
+        self.applied.insert(path.to_owned(), body.clone());
+        self.store(path, object)
+    }
+
+    /// A finalizer keeps it.
+    fn delete(&mut self, path: &str, mut object: Value) {
+        if object["metadata"]["finalizers"].is_array() {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.store(path, object);
+        } else {
+            self.objects.remove(path);
+        }
     }
 
     fn is_logged_in(&self, request: &Request) -> bool {
@@ -470,12 +495,7 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
             (201, state.store(&path, request.body.clone()))
         }
         ("patch", known) if request.headers.contains("apply-patch") => {
-            let mut object = known.unwrap_or_default();
-            json_patch::merge(&mut object, &request.body);
-            if request.query.contains("dryrun") {
-                return (200, object);
-            }
-            (200, state.store(path, object))
+            (200, state.apply(request, known.unwrap_or_default()))
         }
         (_, None) => (404, failure(404, "NotFound", &format!("{path} not found"))),
         ("patch", Some(mut object)) => {
@@ -484,13 +504,27 @@ fn answer(state: &mut State, request: &Request, right: &Right) -> (u16, Value) {
         }
         ("update", Some(_)) if request.query.contains("dryrun") => (200, request.body.clone()),
         ("update", Some(_)) => (200, state.store(path, request.body.clone())),
-        ("delete", Some(_)) => {
+        ("delete", Some(object)) => {
             if request.body["dryRun"].is_null() {
-                state.objects.remove(path);
+                state.delete(path, object);
             }
             (200, json!({"kind": "Status", "status": "Success"}))
         }
         (_, Some(object)) => (200, object),
+    }
+}
+
+/// Removes what an apply named before and does not name now. A list is one value.
+fn take_back(object: &mut Value, before: &Value, now: &Value) {
+    let (Some(object), Some(before)) = (object.as_object_mut(), before.as_object()) else {
+        return;
+    };
+    for (field, before) in before {
+        match (now.get(field), object.get_mut(field)) {
+            (Some(now), Some(object)) => take_back(object, before, now),
+            (None, Some(_)) => drop(object.remove(field)),
+            (_, None) => {}
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{
     DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
-    SourceRef,
+    SecretRef, SourceRef,
 };
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
@@ -15,6 +15,7 @@ use super::operator_access;
 use super::preview::preview;
 use super::pull_secret;
 use super::restore_configuration;
+use super::unreadable_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller;
@@ -28,7 +29,8 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     if args.restore_configuration {
-        return restore_configuration::run(flags, printer).await;
+        // Boxed: every command would carry its large future.
+        return Box::pin(restore_configuration::run(flags, printer)).await;
     }
     let mut manifests = asked(args, flags);
     if !args.apply {
@@ -38,13 +40,16 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
-    complete(&mut manifests, args, &cluster).await?;
+    let configures = complete(&mut manifests, args, &cluster).await?;
     if manifests.delivery == Some(DeliveryType::None) && manifests.image_pull_secrets.is_none() {
         printer.warning(
             "neither nodes nor namespaces get credentials; add `--image-pull-secrets` to deliver to namespaces",
         );
     }
-    let objects = manifests.objects();
+    let mut objects = manifests.objects();
+    if !configures {
+        objects.retain(|object| object["kind"] != *GlobalPullSecret::kind(&()));
+    }
     if let Some(exit) = preview(&cluster, &objects, &[], args.dry_run, args.yes).await? {
         return Ok(exit);
     }
@@ -105,22 +110,35 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
     }
 }
 
-/// Fills in installed values for missing flags: the images, the sources and the original.
+/// Whether a flag asks for something of the `GlobalPullSecret`.
+fn asks(args: &Install) -> bool {
+    args.original.is_some()
+        || args.hosted_control_plane.is_some()
+        || !args.source.is_empty()
+        || args.delivery.is_some()
+        || args.image_pull_secrets.is_some()
+        || !args.operators.is_empty()
+        || args.images_pull_secret.is_some()
+}
+
+/// Fills in installed values for missing flags: the images, the sources and the original. Returns whether the
+/// `GlobalPullSecret` is applied too.
 async fn complete(
     manifests: &mut Manifests,
     args: &Install,
     cluster: &Cluster<'_>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
-    let watched = deployment.as_ref().and_then(controller::watched);
-    if let Some(watched) = watched.filter(|watched| *watched != manifests.namespace) {
+    let home = controller::home(cluster, deployment.as_ref()).await?;
+    let home = home.as_ref().map(controller::Home::namespace);
+    if let Some(home) = home.filter(|home| *home != manifests.namespace) {
         return Err(Failure::new(
             format!(
-                "globalps is installed for namespace `{watched}`, not for `{}`",
+                "globalps is installed for namespace `{home}`, not for `{}`",
                 manifests.namespace
             ),
             format!(
-                "install with `-n {watched}`; to move it, run `kubectl globalps uninstall -n {watched}` first"
+                "install with `-n {home}`; to move it, run `kubectl globalps uninstall -n {home}` first"
             ),
         ));
     }
@@ -139,7 +157,8 @@ async fn complete(
             }
         }
     }
-    let config = pull_secret::installed_configuration(cluster).await?;
+    let asks = asks(args);
+    let (config, is_readable) = unreadable_configuration::installed(cluster, asks).await?;
     manifests.image_pull_secrets = namespace_access::chosen(args, config.as_ref(), cluster).await?;
     // A new release alone changes nothing of what is held.
     let is_asked = !args.operators.is_empty() || args.image_pull_secrets.is_some();
@@ -153,23 +172,21 @@ async fn complete(
         .is_some_and(|config| config.operators.enabled);
     manifests.operators = operator_access::chosen(args, is_enabled, cluster).await?;
     let Some(config) = config else {
-        let mut objects = manifests.objects().into_iter();
-        if objects.any(|object| object["kind"] == *GlobalPullSecret::kind(&())) {
+        if asks {
             restore_configuration::must_not_be_deleted(cluster).await?;
         }
-        return Ok(());
+        return Ok(asks);
     };
     allows(&manifests.allowed, &config)?;
-    let asks_nothing = manifests.original.is_none()
-        && manifests.hosted_control_plane.is_none()
-        && manifests.sources.is_empty()
-        && manifests.delivery.is_none()
-        && manifests.image_pull_secrets.is_none()
-        && manifests.operators.is_none();
-    if !asks_nothing {
+    // Syncers whose image needs the pull secret could not start without it.
+    let lacks_it =
+        manifests.images_pull_secret.is_some() && config.syncer.image_pull_secret.is_none();
+    let is_granted = manifests.image_pull_secrets.is_some() || manifests.operators.is_some();
+    let configures = is_readable && (asks || lacks_it || is_granted);
+    if configures {
         extend(manifests, config);
     }
-    Ok(())
+    Ok(configures)
 }
 
 fn missing_images(manifests: &Manifests) -> Failure {
@@ -252,10 +269,19 @@ fn extend(manifests: &mut Manifests, spec: GlobalPullSecretSpec) {
     }
     let known = Some(spec.kubelet.delivery).filter(|known| *known != DeliveryType::default());
     manifests.delivery = manifests.delivery.or(known);
-    if manifests.original.is_none() && manifests.hosted_control_plane.is_none() {
-        manifests.original = spec.original.secret_ref;
-        manifests.hosted_control_plane = spec.original.hosted_control_plane;
+    match (&mut manifests.original, spec.original.secret_ref) {
+        (None, known) if manifests.hosted_control_plane.is_none() => {
+            manifests.original = known;
+            manifests.hosted_control_plane = spec.original.hosted_control_plane;
+        }
+        // No flag names a key.
+        (Some(asked), Some(known)) if is_same(asked, &known) => *asked = known,
+        _ => {}
     }
+}
+
+fn is_same(one: &SecretRef, other: &SecretRef) -> bool {
+    (&one.namespace, &one.name) == (&other.namespace, &other.name)
 }
 
 /// Images of the controller and of the syncer that it deploys.

@@ -51,6 +51,7 @@ mod tests;
 mod undo;
 mod uninstall;
 mod uninstall_preview;
+mod unreadable_configuration;
 mod validate;
 mod version;
 mod wait;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;
-use kube::{Api, Resource};
 use serde_json::{Value, json};
 
 use super::restore_configuration::must_not_be_deleted;
@@ -46,11 +46,11 @@ async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
     let name = names::GLOBAL_SECRET;
     let is_changed = match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
         Err(failure) if failure.is(404) && !is_installed(cluster).await => {
-            return Err(not_installed());
+            return Err(not_installed(cluster));
         }
         Err(failure) if failure.is(404) => {
             must_not_be_deleted(cluster).await?;
-            let api = untyped::<GlobalPullSecret>(cluster);
+            let api = cluster.untyped::<GlobalPullSecret>();
             let resource = ApiResource::erase::<GlobalPullSecret>(&());
             let mut object = DynamicObject::new(name, &resource);
             object.data = spec(paused);
@@ -70,15 +70,6 @@ fn spec(paused: bool) -> Value {
     json!({"spec": {"rollout": {"paused": paused}}})
 }
 
-/// Not the typed API: an object made of it would pin every default of today.
-pub(super) fn untyped<K>(cluster: &Cluster<'_>) -> Api<DynamicObject>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let resource = ApiResource::erase::<K>(&());
-    Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource)
-}
-
 /// Pauses or resumes a rollout that there is. False: it is paused or resumed already.
 pub(super) async fn set_paused<K>(
     cluster: &Cluster<'_>,
@@ -90,7 +81,7 @@ where
 {
     let params = params::patch(false);
     let kind = K::kind(&());
-    let (api, patch) = (untyped::<K>(cluster), Patch::Merge(spec(paused)));
+    let (api, patch) = (cluster.untyped::<K>(), Patch::Merge(spec(paused)));
     let doing = format!("get {kind} `{name}`");
     let found = cluster.call(&doing, api.get(name)).await;
     // A user who may not read it may still be allowed to change it.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::or_not_installed;
+use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::cluster::params;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
@@ -56,7 +57,7 @@ pub(super) async fn configuration(
     let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let found = cluster.read("get the GlobalPullSecret", call).await;
-    found.map_err(or_not_installed)
+    found.map_err(|failure| or_not_installed(cluster, failure))
 }
 
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
@@ -143,9 +144,27 @@ fn mask_unless(has_credentials: bool, value: &mut Value) {
     }
 }
 
-/// The additional pull secret as it is now.
+/// The additional pull secret as the controller sees it: one that is being deleted is absent.
 pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
-    get(cluster, names::ADDITIONAL_SECRET).await
+    let found = get(cluster, names::ADDITIONAL_SECRET).await?;
+    Ok(found.filter(|secret| waits_for(&secret.metadata).is_none()))
+}
+
+/// Warns of a Secret that a finalizer keeps, although it was deleted: its credentials are still in the cluster.
+pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
+    let api = cluster.api::<Secret>();
+    let shown = format!("Secret `{}/{name}`", cluster.namespace);
+    let doing = format!("see whether {shown} is gone");
+    let found = match cluster.call(&doing, api.get_metadata_opt(name)).await {
+        Err(failure) if failure.is(403) => None,
+        found => found?,
+    };
+    if let Some(waits) = found.and_then(|secret| waits_for(&secret.metadata)) {
+        let printer = cluster.printer();
+        printer.warning(format_args!("{shown} {waits}"));
+        printer.hint(FINALIZERS);
+    }
+    Ok(())
 }
 
 /// What is in force: for every pod, and for some.

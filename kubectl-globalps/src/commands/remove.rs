@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
-use super::pull_secret::additional;
+use super::pull_secret::{additional, warn_if_kept};
 use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
@@ -47,6 +47,7 @@ pub(super) async fn run(
     let mut asked = args.yes || is_dry_run;
     let name = name_of(args);
     let mut has_effect = false;
+    let mut deletes;
     let mut attempt = 1;
     let (goal, done, awaited) = loop {
         let sources = match &args.source {
@@ -87,6 +88,7 @@ pub(super) async fn run(
         asked = true;
         let revision = sources.as_ref().map(Sources::revision);
         let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));
+        deletes = matches!(plan, Plan::Delete(_) | Plan::Restore(Some(_)));
         match carry_out(&cluster, name, plan, sources.as_ref(), args).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
             done => {
@@ -119,7 +121,11 @@ pub(super) async fn run(
         skipped.skip(&cluster, &facts, &status).await?;
         skipped.report(printer);
     }
-    follow_if(&cluster, goal, &args.wait).await
+    let exit = follow_if(&cluster, goal, &args.wait).await?;
+    if deletes {
+        warn_if_kept(&cluster, name).await?;
+    }
+    Ok(exit)
 }
 
 fn name_of(args: &Remove) -> &str {

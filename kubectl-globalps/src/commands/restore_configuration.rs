@@ -1,16 +1,18 @@
 //! `install --restore-configuration`: the `GlobalPullSecret` as it last was in force, which the controller remembers.
 
 use globalps_core::api::GlobalPullSecret;
+use globalps_core::decode::Item;
 use globalps_core::names;
 use globalps_core::state::{Configuration, RESTORE_CONFIGURATION, State};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::pull_secret;
 use crate::cli::Connection;
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
+use crate::cluster::controller::{must_watch, or_not_installed};
+use crate::cluster::facts::waits_for;
 use crate::cluster::params;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
@@ -28,7 +30,14 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
-    let live = pull_secret::configuration(&cluster).await?;
+    // Not typed: one that can't be decoded is replaced too.
+    let api = cluster.untyped::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let object = cluster.call("get the GlobalPullSecret", call).await;
+    let object = object.map_err(|failure| or_not_installed(&cluster, failure))?;
+    let typed = |object| serde_json::from_value::<Item<GlobalPullSecret>>(json!(object));
+    let live = object.as_ref().and_then(|object| typed(object).ok());
+    let live = live.and_then(|item| item.into_result().ok());
     let is_live = |known: &Option<Configuration>| {
         let both = known.as_ref().zip(live.as_ref());
         both.is_some_and(|(known, live)| known.spec == live.spec)
@@ -37,17 +46,17 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
     let is_in_force = is_live(&state.configuration);
     let last = state.to_restore(live.as_ref().map(|live| &live.spec));
     let last = last.ok_or_else(|| nothing_to_restore(&cluster))?;
-    let done = match live {
-        Some(live) if live.spec == last.spec || is_back => {
-            printer.note("the GlobalPullSecret is as it was: there is nothing to restore");
-            return Ok(Exit::Done);
-        }
-        Some(live) => {
+    if is_back || live.is_some_and(|live| live.spec == last.spec) {
+        printer.note("the GlobalPullSecret is as it was: there is nothing to restore");
+        return Ok(Exit::Done);
+    }
+    let done = match object {
+        Some(object) => {
             if is_in_force {
                 printer.note(IN_FORCE);
                 confirm(&cluster.title(), GO_BACK, !can_ask())?;
             }
-            replace(&cluster, live, last).await?
+            replace(&cluster, object, last).await?
         }
         None => create(&cluster, &configured(last), false).await?,
     };
@@ -64,7 +73,7 @@ pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<(), Fai
     for name in [names::GLOBAL_SECRET, names::STATE_SECRET] {
         let doing = format!("see whether Secret `{}/{name}` exists", cluster.namespace);
         let found = cluster.call(&doing, api.get_metadata_opt(name)).await?;
-        if found.is_some() {
+        if found.is_some_and(|found| waits_for(&found.metadata).is_none()) {
             return Err(Failure::new(DELETED, RESTORE_CONFIGURATION));
         }
     }
@@ -129,32 +138,31 @@ async fn create(
 /// Fails if another client has changed it since.
 async fn replace(
     cluster: &Cluster<'_>,
-    live: GlobalPullSecret,
+    mut object: DynamicObject,
     mut last: Configuration,
 ) -> Result<&'static str, Failure> {
     // A pause is about the nodes, whatever is configured.
-    last.spec.rollout.paused |= live.spec.rollout.paused;
-    let api: Api<GlobalPullSecret> = cluster.api();
+    last.spec.rollout.paused |= object.data["spec"]["rollout"]["paused"] == true;
+    let api = cluster.untyped::<GlobalPullSecret>();
     let (name, params) = (names::GLOBAL_SECRET, params::post(false));
-    let mut object = live.clone();
-    object.spec = last.spec.clone();
+    object.data["spec"] = json!(last.spec);
     let call = api.replace(name, &params, &object);
     match cluster.call("replace the GlobalPullSecret", call).await {
         // Some of its fields can't be changed, only created.
         Err(failure) if failure.is(422) => {
-            let object = configured(last);
-            match create(cluster, &object, true).await {
+            let again = configured(last);
+            match create(cluster, &again, true).await {
                 // It is admitted, and only still there.
                 Err(failure) if failure.is(409) => {}
                 admitted => drop(admitted?),
             }
-            let params = params::delete(false, &live.metadata);
+            let params = params::delete(false, &object.metadata);
             let title = format!("GlobalPullSecret `{name}`");
             cluster.delete(&title, &api, name, &params).await?;
-            create(cluster, &object, false)
+            create(cluster, &again, false)
                 .await
                 .map_err(|mut failure| {
-                    let (namespace, manifest) = (&cluster.namespace, json!(object));
+                    let (namespace, manifest) = (&cluster.namespace, json!(again));
                     failure.hint = format!(
                         "it is deleted; `kubectl -n {namespace} create -f -` creates it from {manifest}"
                     );

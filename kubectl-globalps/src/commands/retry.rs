@@ -21,7 +21,8 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
-    let objects = node_secrets(&cluster).await.map_err(or_not_installed)?;
+    let objects = node_secrets(&cluster).await;
+    let objects = objects.map_err(|failure| or_not_installed(&cluster, failure))?;
     let phases: Vec<(String, Phase)> = objects
         .iter()
         .map(|(name, object)| {

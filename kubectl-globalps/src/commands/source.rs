@@ -10,7 +10,6 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::objects::{Object, apply};
-use super::pause::untyped;
 use super::pull_secret;
 use super::restore_configuration::must_not_be_deleted;
 use super::restore_intent::meant;
@@ -319,7 +318,7 @@ fn resource() -> ApiResource {
 }
 
 fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
-    untyped::<GlobalPullSecret>(cluster)
+    cluster.untyped::<GlobalPullSecret>()
 }
 
 fn configured() -> String {

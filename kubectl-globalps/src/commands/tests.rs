@@ -3,7 +3,9 @@
 mod answers;
 mod beside;
 mod bundle;
+mod deleted;
 mod dry_run;
+mod install;
 mod outages;
 mod paused;
 mod restore;

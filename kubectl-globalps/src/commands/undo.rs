@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::history;
 use super::pull_secret;
-use super::pull_secret::additional;
 use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
@@ -15,7 +14,7 @@ use crate::cli::{Connection, DryRun, Undo};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::{may_change, refuse_immutable, valid_in};
+use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
 use crate::secret::changes::{Change, InForce, Kind, changes, text};
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
@@ -34,7 +33,10 @@ pub(super) async fn run(
     let observed = history::observe(&cluster).await?;
     let (revisions, in_force) = (observed.revisions, observed.in_force);
     let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
-    let existing = additional(&cluster).await?;
+    let existing = pull_secret::get(&cluster, names::ADDITIONAL_SECRET).await?;
+    if let Some(secret) = &existing {
+        refuse_deleted(secret)?;
+    }
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
+use super::pull_secret::warn_if_kept;
 use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
@@ -134,6 +135,7 @@ pub(super) async fn run(
         "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
     });
     delete(&cluster, &Object::of(state)).await?;
+    warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await?;
     printer.note("globalps is uninstalled");
     Ok(Exit::Done)
 }

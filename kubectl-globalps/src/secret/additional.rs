@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::error::Failure;
 use globalps_registry::registry_name;
 
@@ -51,6 +52,7 @@ pub(crate) fn with_logins(
 ) -> Result<(Secret, Outcome), Failure> {
     let (mut secret, config, outcome) = match existing {
         Some(secret) => {
+            refuse_deleted(&secret)?;
             let config = config_of(&secret)?;
             (secret, config, Outcome::Configured)
         }
@@ -93,6 +95,17 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
         format!("Secret `{}` is immutable", name_of(secret)),
         "its owner must replace it without `immutable: true`, in one step: `kubectl replace --force -f FILE`; if it is absent for longer, its credentials are removed until it exists again",
     ))
+}
+
+/// What is written into a Secret that is being deleted goes with it, and the controller doesn't read it.
+pub(crate) fn refuse_deleted(secret: &Secret) -> Result<(), Failure> {
+    match waits_for(&secret.metadata) {
+        Some(waits) => Err(Failure::new(
+            format!("Secret `{}` {waits}", name_of(secret)),
+            FINALIZERS,
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Refuses to change credentials that another program would restore; with `force` that program is only named.
@@ -196,6 +209,7 @@ pub(crate) fn without_registries(
     mut secret: Secret,
     registries: &[String],
 ) -> Result<(Rest, Vec<String>), Failure> {
+    refuse_deleted(&secret)?;
     let config = config_of(&secret)?;
     let entries = config.entries().iter();
     let present: BTreeSet<String> = entries.map(|entry| registry_name(entry.key())).collect();

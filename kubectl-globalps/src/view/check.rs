@@ -16,10 +16,11 @@ use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::cluster::controller::how_to_install;
 pub(crate) use crate::cluster::installed::{Installed, Sight};
 use crate::error::guide;
 
-pub(crate) use credentials::credentials;
+pub(crate) use credentials::{credentials, outdated};
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
@@ -103,14 +104,14 @@ pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
     vec![reached, version_of]
 }
 
-pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
-    const INSTALL: &str = "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`";
+/// `namespace`: of the pull secrets.
+pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) -> Vec<Check> {
     let mut checks = Vec::new();
     let crds = |message| well(INSTALLATION, "custom-resources", message);
     checks.push(if seen.crds {
         crds("the custom resources exist")
     } else {
-        crds("the custom resources don't exist").fail(INSTALL)
+        crds("the custom resources don't exist").fail(how_to_install(namespace))
     });
     let controller = |message: String| well(INSTALLATION, "controller", message);
     checks.push(match &seen.controller {
@@ -119,7 +120,9 @@ pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
         }
         Sight::Here(found) => controller(format!("the controller does not run: `{}`", found.image))
             .fail("see `kubectl -n globalps-system describe pods`"),
-        Sight::Absent => controller("there is no controller".to_owned()).fail(INSTALL),
+        Sight::Absent => {
+            controller("there is no controller".to_owned()).fail(how_to_install(namespace))
+        }
         Sight::Hidden => controller("the controller's Deployment can't be seen".to_owned())
             .warn("ask a user with access to namespace `globalps-system`"),
     });

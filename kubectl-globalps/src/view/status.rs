@@ -26,7 +26,7 @@ pub(crate) use advice::advice;
 pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
-pub(crate) use health::Health;
+pub(crate) use health::{Health, State};
 pub(crate) use left::left;
 pub(crate) use renewal::renewal;
 pub(crate) use rows::{Row, rfc3339};
@@ -216,20 +216,28 @@ fn current(facts: &Facts) -> Current<'_> {
             Seen::Absent | Seen::Present(_) | Seen::Hidden => Current::Stale,
         };
     };
-    let observed = status.observed_additional.as_str();
-    let version = match facts.additional() {
-        Seen::Present(version) => version,
-        Seen::Absent => "",
-        Seen::Hidden => observed,
-    };
-    let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
-    match version {
+    match additional_version(facts, status) {
         "" if is_removal_held(gps) => Current::Reported(status),
         "" if !has_sources => Current::Nothing,
-        _ if !is_fresh || version != observed => Current::Stale,
+        _ if !is_about_now(facts, gps, status) => Current::Stale,
         "" if !is_held(status) && sources_that_give(status).next().is_none() => Current::Nothing,
         _ => Current::Reported(status),
     }
+}
+
+/// `resourceVersion` of the additional Secret; empty: there is none. The reported one where this user may not see it.
+fn additional_version<'a>(facts: &'a Facts, status: &'a GlobalPullSecretStatus) -> &'a str {
+    match facts.additional() {
+        Seen::Present(version) => version,
+        Seen::Absent => "",
+        Seen::Hidden => &status.observed_additional,
+    }
+}
+
+/// Whether the status is about the spec and the additional Secret as they are.
+fn is_about_now(facts: &Facts, gps: &GlobalPullSecret, status: &GlobalPullSecretStatus) -> bool {
+    status.observed_generation >= gps.metadata.generation.unwrap_or_default()
+        && additional_version(facts, status) == status.observed_additional
 }
 
 /// The controller changes nothing: no pull secret is valid, for example.
@@ -304,6 +312,12 @@ pub(crate) fn is_restoring(facts: &Facts) -> bool {
 /// Whether the controller has not reported on what is in the cluster now.
 pub(crate) fn is_stale(facts: &Facts) -> bool {
     matches!(current(facts), Current::Stale)
+}
+
+/// As [`is_stale`], also where there is nothing to sync.
+pub(crate) fn is_outdated(facts: &Facts) -> bool {
+    is_stale(facts)
+        || reported(facts).is_some_and(|(gps, status)| !is_about_now(facts, gps, status))
 }
 
 #[cfg(test)]

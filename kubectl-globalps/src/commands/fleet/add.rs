@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::super::add::{checked, send};
 use super::super::attempts::{ATTEMPTS, pause};
-use super::super::pause::untyped;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
@@ -261,7 +260,7 @@ async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<
     if args.dry_run == DryRun::Client {
         return Ok(());
     }
-    let api = untyped::<FleetPullSecret>(cluster);
+    let api = cluster.untyped::<FleetPullSecret>();
     let resource = ApiResource::erase::<FleetPullSecret>(&());
     let mut object = DynamicObject::new(&args.fleet, &resource);
     object.data = json!({"spec": spec(&args.to, source)});

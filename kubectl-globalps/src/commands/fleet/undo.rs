@@ -15,7 +15,7 @@ use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::{may_change_of, valid_in};
+use crate::secret::additional::{may_change_of, refuse_deleted, valid_in};
 use crate::secret::changes::{InForce, changes, text};
 use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
@@ -149,6 +149,7 @@ fn may_write(
     let Some(secret) = existing else {
         return Ok(());
     };
+    refuse_deleted(secret)?;
     let name = secret.name_any();
     if secret.immutable == Some(true) {
         return Err(Failure::new(

@@ -2,11 +2,14 @@
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::state::SOURCES_REMOVED;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Check, well};
+use super::{Check, Installed, well};
+use crate::cluster::facts::Facts;
 use crate::view::status::{
-    ANOTHER_CHANGED, CANARY, NO_CONFIGURATION, REMOVAL_HELD, renewal, waits_for_canary,
+    ANOTHER_CHANGED, CANARY, Health, NO_CONFIGURATION, REMOVAL_HELD, State, is_outdated, renewal,
+    waits_for_canary,
 };
 
 const CREDENTIALS: &str = "credentials";
@@ -51,6 +54,25 @@ pub(crate) fn credentials(
         );
     }
     checks
+}
+
+/// The report of a controller that runs is not about what is in the cluster now. `None` where another line says why.
+pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Option<Check> {
+    let runs = Health::of(seen, now).controller.state != State::Unhealthy;
+    let status = facts.gps().and_then(|gps| gps.status.as_ref());
+    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+    // It can't see the configuration or the Secret.
+    let is_unseen = conditions.any(|found| {
+        [condition::READY, condition::ADDITIONAL_VALID].contains(&found.type_.as_str())
+            && ["Unreadable", "Forbidden"].contains(&found.reason.as_str())
+    });
+    (runs && !is_unseen && is_outdated(facts)).then(|| {
+        line(
+            "report",
+            "the controller has not reported on the pull secrets as they are now",
+        )
+        .fail("see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`; `kubectl globalps install --apply` writes its permissions again")
+    })
 }
 
 /// `None` if another condition or a line about the nodes reports it.

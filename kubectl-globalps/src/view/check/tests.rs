@@ -13,6 +13,7 @@ use globalps_core::api::{NodePullSecret, Phase};
 use super::credentials::of_condition;
 use super::nodes::told;
 use super::*;
+use crate::cluster::facts::{Facts, SecretVersion, Store};
 use crate::cluster::installed::{LeaseSeen, Workload};
 use crate::cluster::syncers::PodError;
 
@@ -164,7 +165,11 @@ fn an_installation_is_judged_by_what_runs() {
     for (sentence, change, expected) in table {
         let mut seen = running();
         change(&mut seen);
-        assert_eq!(bad(&installation(&seen, now())), expected, "{sentence}");
+        assert_eq!(
+            bad(&installation(&seen, names::NAMESPACE, now())),
+            expected,
+            "{sentence}"
+        );
     }
 }
 
@@ -201,7 +206,7 @@ fn a_syncer_of_a_node_that_is_not_ready_is_not_looked_at() {
             nodes_not_ready: not_ready,
             ..running()
         };
-        let checks = installation(&seen, now());
+        let checks = installation(&seen, names::NAMESPACE, now());
         let found = checks.iter().find(|check| check.name == "syncer-pods");
         let found = found.expect("a line about the syncers");
         assert_eq!(found.message, message);
@@ -459,6 +464,64 @@ fn nodes_are_grouped_by_their_error() {
 }
 
 #[test]
+fn a_report_about_other_pull_secrets_is_a_failure_of_a_controller_that_runs() {
+    let facts = |generation, version: Option<&str>, observed: &str, reason: &str| {
+        let mut gps = GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default());
+        gps.metadata.generation = Some(generation);
+        let ready = Condition {
+            type_: condition::READY.to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            message: String::new(),
+            last_transition_time: Time(now()),
+            observed_generation: None,
+        };
+        gps.status = Some(GlobalPullSecretStatus {
+            observed_generation: 1,
+            observed_additional: observed.to_owned(),
+            conditions: vec![ready],
+            ..GlobalPullSecretStatus::default()
+        });
+        let mut facts = Facts {
+            installed: true,
+            additional_secret: Some(Store::default()),
+            ..Facts::default()
+        };
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        let store = facts.additional_secret.get_or_insert_default();
+        if let Some(version) = version {
+            let version = SecretVersion {
+                version: version.to_owned(),
+                ..SecretVersion::default()
+            };
+            store.insert(names::ADDITIONAL_SECRET, version);
+        }
+        facts
+    };
+    for (sentence, facts, is_outdated) in [
+        ("as it is", facts(1, Some("7"), "7", "Synced"), false),
+        ("another spec", facts(2, Some("7"), "7", "Synced"), true),
+        ("another Secret", facts(1, Some("8"), "7", "Synced"), true),
+        ("a deleted Secret", facts(1, None, "7", "Synced"), true),
+        ("no Secret", facts(1, None, "", "Synced"), false),
+        (
+            "said already",
+            facts(2, Some("7"), "7", "Unreadable"),
+            false,
+        ),
+    ] {
+        let found = outdated(&facts, &running(), now());
+        let found: Vec<Check> = found.into_iter().collect();
+        assert_eq!(!Report::of(found).healthy, is_outdated, "{sentence}");
+        let stopped = Installed {
+            stopped: Some("why".to_owned()),
+            ..running()
+        };
+        assert_eq!(outdated(&facts, &stopped, now()), None, "{sentence}");
+    }
+}
+
+#[test]
 fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
     let checks = vec![
         well(CLUSTER, "api", "the API server responds"),
@@ -574,6 +637,7 @@ fn the_guide_has_a_section_for_every_check() {
         "registry",
         "registry-secret",
         "restarts-often",
+        "report",
     ] {
         names.push(always);
     }

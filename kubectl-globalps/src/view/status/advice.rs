@@ -6,7 +6,7 @@ use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, REMOVED, Verdict, is_out, restored, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current, missing};
 use crate::cluster::controller::NOT_INSTALLED;
-use crate::cluster::facts::Facts;
+use crate::cluster::facts::{FINALIZERS, Facts};
 use crate::terminal::layout::nodes;
 
 /// The most important problem and the next step; `None` if there is no problem.
@@ -38,6 +38,10 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (reason, hint)
         }
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
+        Current::Nothing if let Some(waits) = facts.additional_waits_for() => (
+            format!("the additional pull secret {waits}; it counts as absent"),
+            FINALIZERS,
+        ),
         Current::Nothing if status.nodes.iter().any(|row| !is_out(&row.phase)) => {
             (REMOVED.0.to_owned(), REMOVED.1)
         }

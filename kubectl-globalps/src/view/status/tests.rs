@@ -1089,6 +1089,28 @@ fn a_paused_restoration_says_so_and_ends_a_wait_once_no_node_is_at_it() {
     }
 }
 
+#[test]
+fn a_secret_that_is_being_deleted_is_absent() {
+    let mut facts = facts(Vec::new());
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    facts.global_secret = Some(Store::default());
+    let deleted = SecretVersion {
+        waits_for: Some("is being deleted and waits for the finalizer `f`".to_owned()),
+        ..seen("8")
+    };
+    let store = facts.additional_secret.get_or_insert_default();
+    store.insert(names::ADDITIONAL_SECRET, deleted);
+    let goal = Goal::Restored {
+        skip_unreachable: false,
+    };
+    let status = Status::of(&facts, now());
+    assert_eq!(verdict(&facts, goal, &status), Verdict::Done);
+    let (message, _) = advice(&facts, &status).expect("advice");
+    assert!(message.contains("the finalizer `f`"), "{message}");
+}
+
 /// Conditions of a restoration: the reasons of Progressing and of Degraded.
 fn restoring(progressing: &str, degraded: &str) -> Facts {
     let mut facts = facts(Vec::new());

@@ -1,0 +1,161 @@
+//! What `install --apply` keeps, and where it may go.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::state::{Configuration, State};
+
+use super::*;
+
+const IMAGES: &str = "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
+
+/// In which all that is applied works at once.
+fn empty() -> FakeApi {
+    let crd = |name: &str| {
+        let api = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        format!("{api}/{name}.{}", names::GROUP)
+    };
+    let established = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    FakeApi::new(&[
+        (&crd("globalpullsecrets"), established.clone()),
+        (&crd("nodepullsecrets"), established),
+        (
+            &path("deployments", names::CONTROLLER),
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {},
+                "status": {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
+            }),
+        ),
+    ])
+}
+
+fn config_path() -> String {
+    path("globalpullsecrets", names::GLOBAL_SECRET)
+}
+
+/// Installed with a pull secret for the images, a source with a scope, another delivery and an original with its own key.
+fn configured() -> FakeApi {
+    let api = empty();
+    let flags = "--images-pull-secret images --source team-a --delivery CredentialProvider --original ns/orig";
+    assert_eq!(api.run(&format!("{IMAGES} {flags}")), Ok(Exit::Done));
+    let mut config = api.object(&config_path()).expect("one");
+    config["spec"]["sources"][0]["scope"] = json!({"namespaces": ["n"]});
+    config["spec"]["original"]["secretRef"]["key"] = json!("own.json");
+    api.with_object(&config_path(), config)
+}
+
+fn spec(api: &FakeApi) -> Value {
+    api.object(&config_path()).expect("one")["spec"].clone()
+}
+
+/// What was applied since, and is no `GlobalPullSecret`.
+fn applied(api: &FakeApi, before: usize) -> usize {
+    let writes = api.writes().split_off(before);
+    let is_config = |write: &&String| write.contains("/globalpullsecrets/");
+    assert_eq!(writes.iter().find(is_config), None);
+    writes.len()
+}
+
+#[test]
+fn install_takes_nothing_back_that_it_is_not_asked_for() {
+    for flags in [
+        "",
+        "--syncer-image r/s:2",
+        "--images-pull-secret images",
+        "--original ns/orig",
+        "--source team-a",
+    ] {
+        let api = configured();
+        let before = spec(&api);
+        let ran = api.run(&format!("install --apply --yes {flags}"));
+        assert_eq!(ran, Ok(Exit::Done), "{flags}");
+        assert_eq!(spec(&api), before, "{flags}");
+    }
+    // Without it the syncers of another configuration could not start.
+    let mut config = configured().object(&config_path()).expect("one");
+    config["spec"]["syncer"] = json!({});
+    let api = configured().with_object(&config_path(), config);
+    assert_eq!(api.run("install --apply --yes"), Ok(Exit::Done));
+    assert_eq!(spec(&api), spec(&configured()));
+}
+
+#[test]
+fn deleted_definitions_come_back_before_the_configuration() {
+    let global = path("secrets", names::GLOBAL_SECRET);
+    let api = configured().without(&config_path());
+    let api = api.with_object(&global, in_force(&[("quay.io", AUTH)], &[]));
+    let before = api.writes().len();
+    assert_eq!(api.run("install --apply --yes"), Ok(Exit::Done));
+    assert!(applied(&api, before) > 5);
+    let failure = refused(api.run("install --apply --yes --images-pull-secret images"));
+    assert!(
+        failure.message.contains("no GlobalPullSecret"),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn a_configuration_that_can_not_be_decoded_stays_until_it_is_restored() {
+    let config: GlobalPullSecret =
+        serde_json::from_value(configured().object(&config_path()).expect("one")).expect("one");
+    let last = Configuration::of(&config);
+    let state = State {
+        configuration: Some(last.clone()),
+        ..State::default()
+    };
+    let mut state = json!(state.secret());
+    state["metadata"] = json!({});
+    let mut config = json!(config);
+    config["spec"]["rollout"] = json!({"maxUnavailable": 3_000_000_000_u32, "paused": true});
+    let api = configured()
+        .with_object(&path("secrets", names::STATE_SECRET), state)
+        .with_object(&config_path(), config);
+    let before = api.writes().len();
+    let (ran, [_, err]) = api.printed("install --apply --yes");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    assert!(err.contains("`spec.rollout.maxUnavailable`"), "{err}");
+    assert!(applied(&api, before) > 5);
+    let writes = api.writes().len();
+    let failure = refused(api.run("install --apply --yes --source team-b"));
+    assert!(failure.message.contains("maxUnavailable"), "{failure:?}");
+    assert_eq!(api.writes().len(), writes);
+
+    let ran = api.run("install --restore-configuration");
+    assert_eq!(ran, Ok(Exit::Done));
+    let mut expected = last.spec;
+    expected.rollout.paused = true;
+    assert_eq!(spec(&api), json!(expected));
+}
+
+#[test]
+fn without_the_controller_its_objects_say_which_namespace_is_meant() {
+    let of_creds = |path: String| path.replace(names::NAMESPACE, "creds");
+    let config = gps("", &json!({}), &[("Ready", "True", "Synced")]);
+    for has_config in [false, true] {
+        let api = FakeApi::new(&[(&of_creds(path("nodepullsecrets", "node-1")), node("Synced"))]);
+        let api = if has_config {
+            api.with_object(&of_creds(config_path()), config.clone())
+        } else {
+            api
+        };
+        for line in ["uninstall --yes", IMAGES, ADD] {
+            let failure = refused(api.run(line));
+            assert!(failure.message.contains("`creds`"), "{line}: {failure:?}");
+            assert!(failure.hint.contains("-n creds"), "{line}: {failure:?}");
+            assert_eq!(api.writes(), [""; 0], "{line}");
+        }
+        let ran = api.run("status -n creds");
+        assert_eq!(ran, Ok(Exit::No), "it is the right one");
+    }
+    // Objects in both: that of `-n` counts.
+    let api = rolled_out()
+        .without(&path("deployments", names::CONTROLLER))
+        .with_object(&of_creds(path("nodepullsecrets", "node-1")), node("Synced"));
+    assert_eq!(api.run("list"), Ok(Exit::Done));
+    for namespace in ["", " -n creds"] {
+        let (_, [out, _]) = FakeApi::new(&[]).printed(&format!("check{namespace}"));
+        let command = format!("--syncer-image IMAGE{namespace} --apply`");
+        assert!(out.contains(&command), "{out}");
+    }
+}

@@ -1,0 +1,91 @@
+//! A `GlobalPullSecret` that can't be decoded: `install` still brings what rejects such objects, and changes nothing of it.
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::decode::Item;
+use globalps_core::names;
+use kube::Api;
+use serde_json::{Value, json};
+
+use crate::cluster::client::{Cluster, unreadable};
+use crate::error::Failure;
+
+/// What the permissions and policies of `install` depend on.
+const GRANTED: [&str; 8] = [
+    "/spec/imagePullSecrets/enabled",
+    "/spec/imagePullSecrets/secretName",
+    "/spec/imagePullSecrets/attach",
+    "/spec/operators/enabled",
+    "/spec/kubelet/unit",
+    "/spec/kubelet/configFile",
+    "/spec/kubelet/credentialProvider",
+    "/status/imagePullSecrets/serviceAccounts",
+];
+const DOING: &str = "get the GlobalPullSecret";
+
+/// The installed configuration, and whether it can be decoded: else it has only what permissions depend on, and there is a warning.
+/// `is_changed`: then one that can't be decoded is an error.
+pub(super) async fn installed(
+    cluster: &Cluster<'_>,
+    is_changed: bool,
+) -> Result<(Option<GlobalPullSecret>, bool), Failure> {
+    let api: Api<Item<GlobalPullSecret>> = cluster.api();
+    let item = match cluster.call(DOING, api.get_opt(names::GLOBAL_SECRET)).await {
+        // Its kind doesn't exist.
+        Err(failure) if failure.is(404) => None,
+        item => item?,
+    };
+    let why = match item.map(Item::into_result).transpose() {
+        Ok(config) => return Ok((config, true)),
+        Err(why) => unreadable(DOING, &why),
+    };
+    if is_changed {
+        return Err(why);
+    }
+    let api = cluster.untyped::<GlobalPullSecret>();
+    let object = cluster.call(DOING, api.get(names::GLOBAL_SECRET)).await?;
+    let config = legible(&json!(object)).ok_or_else(|| why.clone())?;
+    let printer = cluster.printer();
+    printer.warning(format_args!("{}; it stays as it is", why.message));
+    printer.hint(why.hint);
+    Ok((Some(config), false))
+}
+
+/// `None`: one of these fields is what can't be decoded.
+fn legible(object: &Value) -> Option<GlobalPullSecret> {
+    let mut picked = json!({"metadata": {"name": names::GLOBAL_SECRET}, "spec": {}});
+    for path in GRANTED {
+        if let Some(value) = object.pointer(path) {
+            let mut place = &mut picked;
+            for field in path.split('/').skip(1) {
+                place = &mut place[field];
+            }
+            *place = value.clone();
+        }
+    }
+    serde_json::from_value(picked).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_permissions_depend_on_is_read_beside_a_field_that_can_not_be_decoded() {
+        let object = json!({
+            "spec": {
+                "rollout": {"maxUnavailable": 3_000_000_000_u32},
+                "imagePullSecrets": {"enabled": true, "secretName": "own", "canaryNamespace": 1},
+                "kubelet": {"unit": "k3s.service", "verifyTimeoutSeconds": "x"},
+            },
+            "status": {"imagePullSecrets": {"serviceAccounts": 4, "total": "x"}},
+        });
+        let config = legible(&object).expect("a configuration");
+        assert!(config.spec.image_pull_secrets.enabled);
+        assert_eq!(config.spec.image_pull_secrets.secret_name, "own");
+        assert_eq!(config.spec.kubelet.unit, "k3s.service");
+        let status = config.status.and_then(|status| status.image_pull_secrets);
+        assert_eq!(status.map(|status| status.service_accounts), Some(4));
+        let unknown = json!({"spec": {"imagePullSecrets": {"enabled": "x"}}});
+        assert_eq!(legible(&unknown), None);
+    }
+}
