@@ -1,7 +1,5 @@
 //! The history of additional Secrets: slots, and the Secret of each slot. Pure.
 
-use std::cmp::Reverse;
-
 use globalps_core::names::{
     DATA_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE, history_secret,
 };
@@ -56,14 +54,17 @@ pub(crate) fn slot_for(write: &HistoryWrite, slots: &[Option<Kept>]) -> u32 {
 pub(crate) fn compacted(slots: &[Option<Kept>], limit: u32) -> Vec<(u32, HistoryWrite)> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let revision = |slot: usize| slots[slot].as_ref().map(|kept| kept.revision);
-    let mut newest: Vec<usize> = (0..slots.len()).collect();
-    newest.sort_by_key(|slot| Reverse(revision(*slot)));
     // One that lies twice was moved before its first slot was deleted.
-    newest.dedup_by_key(|slot| revision(*slot));
-    newest.truncate(limit);
-    let free = (0..limit).filter(|slot| !newest.contains(slot));
-    let moved = newest.iter().filter(|slot| **slot >= limit);
-    let moved = moved.filter_map(|slot| slots[*slot].as_ref());
+    let is_first = |slot: usize| (0..slot).all(|other| revision(other) != revision(slot));
+    let newer = |slot: usize| {
+        let all = 0..slots.len();
+        all.filter(move |other| is_first(*other) && revision(*other) > revision(slot))
+    };
+    let is_kept =
+        |slot: &usize| revision(*slot).is_some() && is_first(*slot) && newer(*slot).count() < limit;
+    let free = (0..limit).filter(|slot| *slot >= slots.len() || !is_kept(slot));
+    let moved = (limit..slots.len()).filter(is_kept);
+    let moved = moved.filter_map(|slot| slots[slot].as_ref());
     free.zip(moved)
         .filter_map(|(slot, kept)| {
             let write = HistoryWrite {
@@ -182,7 +183,7 @@ mod tests {
             ("1a 2b - -", 1, "0=2"),
             ("3c 2b - -", 1, ""),
             ("6f 2b 3c 4d 5e -", 2, "1=5"),
-            ("1a 2b 3c 4d", 2, "0=4 1=3"),
+            ("1a 2b 3c 4d", 2, "0=3 1=4"),
             ("1a - 2b -", 2, "1=2"),
             ("1a 2b - -", 2, ""),
             ("1a 2b - -", 9, ""),
