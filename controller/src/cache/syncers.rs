@@ -35,7 +35,7 @@ impl Cache {
     }
 
     /// What the syncers' pods support for `kubelet`; `None`: there are no pods yet.
-    pub(super) fn provider_pods(&self) -> Option<ProviderPods> {
+    pub(crate) fn provider_pods(&self) -> Option<ProviderPods> {
         let daemon_set = self.daemon_set(Agent::Syncer)?;
         Some(ProviderPods {
             paths: daemon_set.provider.clone(),

@@ -20,12 +20,12 @@ use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band
 
 impl Controller {
     /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. `manages`: nodes get or have something,
-    /// and `spec` is known. Returns the time until the next revert, if the rate limiter delays it.
+    /// and `spec` is known; `is_changing`: some are in the middle of a change. Returns the time until the next revert, if the rate limiter delays it.
     pub(super) async fn manage(
         &mut self,
         plan: &Plan,
         spec: &GlobalPullSecretSpec,
-        manages: bool,
+        (manages, is_changing): (bool, bool),
     ) -> Option<Duration> {
         let mut revert_delay = None;
         let mut cleans_up = false;
@@ -40,7 +40,11 @@ impl Controller {
             Aim::Reach(_) | Aim::Hold(_) if !manages => {}
             Aim::Reach(_) | Aim::Hold(_) => {
                 let restores = plan.aim == Aim::Reach(Goal::Restore);
-                let is_kept = |agent: &Agent| restores && self.cache.has_daemon_set(*agent);
+                // A syncer needs the directories in which it began to set up the provider.
+                let pods = self.cache.provider_pods().and_then(|pods| pods.paths);
+                let loses_paths = pods.is_some() && pods != spec.kubelet.credential_provider;
+                let keeps = restores || is_changing && loses_paths;
+                let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
                 if self.forgets_history && !restores {
@@ -141,8 +145,8 @@ impl Controller {
         self.remove(slots).await
     }
 
-    /// Applies the objects of the syncer and the restorer if they differ. While nodes restore, pods keep their template (`kept`),
-    /// unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
+    /// Applies the objects of the syncer and the restorer if they differ. Pods may keep their template (`kept`), unless another
+    /// client changed it. Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,

@@ -65,6 +65,9 @@ impl Controller {
             .filter(|member| !member.is_done() && member.refused.is_some())
             .map(|member| title("NodePullSecret", &member.name))
             .collect();
+        let is_changing = members
+            .iter()
+            .any(|member| member.is_in_flight() && member.agent_down.is_none());
         drop(members);
         let mut spec = snapshot.spec.clone();
         if let Some(path) = snapshot.other_config_file() {
@@ -101,7 +104,7 @@ impl Controller {
         let is_all_assigned = self.assign(&plan).await;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
         let operators_delay = self.deliver_to_operators().await;
-        let revert_delay = self.manage(&plan, &spec, manages).await;
+        let revert_delay = self.manage(&plan, &spec, (manages, is_changing)).await;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await;
         if !is_all_assigned {

@@ -406,7 +406,7 @@ async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_
         let spec = GlobalPullSecretSpec::default();
         let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
         plan.aim = Aim::CleanUp;
-        Box::pin(controller.manage(&plan, &spec, false)).await;
+        Box::pin(controller.manage(&plan, &spec, (false, false))).await;
         let is_there = |name| api.get(&secret_path(name)).is_some();
         assert_eq!(is_there(GLOBAL_SECRET), !is_over);
         assert!(is_there(STATE_SECRET));
@@ -731,6 +731,54 @@ async fn a_lowered_history_limit_keeps_the_newest_though_a_write_is_refused() {
     Box::pin(controller.reconcile()).await;
     assert_eq!(revision(slot(0)), Some("2".into()));
     assert_eq!(slot(1), None);
+}
+
+/// The user takes the paths back while the canary changes.
+#[tokio::test(start_paused = true)]
+async fn a_syncer_in_the_middle_of_a_change_keeps_the_directories_of_the_provider() {
+    let api = FakeApi::default();
+    let mut controller = controller(&api);
+    let configure = |generation: i64, paths: Value| {
+        let mut config = api.get(CONFIG).unwrap();
+        config["spec"]["kubelet"]["credentialProvider"] = paths;
+        config["metadata"]["generation"] = generation.into();
+        config["metadata"]["resourceVersion"] = (100 + generation).to_string().into();
+        api.put(CONFIG, &config);
+    };
+    let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
+    let has_paths = || {
+        let live = api.get(path).unwrap();
+        let live: DaemonSetView = serde_json::from_value(live).unwrap();
+        LiveObject::from(live).provider.is_some()
+    };
+    let report = |phase: Phase| {
+        let mut object = api.get(&node_path("a")).unwrap();
+        let spec = object["spec"].clone();
+        object["status"] = json!({
+            "observedGeneration": object["metadata"]["generation"], "phase": phase,
+            "revision": spec["revision"], "revisionId": spec["revisionId"],
+        });
+        api.put(&node_path("a"), &object);
+    };
+    let eks = json!({"configPath": "/etc/eks/config.json", "binDir": "/etc/eks"});
+    for (generation, paths, phase, expected) in [
+        (2, &eks, None, true),
+        (3, &Value::Null, None, true),
+        (3, &Value::Null, Some(Phase::Syncing), true),
+        (3, &Value::Null, Some(Phase::Synced), false),
+    ] {
+        configure(generation, paths.clone());
+        if let Some(phase) = &phase {
+            report(phase.clone());
+        }
+        list_all(
+            &mut controller,
+            &api,
+            ObjectState::Present(additional(B, 2)),
+        );
+        Box::pin(controller.reconcile()).await;
+        assert_eq!(has_paths(), expected, "{generation} {phase:?}");
+    }
 }
 
 /// Another client deletes the `GlobalPullSecret` and the syncer's `DaemonSet`, and a node joins.

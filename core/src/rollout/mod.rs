@@ -114,7 +114,8 @@ impl Member {
         (assigned == self.goal).then_some(progress)
     }
 
-    fn is_in_flight(&self) -> bool {
+    /// From its assignment until it is done.
+    pub fn is_in_flight(&self) -> bool {
         matches!(
             self.assigned,
             Some((_, Progress::InFlight | Progress::Soaking))

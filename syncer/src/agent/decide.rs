@@ -101,6 +101,10 @@ fn decide_change(facts: &NodeFacts) -> Action {
             Step::Watching => return Action::Confirm,
             Step::Forward
                 if change.awaits_restart() && is_newer && !facts.is_cooled_down && !stands_by => {}
+            // There is nothing to undo, and what prevents it may last.
+            Step::Forward if change.is_repair() && is_other(facts, change) => {
+                return Action::Settle;
+            }
             Step::Forward | Step::Back => return Action::Resume,
         }
     }
@@ -133,6 +137,12 @@ fn decide_change(facts: &NodeFacts) -> Action {
             begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
+}
+
+/// Another revision is assigned, or a restore.
+fn is_other(facts: &NodeFacts, change: &Change) -> bool {
+    let assigned = facts.task.map(|task| task.revision);
+    assigned.is_some_and(|assigned| assigned != change.task.revision)
 }
 
 /// Repairs what is in force without a restart, while the assigned task is not worked on. `None`: there is nothing to repair.
@@ -171,6 +181,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
         let has_provider = change.provider.is_some();
         return match change.step {
             Step::Watching => Action::Settle,
+            Step::Forward if change.is_repair() => Action::Settle,
             // Files that refer to each other are never left half written.
             _ if has_provider || change.task == aside => Action::Resume,
             _ if !change.knows(facts.file) => Action::Settle,
@@ -1107,6 +1118,48 @@ mod tests {
                 expected,
                 "{step:?}, {content}"
             );
+        }
+    }
+
+    /// A program that can't run would otherwise keep the node from all that is assigned later, also from its restore.
+    #[test]
+    fn a_repair_is_tried_again_until_something_else_is_assigned() {
+        let provider = facts_on(FLAGS, None, None);
+        let config = ProviderConfig::default();
+        let side = provider
+            .with_content(1, &content(OURS), &config, None)
+            .unwrap();
+        let mut state = synced("");
+        state.change = Some(Change {
+            restart: false,
+            provider: Some(ProviderChange {
+                before: side.clone(),
+                target: side,
+                is_kubelet_checked: true,
+                has_failed: false,
+            }),
+            ..with_step(Step::Forward)
+        });
+        let newer = Task {
+            generation: 9,
+            ..task(1)
+        };
+        for (assigned, is_updating, expected) in [
+            (Some(task(1)), false, "Resume"),
+            (Some(newer), false, "Resume"),
+            (None, false, "Resume"),
+            (Some(task(2)), false, "Settle"),
+            (Some(task(0)), false, "Settle"),
+            (Some(task(1)), true, "Settle"),
+        ] {
+            let (file, desired) = (file(OURS), content(OURS));
+            let facts = NodeFacts {
+                provider: Some(&provider),
+                is_updating,
+                ..facts(assigned.as_ref(), Some(&state), &file, Some(&desired))
+            };
+            let action = in_one_line(decide(&facts));
+            assert_eq!(action, expected, "{assigned:?} {is_updating}");
         }
     }
 

@@ -70,7 +70,7 @@ impl Agent {
 
     pub(super) fn has_provider(&self) -> bool {
         self.state.as_ref().is_some_and(|state| {
-            let change = state.change.as_ref();
+            let change = state.unfinished();
             state.provider.is_some() || change.is_some_and(|change| change.provider.is_some())
         })
     }

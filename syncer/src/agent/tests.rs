@@ -15,7 +15,7 @@ use super::*;
 use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Change, Failure, Installed, SetUp, Step};
+use crate::node::state::{Change, Failure, Installed, ProviderChange, ProviderSide, SetUp, Step};
 use crate::report::writer::Report;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
@@ -494,6 +494,49 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
             .provider
             .is_some()
     );
+}
+
+/// Its pod was replaced by one without the directories, as soon as the last node had reported.
+#[tokio::test]
+async fn a_way_out_that_is_in_force_ends_without_the_directories() {
+    let mut state = with_revision(5);
+    let side = |installed| ProviderSide {
+        installed,
+        config: FileSnapshot::Absent,
+        flags: None,
+    };
+    let paths = SetUp {
+        config: "/etc/eks/config.json".into(),
+        bin_dir: "/etc/eks".into(),
+    };
+    let before = Installed {
+        set_up: Some(paths),
+        ..installed()
+    };
+    state.change = Some(Change {
+        step: Step::Watching,
+        provider: Some(ProviderChange {
+            before: side(Some(before)),
+            target: side(None),
+            is_kubelet_checked: true,
+            has_failed: false,
+        }),
+        ..change(5, "{}")
+    });
+    let mut node = node(false, Some(&state));
+    let file = HostPath {
+        host: "/var/lib/kubelet/config.json".into(),
+        ..node.at("config.json")
+    };
+    node.agent.provider = Provider::new(node.at("program").here, &file, None);
+    let mut object = object(0, 3);
+    object.spec.restore = true;
+    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.agent.acquire_node(false).await;
+    for _ in 0..10 {
+        node.agent.step().await.unwrap();
+    }
+    assert!(!node.at(".globalps").here.exists(), "it is restored");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
-use crate::node::state::{NodeError, State, Step};
+use crate::node::state::{Change, NodeError, State, Step};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -59,7 +59,16 @@ impl Agent {
             self.unit.systemd.unit(),
             facts.active_state()
         );
-        let provider = self.provider_on_node()?;
+        let change = self.state.as_ref().and_then(|state| state.change.as_ref());
+        let provider = match change.and_then(Change::known_provider) {
+            Some(installed) => self.provider.of_installed(installed),
+            None => Ok(self.provider.clone()),
+        };
+        let Ok(provider) = provider else {
+            // The pod no longer has the directories in which it was.
+            self.settle()?;
+            return Ok(Duration::ZERO);
+        };
         let Some(mut state) = self.state.take() else {
             return Ok(IDLE);
         };

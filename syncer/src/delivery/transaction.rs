@@ -60,16 +60,6 @@ impl<K: Kubelet> Transaction<'_, K> {
 
     /// Continues the change in the journal.
     pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
-        let is_repair = state.change.as_ref().is_some_and(Change::is_repair);
-        let outcome = self.proceed(state).await;
-        // It begins again unless another task is assigned. There is nothing to undo.
-        if is_repair && outcome.is_err() && state.change.take().is_some() {
-            self.journal.save(state)?;
-        }
-        outcome
-    }
-
-    async fn proceed(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
             None | Some(Step::Watching) => Ok(Outcome::InForce),
             Some(Step::Back) => self.back(state).await,
@@ -1546,14 +1536,13 @@ mod tests {
                 ..Fake::default()
             };
             let mut transaction = node.transaction(&mut kubelet);
-            let outcome = transaction.begin(&mut state, change.clone()).await;
+            let outcome = transaction.begin(&mut state, change).await;
             assert_eq!(outcome.is_ok(), is_in_force, "{sentence}");
             let outcome = match outcome {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     assert_eq!(error.reason(), "ProviderFailed", "{sentence}");
-                    assert!(state.change.is_none(), "{sentence}");
-                    transaction.begin(&mut state, change).await.unwrap()
+                    transaction.resume(&mut state).await.unwrap()
                 }
             };
             assert_eq!(outcome, Outcome::InForce, "{sentence}");
@@ -1563,24 +1552,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_program_prevents_does_not_stay_in_the_journal() {
+    async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
         let _lock = PROGRAMS.lock().await;
-        for (sentence, program_works, is_repair) in [
-            ("a repair whose trial fails", false, true),
-            ("one that can't install the program", true, true),
-            ("a rotation that can't install it", true, false),
-        ] {
-            let node = ProviderNode::new(program_works);
+        for (sentence, is_repair) in [("a repair", true), ("a rotation", false)] {
+            let node = ProviderNode::new(true);
             let removal = node.change(true);
             let mut kubelet = node.kubelet();
             let writes = node.transaction(&mut kubelet).writes(&removal, true);
             writes.write_first(&node.provider).unwrap();
             writes.write_last(&node.provider).unwrap();
-            if program_works {
-                let bin_dir = node.provider.data.here.with_file_name("bin");
-                fs::remove_dir_all(&bin_dir).unwrap();
-                fs::write(&bin_dir, "").unwrap();
-            }
+            let bin_dir = node.provider.data.here.with_file_name("bin");
+            fs::remove_dir_all(&bin_dir).unwrap();
+            fs::write(&bin_dir, "").unwrap();
             let mut change = removal.clone();
             let provider = change.provider.as_mut().unwrap();
             provider.target = provider.before.clone();

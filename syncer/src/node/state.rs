@@ -232,6 +232,13 @@ impl Change {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
     }
 
+    /// The provider that it brings or removes.
+    pub(crate) fn known_provider(&self) -> Option<&Installed> {
+        let provider = self.provider.as_ref()?;
+        let target = provider.target.installed.as_ref();
+        target.or(provider.before.installed.as_ref())
+    }
+
     /// It repairs the provider's data and changes nothing else.
     pub(crate) fn is_repair(&self) -> bool {
         let provider = self.provider.as_ref();
@@ -340,13 +347,15 @@ impl State {
         }
     }
 
+    /// The change that is not in force yet, or no more. One that is only watched is on the node.
+    pub(crate) fn unfinished(&self) -> Option<&Change> {
+        let change = self.change.as_ref();
+        change.filter(|change| change.step != Step::Watching)
+    }
+
     /// The provider that is on the node, or that a change in progress brings or removes.
     pub(crate) fn known_provider(&self) -> Option<&Installed> {
-        let change = self.change.as_ref().and_then(|it| it.provider.as_ref());
-        let of_change = change.and_then(|it| {
-            let target = it.target.installed.as_ref();
-            target.or(it.before.installed.as_ref())
-        });
+        let of_change = self.unfinished().and_then(Change::known_provider);
         of_change.or(self.provider.as_ref())
     }
 
