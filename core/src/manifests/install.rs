@@ -29,6 +29,8 @@ pub struct Install {
     pub syncer_image: String,
     /// Pull secret for both images. The user creates it in this namespace and in `globalps-system`.
     pub images_pull_secret: Option<String>,
+    /// Another one for the syncer's image; `None`: the same.
+    pub syncer_images_pull_secret: Option<String>,
     /// Namespace of the Secrets and the syncer.
     pub namespace: String,
     /// An original pull secret that the controller may read.
@@ -54,6 +56,7 @@ impl Install {
             controller_image: controller.into(),
             syncer_image: syncer.into(),
             images_pull_secret: None,
+            syncer_images_pull_secret: None,
             namespace: NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
@@ -174,7 +177,8 @@ impl Install {
             });
             spec.insert("imagePullSecrets".to_owned(), settings);
         }
-        if let Some(name) = &self.images_pull_secret {
+        let of_syncer = self.syncer_images_pull_secret.as_ref();
+        if let Some(name) = of_syncer.or(self.images_pull_secret.as_ref()) {
             spec.insert("syncer".to_owned(), json!({"imagePullSecret": name}));
         }
         if self.operators.is_some() {

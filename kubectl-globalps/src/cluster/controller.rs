@@ -76,12 +76,18 @@ pub(crate) async fn home(
     cluster: &Cluster<'_>,
     deployment: Option<&Deployment>,
 ) -> Result<Option<Home>, Failure> {
-    if let Some(namespace) = deployment.and_then(watched) {
-        return Ok(Some(Home::Watched(namespace.to_owned())));
+    if let Some(deployment) = deployment {
+        let home = watched(deployment).map(str::to_owned);
+        return Ok(home.map(Home::Watched));
     }
     let (configurations, nodes) = tokio::try_join!(
-        namespaces_of::<GlobalPullSecret>(cluster, "list the GlobalPullSecrets"),
-        namespaces_of::<NodePullSecret>(cluster, "list the NodePullSecrets"),
+        namespaces_of::<GlobalPullSecret>(
+            cluster,
+            // Others have no effect.
+            ListParams::default().fields(&format!("metadata.name={}", names::GLOBAL_SECRET)),
+            "list the GlobalPullSecrets",
+        ),
+        namespaces_of::<NodePullSecret>(cluster, ListParams::default(), "list the NodePullSecrets"),
     )?;
     let all: BTreeSet<String> = configurations.into_iter().chain(nodes).collect();
     let is_elsewhere = !all.contains(&cluster.namespace);
@@ -90,15 +96,20 @@ pub(crate) async fn home(
 }
 
 /// Namespaces that have objects of this kind; none where this user may not list them, or the kind doesn't exist.
-async fn namespaces_of<K>(cluster: &Cluster<'_>, doing: &str) -> Result<Vec<String>, Failure>
+async fn namespaces_of<K>(
+    cluster: &Cluster<'_>,
+    which: ListParams,
+    doing: &str,
+) -> Result<Vec<String>, Failure>
 where
     K: Resource<DynamicType = ()>,
 {
     let api: Api<K> = Api::all(cluster.client.clone());
-    match all_metadata(cluster, &api, ListParams::default(), doing).await {
+    match all_metadata(cluster, &api, which, doing).await {
         Err(failure) if failure.is(403) || failure.is(404) => Ok(Vec::new()),
         found => Ok(found?
             .into_iter()
+            .filter(|object| object.metadata.deletion_timestamp.is_none())
             .filter_map(|object| object.metadata.namespace)
             .collect()),
     }

@@ -1,6 +1,6 @@
 //! `check`: everything is looked at, nothing is changed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use globalps_core::api::{GlobalPullSecret, Phase};
@@ -35,10 +35,12 @@ use crate::view::check::{
     installation, of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
     restarts_kubelets, restarts_often, server, unreachable,
 };
-use crate::view::status::{Status, is_outdated};
+use crate::view::status::Status;
 
-/// After a change of the pull secrets or of the configuration.
-const REPORTS_WITHIN: Duration = Duration::from_secs(2);
+/// After a change of the pull secrets or of the configuration: the controller waits 2 s for a deleted Secret to come back, and reports
+/// after its writes.
+const REPORTS_WITHIN: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
     args: &Args,
@@ -112,17 +114,20 @@ pub(super) async fn look(
         Err(failure) if failure.is(403) => None,
         Err(failure) => return Err(failure),
     };
-    if facts.as_ref().is_some_and(is_outdated) {
-        // The controller may be at it.
-        tokio::time::sleep(REPORTS_WITHIN).await;
-        facts = Some(Facts::observe(cluster).await?);
-    }
     let now = cluster.now();
     let installed = Installed {
         crds: facts.as_ref().is_none_or(|facts| facts.installed),
         nodes_not_ready: facts.as_ref().map_or(0, Facts::nodes_not_ready),
         ..installed?
     };
+    let until = Instant::now() + REPORTS_WITHIN;
+    while let Some(seen) = &facts
+        && outdated(seen, &installed, now).is_some()
+        && Instant::now() < until
+    {
+        tokio::time::sleep(LOOK_EVERY).await;
+        facts = Some(Facts::observe(cluster).await?);
+    }
     checks.extend(installation(&installed, &cluster.namespace, now));
     if let Some(facts) = &facts {
         checks.extend(outdated(facts, &installed, now));

@@ -70,6 +70,7 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
         controller_image: args.controller_image.clone().unwrap_or_default(),
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
         images_pull_secret: args.images_pull_secret.as_ref().map(|name| name.0.clone()),
+        syncer_images_pull_secret: None,
         namespace: flags.namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
         sources: args.source.iter().map(|name| named(name)).collect(),
@@ -118,7 +119,6 @@ fn asks(args: &Install) -> bool {
         || args.delivery.is_some()
         || args.image_pull_secrets.is_some()
         || !args.operators.is_empty()
-        || args.images_pull_secret.is_some()
 }
 
 /// Fills in installed values for missing flags: the images, the sources and the original. Returns whether the
@@ -130,13 +130,14 @@ async fn complete(
 ) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
-    let home = home.as_ref().map(controller::Home::namespace);
-    if let Some(home) = home.filter(|home| *home != manifests.namespace) {
+    let found = home.as_ref().map(|home| match home {
+        controller::Home::Watched(home) => (home, "globalps is installed for"),
+        controller::Home::Left(home) => (home, "objects of globalps are in"),
+    });
+    if let Some((home, what)) = found.filter(|(home, _)| **home != manifests.namespace) {
+        let asked = &manifests.namespace;
         return Err(Failure::new(
-            format!(
-                "globalps is installed for namespace `{home}`, not for `{}`",
-                manifests.namespace
-            ),
+            format!("{what} namespace `{home}`, not for `{asked}`"),
             format!(
                 "install with `-n {home}`; to move it, run `kubectl globalps uninstall -n {home}` first"
             ),
@@ -171,16 +172,23 @@ async fn complete(
         .as_ref()
         .is_some_and(|config| config.operators.enabled);
     manifests.operators = operator_access::chosen(args, is_enabled, cluster).await?;
+    // Syncers whose image needs the pull secret could not start without it.
+    let needed = manifests.images_pull_secret.clone();
     let Some(config) = config else {
-        if asks {
-            restore_configuration::must_not_be_deleted(cluster).await?;
-        }
-        return Ok(asks);
+        let configures = asks || needed.is_some();
+        let deleted = restore_configuration::must_not_be_deleted(cluster).await;
+        return match deleted {
+            Err(failure) if asks || args.images_pull_secret.is_some() => Err(failure),
+            deleted => Ok(configures && deleted.is_ok()),
+        };
     };
     allows(&manifests.allowed, &config)?;
-    // Syncers whose image needs the pull secret could not start without it.
-    let lacks_it =
-        manifests.images_pull_secret.is_some() && config.syncer.image_pull_secret.is_none();
+    let known = config.syncer.image_pull_secret.clone();
+    let is_given = args.images_pull_secret.is_some();
+    let lacks_it = needed.is_some() && (known.is_none() || is_given && known != needed);
+    if !is_given {
+        manifests.syncer_images_pull_secret = known;
+    }
     let is_granted = manifests.image_pull_secrets.is_some() || manifests.operators.is_some();
     let configures = is_readable && (asks || lacks_it || is_granted);
     if configures {
@@ -316,6 +324,7 @@ mod tests {
             operators: None,
             hosted_control_plane: None,
             images_pull_secret: None,
+            syncer_images_pull_secret: None,
             allowed: Allowed::default(),
         };
         let objects = manifests.objects();

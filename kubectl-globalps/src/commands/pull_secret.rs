@@ -151,20 +151,18 @@ pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, 
 }
 
 /// Warns of a Secret that a finalizer keeps, although it was deleted: its credentials are still in the cluster.
-pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
+pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) {
     let api = cluster.api::<Secret>();
     let shown = format!("Secret `{}/{name}`", cluster.namespace);
     let doing = format!("see whether {shown} is gone");
-    let found = match cluster.call(&doing, api.get_metadata_opt(name)).await {
-        Err(failure) if failure.is(403) => None,
-        found => found?,
-    };
+    // What was asked for is done, whatever this says.
+    let found = cluster.call(&doing, api.get_metadata_opt(name)).await;
+    let found = found.ok().flatten();
     if let Some(waits) = found.and_then(|secret| waits_for(&secret.metadata)) {
         let printer = cluster.printer();
         printer.warning(format_args!("{shown} {waits}"));
         printer.hint(FINALIZERS);
     }
-    Ok(())
 }
 
 /// What is in force: for every pod, and for some.

@@ -123,7 +123,7 @@ pub(super) async fn run(
     }
     let exit = follow_if(&cluster, goal, &args.wait).await?;
     if deletes {
-        warn_if_kept(&cluster, name).await?;
+        warn_if_kept(&cluster, name).await;
     }
     Ok(exit)
 }

@@ -135,7 +135,7 @@ pub(super) async fn run(
         "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
     });
     delete(&cluster, &Object::of(state)).await?;
-    warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await?;
+    warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await;
     printer.note("globalps is uninstalled");
     Ok(Exit::Done)
 }
@@ -235,6 +235,7 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
         }),
         operators: Some(OperatorAccess { secrets: operators }),
         images_pull_secret: None,
+        syncer_images_pull_secret: None,
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),

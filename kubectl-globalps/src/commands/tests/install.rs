@@ -72,6 +72,19 @@ fn install_takes_nothing_back_that_it_is_not_asked_for() {
         assert_eq!(ran, Ok(Exit::Done), "{flags}");
         assert_eq!(spec(&api), before, "{flags}");
     }
+    // The syncer's image may have another pull secret.
+    let api = configured();
+    let mut config = api.object(&config_path()).expect("one");
+    config["spec"]["syncer"]["imagePullSecret"] = json!("others");
+    let api = api.with_object(&config_path(), config);
+    let ran = api.run("install --apply --yes --source team-b");
+    assert_eq!(ran, Ok(Exit::Done));
+    assert_eq!(spec(&api)["syncer"]["imagePullSecret"], "others");
+    assert_eq!(spec(&api)["sources"].as_array().map(Vec::len), Some(2));
+    // Nothing is in force yet.
+    let api = configured().without(&config_path());
+    assert_eq!(api.run("install --apply --yes"), Ok(Exit::Done));
+    assert_eq!(spec(&api), json!({"syncer": {"imagePullSecret": "images"}}));
     // Without it the syncers of another configuration could not start.
     let mut config = configured().object(&config_path()).expect("one");
     config["spec"]["syncer"] = json!({});
