@@ -362,12 +362,10 @@ impl State {
     /// The task's revision is in force, and no later assignment repeated it. An object that was created again repeats none: all
     /// of them may be, at once.
     pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
+        let is_answered = |applied: &Task| applied.uid != task.uid || applied == task;
         self.change.is_none()
             && self.revision == task.revision
-            && self
-                .applied
-                .as_ref()
-                .is_none_or(|applied| applied.uid != task.uid || applied == task)
+            && self.applied.as_ref().is_none_or(is_answered)
     }
 
     pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {
