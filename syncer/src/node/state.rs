@@ -349,8 +349,7 @@ impl State {
 
     /// The change that is not in force yet, or no more. One that is only watched is on the node.
     pub(crate) fn unfinished(&self) -> Option<&Change> {
-        let change = self.change.as_ref();
-        change.filter(|change| change.step != Step::Watching)
+        (self.change.as_ref()).filter(|change| change.step != Step::Watching)
     }
 
     /// The provider that is on the node, or that a change in progress brings or removes.
