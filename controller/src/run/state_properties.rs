@@ -371,6 +371,10 @@ impl World {
         }
         let next = remembered(&before, config.as_ref(), is_needed);
         self.store(next);
+        if !is_needed && self.state.is_none() {
+            // Nothing is in force, and nobody has anything of it.
+            self.last = None;
+        }
     }
 
     fn store(&mut self, next: State) {
