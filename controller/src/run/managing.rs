@@ -20,12 +20,14 @@ use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band
 
 impl Controller {
     /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. `manages`: nodes get or have something,
-    /// and `spec` is known; `is_changing`: some are in the middle of a change. Returns the time until the next revert, if the rate limiter delays it.
+    /// and `spec` is known; `is_changing`: some are in the middle of a change. Returns the time until the next revert, if the rate
+    /// limiter delays it.
     pub(super) async fn manage(
         &mut self,
         plan: &Plan,
         spec: &GlobalPullSecretSpec,
-        (manages, is_changing): (bool, bool),
+        manages: bool,
+        is_changing: bool,
     ) -> Option<Duration> {
         let mut revert_delay = None;
         let mut cleans_up = false;

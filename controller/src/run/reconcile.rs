@@ -104,7 +104,7 @@ impl Controller {
         let is_all_assigned = self.assign(&plan).await;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
         let operators_delay = self.deliver_to_operators().await;
-        let revert_delay = self.manage(&plan, &spec, (manages, is_changing)).await;
+        let revert_delay = self.manage(&plan, &spec, manages, is_changing).await;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await;
         if !is_all_assigned {

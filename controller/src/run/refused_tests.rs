@@ -406,7 +406,7 @@ async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_
         let spec = GlobalPullSecretSpec::default();
         let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
         plan.aim = Aim::CleanUp;
-        Box::pin(controller.manage(&plan, &spec, (false, false))).await;
+        Box::pin(controller.manage(&plan, &spec, false, false)).await;
         let is_there = |name| api.get(&secret_path(name)).is_some();
         assert_eq!(is_there(GLOBAL_SECRET), !is_over);
         assert!(is_there(STATE_SECRET));

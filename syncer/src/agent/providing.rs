@@ -12,7 +12,7 @@ use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{Provider, ProviderDisk, SET_UP};
-use crate::node::state::{NodeError, Obstacle, State};
+use crate::node::state::{Installed, NodeError, Obstacle, State};
 use crate::node::systemd::ProviderFlag;
 
 /// Another process would stop the kubelet from using the provider, or restart it each time.
@@ -77,10 +77,16 @@ impl Agent {
 
     /// The provider where it is on this node: a syncer with other paths may have set it up.
     pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
-        match self.state.as_ref().and_then(State::known_provider) {
-            Some(installed) => (self.provider.of_installed(installed)).map_err(NodeError::Provider),
-            None => Ok(self.provider.clone()),
-        }
+        let known = self.state.as_ref().and_then(State::known_provider);
+        self.provider_of(known).map_err(NodeError::Provider)
+    }
+
+    /// The provider where this one was set up.
+    pub(super) fn provider_of(&self, known: Option<&Installed>) -> Result<Provider, Obstacle> {
+        known.map_or_else(
+            || Ok(self.provider.clone()),
+            |installed| self.provider.of_installed(installed),
+        )
     }
 
     /// Without a state that knows of it, the provider on the disk is the node's: the kubelet's flags name its files, so they are

@@ -267,8 +267,18 @@ mod tests {
     use super::*;
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Change, Installed, ProviderChange, Step};
+    use crate::node::state::{Change, Installed, ProviderChange, ProviderSide, Step};
     use crate::node::systemd::Systemd;
+
+    fn set_up(provider: &Provider) -> ProviderSide {
+        let installed = Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
+            config: ProviderConfig::default(),
+            tokens: false,
+            set_up: None,
+        };
+        provider.with(&provider.read().unwrap(), installed).unwrap()
+    }
 
     /// As printed in the documentation, without the paths of the provider's configuration.
     #[tokio::test]
@@ -281,15 +291,9 @@ mod tests {
         let (path, config) = (at("config.json"), at("theirs.yaml"));
         let theirs = "providers:\n- name: theirs\n";
         fs::write(&config.here, theirs).unwrap();
-        let set_up = Some((config.clone(), at("bin")));
-        let provider = Provider::new(at("program").here, &path, set_up);
-        let installed = Installed {
-            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
-            config: ProviderConfig::default(),
-            tokens: false,
-            set_up: None,
-        };
-        let side = provider.with(&provider.read().unwrap(), installed).unwrap();
+        let paths = Some((config.clone(), at("bin")));
+        let provider = Provider::new(at("program").here, &path, paths);
+        let side = set_up(&provider);
         file::replace(&config.here, &side.config).unwrap();
         let mut state = State::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
@@ -322,13 +326,7 @@ mod tests {
         fs::write(&flags, FLAGS).unwrap();
         // There is no program to install.
         let provider = Provider::new(at("program").here, &path, None);
-        let installed = Installed {
-            data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
-            config: ProviderConfig::default(),
-            tokens: false,
-            set_up: None,
-        };
-        let side = provider.with(&provider.read().unwrap(), installed).unwrap();
+        let side = set_up(&provider);
         assert!(provider.write_flags(true).unwrap());
         let mut state = State::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));

@@ -457,18 +457,19 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     }
 }
 
-#[tokio::test]
-async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
-    let mut state = with_revision(4);
-    let paths = SetUp {
-        config: "/etc/eks/config.json".into(),
-        bin_dir: "/etc/eks".into(),
-    };
-    state.provider = Some(Installed {
-        set_up: Some(paths),
+fn in_paths() -> Installed {
+    Installed {
+        set_up: Some(SetUp {
+            config: "/etc/eks/config.json".into(),
+            bin_dir: "/etc/eks".into(),
+        }),
         ..installed()
-    });
-    let mut node = node(false, Some(&state));
+    }
+}
+
+/// It is to be restored by a pod that has no paths of the provider.
+async fn without_paths(state: &State) -> Node {
+    let mut node = node(false, Some(state));
     let file = HostPath {
         host: "/var/lib/kubelet/config.json".into(),
         ..node.at("config.json")
@@ -478,6 +479,14 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
     object.spec.restore = true;
     node.objects.send_replace(Known::Object(Box::new(object)));
     node.agent.acquire_node(false).await;
+    node
+}
+
+#[tokio::test]
+async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
+    let mut state = with_revision(4);
+    state.provider = Some(in_paths());
+    let mut node = without_paths(&state).await;
     let error = node.agent.step().await.unwrap_err();
     assert_eq!(error.reason(), "ForeignProviderConfig");
     assert!(
@@ -505,34 +514,17 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
         config: FileSnapshot::Absent,
         flags: None,
     };
-    let paths = SetUp {
-        config: "/etc/eks/config.json".into(),
-        bin_dir: "/etc/eks".into(),
-    };
-    let before = Installed {
-        set_up: Some(paths),
-        ..installed()
-    };
     state.change = Some(Change {
         step: Step::Watching,
         provider: Some(ProviderChange {
-            before: side(Some(before)),
+            before: side(Some(in_paths())),
             target: side(None),
             is_kubelet_checked: true,
             has_failed: false,
         }),
         ..change(5, "{}")
     });
-    let mut node = node(false, Some(&state));
-    let file = HostPath {
-        host: "/var/lib/kubelet/config.json".into(),
-        ..node.at("config.json")
-    };
-    node.agent.provider = Provider::new(node.at("program").here, &file, None);
-    let mut object = object(0, 3);
-    object.spec.restore = true;
-    node.objects.send_replace(Known::Object(Box::new(object)));
-    node.agent.acquire_node(false).await;
+    let mut node = without_paths(&state).await;
     for _ in 0..10 {
         node.agent.step().await.unwrap();
     }

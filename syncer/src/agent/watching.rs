@@ -60,11 +60,7 @@ impl Agent {
             facts.active_state()
         );
         let change = self.state.as_ref().and_then(|state| state.change.as_ref());
-        let provider = match change.and_then(Change::known_provider) {
-            Some(installed) => self.provider.of_installed(installed),
-            None => Ok(self.provider.clone()),
-        };
-        let Ok(provider) = provider else {
+        let Ok(provider) = self.provider_of(change.and_then(Change::known_provider)) else {
             // The pod no longer has the directories in which it was.
             self.settle()?;
             return Ok(Duration::ZERO);
