@@ -64,7 +64,8 @@ pub(super) fn due(
         has_changed && scopes.any(|it| it.objects.is_status_changed(object))
     };
     let status = |object: &ClusterPullSecret| {
-        let reported = observed.get(&pair(object)?);
+        // An object that says another fleet than its name does has no session, but its status is the hub's all the same.
+        let reported = pair(object).and_then(|pair| observed.get(&pair));
         let reported = reported.and_then(|it| dated(object, it, now));
         let again = || is_changed(object).then(|| object.status.clone().unwrap_or_default());
         reported.or_else(again)
@@ -146,8 +147,38 @@ pub(super) fn dated(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::ClusterPullSecretSpec;
+    use kube::runtime::watcher::Event;
 
+    use super::super::watches::HubEvent;
     use super::*;
+    use crate::cache::list_watch::Update;
+
+    #[test]
+    fn a_foreign_status_is_replaced_whatever_fleet_the_spec_says() {
+        let mut cache = HubCache::new(&[], "0/1".parse().unwrap());
+        let mut watch = |version: &str, phase| {
+            let spec = ClusterPullSecretSpec {
+                fleet: "ns/other".to_owned(),
+                cluster: "a".to_owned(),
+                ..ClusterPullSecretSpec::default()
+            };
+            let mut object = ClusterPullSecret::new("a.ns.shared", spec);
+            object.metadata.namespace = Some("ns".to_owned());
+            object.metadata.resource_version = Some(version.to_owned());
+            object.status = Some(ClusterPullSecretStatus {
+                phase,
+                ..ClusterPullSecretStatus::default()
+            });
+            let event = Update::Event(Event::Apply(Box::new(object)));
+            cache.handle((String::new(), HubEvent::Object(event)));
+        };
+        watch("1", ClusterPhase::Synced);
+        watch("2", ClusterPhase::Failed);
+        let due = due(&cache, &BTreeMap::new(), Timestamp::UNIX_EPOCH);
+        let [(object, status)] = due.try_into().unwrap();
+        assert_eq!(object.name_any(), "a.ns.shared");
+        assert_eq!(status.phase, ClusterPhase::Synced);
+    }
 
     #[test]
     fn a_cluster_with_a_new_identity_has_no_revision_in_force() {
