@@ -193,7 +193,7 @@ pub struct Rollout {
         "message": "maxFailures must be a number of nodes, at least 1, or a percentage from 1% to 100%",
     }]))]
     pub max_failures: IntOrString,
-    /// While true, no node changes.
+    /// While true, no node changes, except new ones, which get what the fleet has.
     #[serde(default)]
     pub paused: bool,
     /// What happens to the nodes that have the new revision when the rollout halts.

@@ -135,7 +135,8 @@ pub fn document() -> String {
         The test `faults` runs each row on a real node with\na real systemd and a real kubelet. In every row, the file is \
         intact and has the old or the new content at every moment, except where the fault itself replaces the file.\n\
         Entries that globalps does not manage stay in the file, the kubelet runs in the end, and the next content is \
-        applied.\n"
+        applied. Where only an\nadmin can repair the fault, the final phase is the one after that. The limits of the rollout are off, so \
+        the tables do not say what halts one.\n"
         .to_owned();
     for (way, title, more) in [
         (Way::Rotation, "New content is rolled out", ""),
