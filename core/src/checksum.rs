@@ -1,5 +1,5 @@
-//! The checksum of the Secrets that the controller writes and nodes read. What another client made of one is not believed: neither
-//! by the nodes nor by the controller, not even by one that starts afterwards. It protects against edits, not against those who
+//! The checksum of the Secrets with content: those that nodes read, and the hub's revisions. What another client made of one is not
+//! believed: neither by the nodes nor by the controller and the hub, not even by one that starts afterwards. It protects against edits, not against those who
 //! compute it again.
 
 use k8s_openapi::ByteString;
@@ -11,26 +11,27 @@ use crate::provider::{CHECKSUM_START, checksum};
 /// Bytes of its value.
 pub const CHECKSUM_SIZE: usize = 16;
 
-/// Adds the checksum of everything that globalps reads in the Secret. It is a value, since annotations are shown where values are
+/// Adds the checksum of everything that globalps reads in the Secret, except annotations of these names, which change later. It is a value, since annotations are shown where values are
 /// hidden, and a weak password can be guessed from a checksum.
-pub fn add_checksum(secret: &mut Secret) {
-    let value = ByteString(value(secret));
+pub fn add_checksum(secret: &mut Secret, marks: &[&str]) {
+    let value = ByteString(value(secret, marks));
     let data = secret.data.get_or_insert_default();
     data.insert(CHECKSUM_KEY.to_owned(), value);
 }
 
-/// Whether the Secret is as the controller wrote it.
-pub fn has_checksum(secret: &Secret) -> bool {
+/// Whether the Secret is as globalps wrote it, but for annotations of these names.
+pub fn has_checksum(secret: &Secret, marks: &[&str]) -> bool {
     let found = secret.data.as_ref().and_then(|data| data.get(CHECKSUM_KEY));
-    found.is_some_and(|found| found.0 == value(secret))
+    found.is_some_and(|found| found.0 == value(secret, marks))
 }
 
-fn value(secret: &Secret) -> Vec<u8> {
+fn value(secret: &Secret, marks: &[&str]) -> Vec<u8> {
     let annotations = secret.metadata.annotations.iter().flatten();
     // Each leader names itself.
     let annotations = annotations.filter(|(key, _)| {
         let name = key.strip_prefix(GROUP);
-        name.is_some_and(|name| name.starts_with('/')) && *key != LEADER_ANNOTATION
+        let is_own = name.is_some_and(|name| name.starts_with('/'));
+        is_own && *key != LEADER_ANNOTATION && !marks.contains(&key.as_str())
     });
     let annotations = annotations.map(|(key, value)| [key.as_bytes(), value.as_bytes()]);
     let data = secret.data.iter().flatten();
@@ -60,9 +61,9 @@ mod tests {
             "metadata": {"annotations": {"globalps.io/revision": "1", "globalps.io/leader": "a"}},
             "data": {".dockerconfigjson": "e30=", "x": "eA=="},
         }));
-        assert!(!has_checksum(&whole), "it was not written by globalps");
-        assert!(!has_checksum(&Secret::default()));
-        add_checksum(&mut whole);
+        assert!(!has_checksum(&whole, &[]), "it was not written by globalps");
+        assert!(!has_checksum(&Secret::default(), &[]));
+        add_checksum(&mut whole, &[]);
         assert_eq!(
             whole.data.as_ref().unwrap()[CHECKSUM_KEY].0.len(),
             CHECKSUM_SIZE
@@ -114,7 +115,7 @@ mod tests {
             let mut changed = whole.clone();
             let (parent, key) = path.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
-            assert_eq!(has_checksum(&of(changed)), expected, "{case}");
+            assert_eq!(has_checksum(&of(changed), &[]), expected, "{case}");
         }
     }
 }

@@ -238,7 +238,7 @@ fn assign(cluster: &Cluster, node: &Node, revision: u32) {
     secret["metadata"]["annotations"]["globalps.io/revision-id"] = id.clone().into();
     secret["data"][".dockerconfigjson"] = base64(&content(revision)).into();
     let mut secret: Secret = serde_json::from_value(secret).unwrap();
-    add_checksum(&mut secret);
+    add_checksum(&mut secret, &[]);
     let secret = json!({
         "metadata": {"annotations": secret.metadata.annotations}, "data": secret.data,
     });

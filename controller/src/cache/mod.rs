@@ -390,7 +390,7 @@ mod tests {
     fn secret(name: &str) -> Secret {
         let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});
         let mut secret = serde_json::from_value(secret).expect("a Secret");
-        add_checksum(&mut secret);
+        add_checksum(&mut secret, &[]);
         secret
     }
 
@@ -585,7 +585,7 @@ mod tests {
                 .data
                 .get_or_insert_default()
                 .insert(key.to_owned(), value);
-            add_checksum(&mut secret);
+            add_checksum(&mut secret, &[]);
             secret
         };
         let edited = |version| {

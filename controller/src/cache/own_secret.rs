@@ -58,7 +58,7 @@ impl OwnSecret {
     /// `own`: the last own version before the store changed.
     fn observe(&mut self, own: Option<Secret>) {
         self.is_lost = match self.stored() {
-            Some(secret) => !has_checksum(secret),
+            Some(secret) => !has_checksum(secret, &[]),
             None => own.is_some(),
         };
         self.kept = own.filter(|_| self.is_lost);

@@ -75,7 +75,7 @@ pub(crate) struct Input<'a> {
     /// Its `ClusterPullSecret`s, by cluster.
     pub(crate) objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
     pub(crate) drift: Drift,
-    /// Clusters that an older `FleetPullSecret` with the same target writes, with the name of that one.
+    /// Clusters that another `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
     pub(crate) hidden: Hidden,
     /// Writes that failed.

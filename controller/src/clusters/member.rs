@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MAX_REVISION, MESSAGE_LIMIT};
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
-use globalps_core::rollout::Revision;
+use globalps_core::rollout::{Revision, RevisionId};
 use globalps_core::state::RESTORE_CONFIGURATION;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -79,6 +79,16 @@ impl TargetView {
     /// The hub has written its content, maybe beside another client.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.owner, Owner::Hub | Owner::Both)
+    }
+
+    /// What this hub wrote there for the fleet, if no object says which revision that is; `NONE`: nothing. The number is the cluster's own
+    /// word, so it has no id.
+    pub(crate) fn unknown_revision(&self, fleet: &str) -> Revision {
+        if !self.is_own() || self.fleet.as_deref() != Some(fleet) {
+            return Revision::NONE;
+        }
+        let number = self.revision.filter(|it| (1..=MAX_REVISION).contains(it));
+        Revision::new(number.unwrap_or(1), RevisionId::UNKNOWN)
     }
 
     /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
@@ -227,6 +237,8 @@ pub(crate) struct Facts {
     pub(crate) lacks_config: bool,
     /// The hub has installed globalps, but it does not run yet.
     pub(crate) is_installing: bool,
+    /// Nor after a while.
+    pub(crate) is_install_late: bool,
     /// Why the hub did not write, or the cluster rejected the write.
     pub(crate) blocked: Option<Reason>,
 }
@@ -288,11 +300,17 @@ fn phase<'a>(
         Desired::Revision(release) => release,
     };
     if facts.is_installing {
-        return (
-            ClusterPhase::Syncing,
-            "Installing",
-            "the hub has installed globalps, and its controller has not started yet".to_owned(),
+        let phase = if facts.is_install_late {
+            ClusterPhase::Failed
+        } else {
+            ClusterPhase::Syncing
+        };
+        let image = release.install.as_ref().map(|it| &*it.controller_image);
+        let message = format!(
+            "the hub has installed globalps, and its controller has not started yet, image `{}`",
+            image.unwrap_or_default()
         );
+        return (phase, "Installing", message);
     }
     let target = facts.target.as_ref();
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {
@@ -932,6 +950,13 @@ mod tests {
             let status = status(&facts, &desired, FLEET, criteria);
             let found = format!("{} {}", status.phase, status.reason);
             assert_eq!(found, expected, "{:?}", facts.report);
+            let late = Facts {
+                is_install_late: true,
+                ..facts
+            };
+            let is_failed =
+                super::status(&late, &desired, FLEET, criteria).phase == ClusterPhase::Failed;
+            assert_eq!(is_failed, is_installing);
         }
     }
 }

@@ -151,7 +151,7 @@ fn rollout(input: &Input) -> FleetPlan {
     let is_gone = |(key, object): (&ClusterKey, &&ClusterPullSecret)| {
         object.metadata.deletion_timestamp.is_some() && plan.released.contains(key)
     };
-    plan.is_finished = is_deleted && input.objects.iter().all(is_gone);
+    plan.is_finished = is_deleted && plan.members.is_empty() && input.objects.iter().all(is_gone);
     plan
 }
 
@@ -227,7 +227,7 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
             (Some(other), _) => Some((
                 "TargetTaken",
-                format!("the older FleetPullSecret `{other}` writes the same Secret"),
+                format!("FleetPullSecret `{other}` writes the same Secret"),
             )),
             (None, obstacle) => obstacle.clone(),
         };
@@ -258,6 +258,16 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
         } else {
+            plan.members.push((key.clone(), member));
+        }
+    }
+    // Its cluster still has what the deleted object said.
+    for (key, spec) in &input.drift.deleted {
+        let cluster = input.clusters.get(key).filter(|it| !it.is_deleting);
+        let is_left = cluster.is_some_and(|it| !is_selected(key, it)) && spec.has_assignment();
+        if is_left && !orphans && !input.objects.contains_key(key) {
+            let context = Context::of(input, key, false);
+            let member = member(title(key), None, Goal::Restore, context);
             plan.members.push((key.clone(), member));
         }
     }

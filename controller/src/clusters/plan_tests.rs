@@ -1061,3 +1061,24 @@ fn an_object_that_another_client_deleted_is_written_again_as_it_was() {
     hub.drift.recreated.clear();
     assert_eq!(hub.line(), "b=2", "otherwise it would be a new cluster");
 }
+
+#[test]
+fn a_removal_whose_object_another_client_deleted_is_not_done() {
+    let revisions = [(1, A, "r")];
+    let mut hub = hub(found(A), &revisions, "-a=R b=1:Synced");
+    let object = hub.objects.remove(&key("a")).unwrap();
+    hub.drift.deleted.insert(key("a"), object.spec.clone());
+    assert_eq!(hub.line(), "a=R");
+    hub.clusters.get_mut(&key("a")).unwrap().is_deleting = true;
+    assert_eq!(hub.line(), "", "the cluster goes with what it has");
+    hub.clusters.get_mut(&key("a")).unwrap().is_deleting = false;
+    hub.fleet.spec.deletion_policy = DeletionPolicy::Orphan;
+    assert_eq!(hub.line(), "", "it stays there unmanaged");
+    hub.fleet.spec.deletion_policy = DeletionPolicy::Remove;
+    hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
+    hub.objects.clear();
+    let plan = hub.plan();
+    assert!(!plan.is_finished);
+    let written: Vec<_> = plan.assignments.iter().map(|(key, _)| key).collect();
+    assert_eq!(written, [&key("a")]);
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use globalps_core::api::FleetPullSecret;
+use globalps_core::checksum::{add_checksum, has_checksum};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, INSTALLATION_ANNOTATION, REJECTED_ANNOTATION,
@@ -21,6 +22,12 @@ use crate::content::source::Data;
 
 /// Key of the pull secret of globalps' own images.
 const IMAGES_KEY: &str = "images";
+/// What the hub writes into a revision that exists.
+const MARKS: [&str; 3] = [
+    CANARY_PASSED_ANNOTATION,
+    ROLLED_OUT_ANNOTATION,
+    REJECTED_ANNOTATION,
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
@@ -68,6 +75,11 @@ impl Revision {
         let number = annotations.get(REVISION_ANNOTATION)?.parse().ok()?;
         // Another Secret may have the annotation, too.
         (secret.name_any() == fleet_revision(fleet, number)).then_some(())?;
+        if !has_checksum(secret, &MARKS) {
+            // Another client has created it again with other content: only its number is used.
+            let unknown = rollout::Revision::new(number, RevisionId::UNKNOWN);
+            return Some(Self::new(unknown, Arc::new(Data(None)), None));
+        }
         let is = |key| annotations.get(key).is_some_and(|value| value == "true");
         let rolled_out = annotations.get(ROLLED_OUT_ANNOTATION);
         let record = annotations.get(INSTALLATION_ANNOTATION);
@@ -112,7 +124,7 @@ impl Revision {
         let annotations = annotations
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value));
-        Secret {
+        let mut secret = Secret {
             metadata: ObjectMeta {
                 name: Some(fleet_revision(&fleet.name_any(), self.number)),
                 labels: Some([(FLEET_LABEL.to_owned(), fleet.name_any())].into()),
@@ -125,7 +137,9 @@ impl Revision {
             immutable: Some(true),
             data: Some(data.collect()),
             ..Secret::default()
-        }
+        };
+        add_checksum(&mut secret, &MARKS);
+        secret
     }
 }
 
@@ -157,4 +171,46 @@ pub(super) fn outdated(revisions: &[Revision], needed: &[i64], history: u32) -> 
     numbers
         .filter(|n| Some(*n) != newest && !kept.contains(n) && !needed.contains(n))
         .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::content::secret::revision_of_test;
+
+    #[test]
+    fn a_revision_with_other_content_is_unknown_and_keeps_its_number() {
+        let spec = json!({"secretRef": {"name": "shared"}});
+        let fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
+        let data = |text: &str| Arc::new(Data(Some(text.as_bytes().to_vec())));
+        let mut revision = Revision::new(revision_of_test(2), data("A"), None);
+        let mut secret = revision.encode(&fleet);
+        assert_eq!(Revision::decode(&secret).unwrap(), revision);
+        let annotations = secret.annotations_mut();
+        annotations.insert(CANARY_PASSED_ANNOTATION.to_owned(), "true".to_owned());
+        revision.canary_passed = true;
+        assert_eq!(Revision::decode(&secret).unwrap(), revision, "a mark");
+        let other = Revision::new(revision_of_test(2), data("B"), None).encode(&fleet);
+        let (key, content) = (DATA_KEY, other.data.unwrap().remove(DATA_KEY).unwrap());
+        let mut changed = secret.clone();
+        changed
+            .data
+            .get_or_insert_default()
+            .insert(key.to_owned(), content);
+        let mut renamed = secret;
+        let id = (REVISION_ID_ANNOTATION.to_owned(), "x".to_owned());
+        renamed.annotations_mut().extend([id]);
+        for (case, secret) in [("other content", changed), ("another id", renamed)] {
+            let found = Revision::decode(&secret).unwrap();
+            let unknown = rollout::Revision::new(2, RevisionId::UNKNOWN);
+            assert_eq!(
+                found,
+                Revision::new(unknown, Arc::new(Data(None)), None),
+                "{case}"
+            );
+        }
+    }
 }

@@ -288,7 +288,7 @@ fn secret(
         data: Some(data.into_iter().collect()),
         ..Secret::default()
     };
-    add_checksum(&mut secret);
+    add_checksum(&mut secret, &[]);
     secret
 }
 
@@ -304,7 +304,7 @@ pub(crate) fn decode_rolled_out(secret: &Secret) -> Option<RolledOutWrite> {
 /// Missing or unparsable parts count as absent. Which revision a Secret has that another client changed, how far that got, and whether
 /// it was rejected or is being removed is unknown: only the sources themselves can say so.
 pub(crate) fn decode(secret: &Secret) -> Global {
-    if has_checksum(secret) {
+    if has_checksum(secret, &[]) {
         return decode_all(secret, named_revision(secret));
     }
     decode_all(secret, Revision::NONE).unconfirmed()
@@ -356,7 +356,7 @@ fn decode_all(secret: &Secret, revision: Revision) -> Global {
 
 /// Revision of a Secret that the controller wrote. Number 0: none, not a valid one, or another client changed the Secret.
 pub(crate) fn revision(secret: &Secret) -> Revision {
-    if has_checksum(secret) {
+    if has_checksum(secret, &[]) {
         named_revision(secret)
     } else {
         Revision::NONE
@@ -543,7 +543,7 @@ mod tests {
         let change = change.iter();
         let change = change.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         secret.annotations_mut().extend(change);
-        add_checksum(&mut secret);
+        add_checksum(&mut secret, &[]);
         decode(&secret)
     }
 

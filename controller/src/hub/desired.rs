@@ -8,6 +8,7 @@ use globalps_core::api::{
 };
 use globalps_core::names::HUB;
 use globalps_core::rollout;
+use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
@@ -61,6 +62,7 @@ pub(super) fn member_specs(
             .is_none_or(|it| it.selects(&pair.1, cluster, &namespaces));
         let spec = MemberSpec {
             kubeconfig: cache.kubeconfig(&pair.1),
+            uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
             desired: desired_state(object, is_selected, revisions),
             target: fleet.spec.target.clone(),

@@ -1,11 +1,12 @@
 //! The `FleetPullSecret`s in the cache.
 
-use globalps_core::api::FleetPullSecret;
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 
 use super::cache::HubCache;
 use super::scope::Scope;
-use super::views::key;
+use super::views::{key, pair};
 use crate::clusters::fleets::KnownFleets;
+use crate::clusters::input::{ClusterKey, fleet_title};
 
 impl HubCache {
     /// Oldest first: if two have the same target, the older one writes it.
@@ -17,6 +18,18 @@ impl HubCache {
             (created.map(|time| time.0), key(fleet))
         });
         fleets
+    }
+
+    /// Its `ClusterPullSecret`s.
+    pub(super) fn objects_of(
+        &self,
+        fleet: &FleetPullSecret,
+    ) -> impl Iterator<Item = (ClusterKey, &ClusterPullSecret)> {
+        let title = fleet_title(fleet);
+        self.objects().filter_map(move |object| {
+            let (of, key) = pair(object)?;
+            (of == title).then_some((key, object))
+        })
     }
 
     /// Why the newest version of the fleet can't be decoded.

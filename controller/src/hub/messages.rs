@@ -17,7 +17,8 @@ use crate::leader::fencing::Fence;
 pub(super) struct MemberSpec {
     /// `None`: there is no Secret, or it has no kubeconfig.
     pub(super) kubeconfig: Option<Arc<Data>>,
-    /// Generation of the `ClusterPullSecret` that this spec comes from.
+    /// uid and generation of the `ClusterPullSecret` that this spec comes from.
+    pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) desired: Desired,
     pub(super) target: Target,

@@ -3,6 +3,7 @@
 mod assign;
 mod cache;
 mod cluster_api;
+mod common_targets;
 mod desired;
 mod fleets;
 #[cfg(test)]
@@ -23,6 +24,8 @@ mod revisions;
 mod scope;
 mod session;
 mod session_report;
+#[cfg(test)]
+mod session_tests;
 mod sessions;
 mod source;
 mod statuses;

@@ -9,11 +9,12 @@ use globalps_core::api::{
     FleetPullSecret,
 };
 use globalps_core::names::{
-    CANARY_PASSED_ANNOTATION, HUB, REJECTED_ANNOTATION, REVISION_ANNOTATION,
+    CANARY_PASSED_ANNOTATION, DATA_KEY, HUB, REJECTED_ANNOTATION, REVISION_ANNOTATION,
     REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret, fleet_revision,
 };
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference, Time};
 use kube::ResourceExt as _;
@@ -88,6 +89,8 @@ enum Event {
     Replace(usize, HandMade),
     /// The hub starts again. Before that, while no hub runs, another client writes this.
     Restart(Option<(usize, HandMade)>),
+    /// The same, and another client deletes these objects, a bit for each.
+    RestartWithout(u8),
     /// The cluster is installed again, with nothing, behind the same kubeconfig.
     Reinstall(usize),
     /// It is a clone of another one, with its content, or has its own identity again.
@@ -97,6 +100,8 @@ enum Event {
     Foreign(i64),
     /// Another client annotates a revision.
     Annotate(i64, Mark),
+    /// It deletes the revision, and creates it with other content.
+    Falsify(i64),
     /// The cluster fails with the content that the source has now.
     Break(usize),
     EditStatus(usize, Edit),
@@ -162,11 +167,13 @@ fn event() -> impl Strategy<Value = Event> {
         2 => at.clone().prop_map(Event::Delete),
         1 => change().prop_map(|(at, spec)| Event::Replace(at, spec)),
         1 => proptest::option::of(unknown).prop_map(Event::Restart),
+        1 => (1..1_u8 << CLUSTERS).prop_map(Event::RestartWithout),
         1 => at.clone().prop_map(Event::Reinstall),
         1 => (at.clone(), proptest::option::of(at.clone())).prop_map(|(at, of)| Event::Clone(at, of)),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Reachable(at, is)),
         1 => prop_oneof![Just(9_007_199_254_740_991), 1..9_i64].prop_map(Event::Foreign),
         2 => (1..6_i64, mark()).prop_map(|(number, mark)| Event::Annotate(number, mark)),
+        1 => (1..6_i64).prop_map(Event::Falsify),
         2 => at.clone().prop_map(Event::Break),
         3 => (at.clone(), edit()).prop_map(|(at, edit)| Event::EditStatus(at, edit)),
         1 => any::<bool>().prop_map(Event::Lose),
@@ -197,6 +204,8 @@ struct Simulation {
     written: BTreeMap<i64, revision::Revision>,
     /// The rotation and the content of each revision that the hub has written.
     rolled_out: BTreeSet<(i64, Vec<u8>)>,
+    /// How many of them another client has replaced.
+    falsified: i64,
     /// Clusters, and content with which they fail.
     broken: BTreeSet<(usize, Vec<u8>)>,
     /// Fields of each object's spec that the hub owns.
@@ -255,6 +264,7 @@ impl Simulation {
             revisions: BTreeMap::new(),
             written: BTreeMap::new(),
             rolled_out: BTreeSet::new(),
+            falsified: 0,
             broken: BTreeSet::new(),
             owned: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -305,6 +315,9 @@ impl Simulation {
             HubEvent::Object(Update::Event(it)) => {
                 Some(HubEvent::Object(Update::Event(it.clone())))
             }
+            HubEvent::Revision(Update::Event(WatchEvent::Delete(it))) => Some(HubEvent::Revision(
+                Update::Event(WatchEvent::Delete(it.clone())),
+            )),
             _ => None,
         };
         if let Some(copy) = copy {
@@ -495,6 +508,16 @@ impl Simulation {
                 }
                 self.restart();
             }
+            Event::RestartWithout(objects) => {
+                for _ in 0..2 {
+                    self.plan();
+                }
+                for at in (0..CLUSTERS).filter(|at| objects & (1 << at) != 0) {
+                    self.delete(at);
+                    self.planned.remove(&object_name(at));
+                }
+                self.restart();
+            }
             Event::Reinstall(at) => {
                 let identity = format!("{}-{}", name(at), self.next_version());
                 self.members[at].identity = identity;
@@ -518,6 +541,7 @@ impl Simulation {
             Event::Reachable(at, is_reachable) => self.members[at].is_reachable = is_reachable,
             Event::Foreign(number) => self.create_foreign(number),
             Event::Annotate(number, mark) => self.annotate(number, mark),
+            Event::Falsify(number) => self.falsify(number),
             Event::Break(at) => {
                 self.broken.insert((at, self.source.clone().into_bytes()));
             }
@@ -647,6 +671,30 @@ impl Simulation {
         self.watch(HubEvent::Revision(applied(found)));
     }
 
+    /// The watch reports both.
+    fn falsify(&mut self, number: i64) {
+        let versions = [self.next_version(), self.next_version()];
+        let Some(secret) = self.revisions.get_mut(&number) else {
+            return;
+        };
+        self.falsified += 1;
+        self.rolled_out.clear();
+        let deleted = views::revision(secret);
+        let content = ByteString(br#"{"auths":{"false.io":{"auth":"dTpw"}}}"#.to_vec());
+        secret
+            .data
+            .get_or_insert_default()
+            .insert(DATA_KEY.to_owned(), content);
+        secret.metadata.uid = Some(format!("u{}", versions[0]));
+        secret.metadata.resource_version = Some(versions[1].to_string());
+        let created = views::revision(secret);
+        self.written.insert(number, created.revision.clone());
+        self.watch(HubEvent::Revision(Update::Event(WatchEvent::Delete(
+            deleted,
+        ))));
+        self.watch(HubEvent::Revision(applied(created)));
+    }
+
     fn create_foreign(&mut self, number: i64) {
         if self.revisions.contains_key(&number) {
             return;
@@ -705,12 +753,22 @@ impl Simulation {
         let is_accepted = spec.accepts(identity.as_ref());
         let (phase, in_force) = match &spec.desired {
             _ if !member.is_reachable => (ClusterPhase::Unreachable, spec.revision),
-            Desired::Nothing => (ClusterPhase::Pending, spec.revision),
+            Desired::Nothing => {
+                let has_it = member.content.filter(|_| spec.revision == Revision::NONE);
+                let unknown = has_it.map(|it| Revision::new(it.number, RevisionId::UNKNOWN));
+                (ClusterPhase::Pending, unknown.unwrap_or(spec.revision))
+            }
             _ if !is_accepted => (ClusterPhase::Syncing, spec.revision),
             Desired::Revision(release) => {
                 let number = release.revision.number;
                 let had = std::mem::replace(&mut member.written, number);
                 assert!(number >= had, "c{at} goes back from {had} to {number}");
+                let is_false = release
+                    .content
+                    .0
+                    .as_ref()
+                    .is_some_and(|it| it.starts_with(br#"{"auths":{"false"#));
+                assert!(!is_false, "c{at} gets what is no revision of the hub");
                 member.content = Some(release.revision);
                 member.content_as.clone_from(&member.identity);
                 let content = release.content.0.clone().unwrap_or_default();
@@ -803,7 +861,7 @@ impl Simulation {
         let last = self.revisions.keys().last().copied().unwrap_or_default();
         let skipped = self.foreign.range(..last).count();
         // Of each content, and of the one that replaces it if it fails.
-        let most = 2 * self.rotations + i64::try_from(skipped).unwrap();
+        let most = 2 * (self.rotations + self.falsified) + i64::try_from(skipped).unwrap();
         assert!(last <= most, "nobody's number is raised to");
     }
 
@@ -882,6 +940,30 @@ fn a_cluster_whose_object_was_deleted_takes_a_slot_until_it_reports_what_it_has(
             simulation.check();
         }
     }
+    simulation.settle();
+}
+
+#[test]
+fn clusters_whose_objects_were_deleted_while_no_hub_ran_are_not_new() {
+    let mut simulation = Simulation::new();
+    let rollout = [0, 1, 2, 3].into_iter().cycle().take(3 * CLUSTERS);
+    for event in rollout.flat_map(|at| [Event::Plan, Event::Session(at)]) {
+        simulation.happen(event);
+    }
+    simulation.happen(Event::Rotate);
+    let canary = [0, 1, 2, 3].map(Event::Session);
+    let canary = [Event::Plan, Event::Plan].into_iter().chain(canary);
+    let deleted = Event::RestartWithout(0b1111);
+    for event in canary.chain([Event::Plan, deleted]) {
+        simulation.happen(event);
+        simulation.check();
+    }
+    simulation.happen(Event::Plan);
+    for at in 0..CLUSTERS {
+        simulation.happen(Event::Session(at));
+    }
+    simulation.happen(Event::Plan);
+    simulation.check();
     simulation.settle();
 }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::cache::HubCache;
+use super::common_targets::Targets;
 use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
@@ -39,8 +40,7 @@ type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 /// What the fleets of one reconcile share.
 #[derive(Default)]
 struct ReconcileState {
-    /// Fleet that writes a target (`NAMESPACE/NAME`) in a cluster.
-    taken: BTreeMap<(String, ClusterKey), String>,
+    targets: Targets,
     counts: Counts,
     is_at_rest: bool,
     has_written: bool,
@@ -69,6 +69,7 @@ impl Hub {
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
             is_at_rest: true,
+            targets: Targets::new(&self.cache, &fleets),
             ..ReconcileState::default()
         };
         for fleet in fleets {
@@ -93,15 +94,11 @@ impl Hub {
         namespaces: &BTreeMap<String, BTreeMap<String, String>>,
         state: &mut ReconcileState,
     ) {
-        let fleet_name = fleet_title(&fleet);
-        let target = &fleet.spec.target;
-        let place = format!("{}/{}", target.namespace, target.name);
         let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
         let unreadable = self.cache.unreadable_fleet(&fleet);
         let clusters = &self.with_unreadable(&fleet, clusters);
         let plan = {
             let known = found.as_ref().map(|found| &found.source);
-            let taken_here = state.taken.iter().filter(|((it, _), _)| *it == place);
             let input = Input {
                 fleet: &fleet,
                 unreadable,
@@ -114,9 +111,7 @@ impl Hub {
                 namespaces,
                 objects: self.objects_of(&fleet),
                 drift: self.cache.drift(&fleet),
-                taken: taken_here
-                    .map(|((_, key), other)| (key.clone(), other.clone()))
-                    .collect(),
+                taken: state.targets.of_others(&fleet),
                 hidden: self.cache.hidden(),
                 refused: &self.refusals.failures,
                 clock: &self.clock,
@@ -129,16 +124,13 @@ impl Hub {
                 state.open.insert(object_title(key, &fleet));
             }
             if !member.is_skipped {
-                state
-                    .taken
-                    .insert((place.clone(), key.clone()), fleet_name.clone());
+                state.targets.take(&fleet, key.clone());
             }
         }
         if plan.members.is_empty() {
             // It is held, or only writes a revision: its clusters are still its own.
             for key in self.objects_of(&fleet).into_keys() {
-                let known = state.taken.entry((place.clone(), key));
-                known.or_insert_with(|| fleet_name.clone());
+                state.targets.take(&fleet, key);
             }
         }
         state.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
@@ -199,14 +191,7 @@ impl Hub {
     }
 
     fn objects_of(&self, fleet: &FleetPullSecret) -> Objects<'_> {
-        let fleet_name = fleet_title(fleet);
-        let objects = self.cache.objects();
-        objects
-            .filter_map(|object| {
-                let (fleet, key) = pair(object)?;
-                (fleet == fleet_name).then_some((key, object))
-            })
-            .collect()
+        self.cache.objects_of(fleet).collect()
     }
 
     /// The fleet, and whether its deletion waits for the hub.
@@ -341,7 +326,8 @@ pub(super) fn with_obstacles(cache: &HubCache) -> BTreeMap<ClusterKey, ClusterVi
         Some(Identified {
             cluster,
             identity: identity.to_owned(),
-            has_content: object.status.as_ref()?.revision > 0,
+            // What only the cluster itself says may be a lie, at the expense of the cluster that it pretends to be.
+            has_content: object.status.as_ref()?.in_force().is_identified(),
         })
     });
     let found: Vec<Identified> = found.collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
-    FleetPullSecret, Target,
+    FleetPullSecret,
 };
 use globalps_core::names::{
     REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
@@ -17,24 +17,18 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::messages::{MemberSpec, Shared};
-use super::session::Session;
 use super::source::SourceState;
 use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
 use super::{Cli, Command, Hub};
 use crate::cache::list_watch::Update;
-use crate::clusters::installation::Installation;
-use crate::clusters::member::{Desired, Release};
-use crate::clusters::member_report::MemberReport;
 use crate::clusters::revision::Revision;
 use crate::content::secret::revision_of_test;
 use crate::content::source::{Data, Source};
-use crate::leader::fencing::{Fence, FencingToken};
-use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
+use crate::leader::fencing::FencingToken;
+use crate::objects::fake_api::{FakeApi, REFUSALS};
 use crate::process::Process;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
@@ -72,7 +66,7 @@ fn process(api: &FakeApi) -> Process {
     }
 }
 
-fn token() -> Arc<FencingToken> {
+pub(super) fn token() -> Arc<FencingToken> {
     let token = Arc::new(FencingToken::default());
     token.renewed(clock::now());
     token
@@ -415,169 +409,4 @@ async fn a_status_that_another_client_writes_is_written_again_and_nothing_follow
         reconcile(&mut hub, "").await;
         assert_eq!(all_of(&api), BTreeSet::new(), "{change}: once");
     }
-}
-
-/// A session with a member that gets revision 1, and globalps itself.
-fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
-    let installation = Installation {
-        controller_image: "c:1".to_owned(),
-        syncer_image: "s:1".to_owned(),
-        pull_secret: Some(data(A)),
-    };
-    let release = Release {
-        revision: revision_of_test(1),
-        content: Arc::new(data(A)),
-        install: Some(Arc::new(installation)),
-        retry: String::new(),
-    };
-    let spec = MemberSpec {
-        kubeconfig: None,
-        generation: 1,
-        desired: Desired::Revision(release),
-        target: Target::default(),
-        fleet: "ns/shared".to_owned(),
-        known: Arc::default(),
-        require_nodes: false,
-        identity: Some("m".to_owned()),
-        may_write: true,
-        revision: revision_of_test(0),
-        is_settled: false,
-    };
-    let (sender, specs) = watch::channel(spec.clone());
-    let shared = Shared {
-        fence: Fence {
-            token: token(),
-            health: Arc::new(Health::new()),
-        },
-        manager: "globalps-hub-own".into(),
-        observations: mpsc::unbounded_channel().0,
-        connecting: Arc::new(Semaphore::new(1)),
-    };
-    let session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
-    (session, spec, sender)
-}
-
-/// A pod of the installed controller runs; the other one has no node.
-fn starts(api: &FakeApi) {
-    let mut state = api.state();
-    let deployments = state.objects.iter_mut();
-    for (_, object) in deployments.filter(|(path, _)| path.contains("/deployments/")) {
-        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
-        object["status"] = json!({
-            "observedGeneration": object["metadata"]["generation"],
-            "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": 1,
-        });
-    }
-}
-
-/// Installs, then writes the Secret. Returns whether the cluster was reachable.
-async fn write_member(session: &mut Session, spec: &MemberSpec, api: &FakeApi) -> bool {
-    let client = api.client();
-    let mut is_reached = true;
-    for _ in 0..2 {
-        is_reached &= session.write(&client, spec).await.is_ok();
-        starts(api);
-    }
-    is_reached
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_allowed() {
-    let api = FakeApi::default();
-    let (mut done, spec, _specs) = session();
-    assert!(write_member(&mut done, &spec, &api).await);
-    let all = all_of(&api);
-    let target = secret_of_member();
-    assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
-    for write in &all {
-        for refusal in REFUSALS {
-            let case = format!("{write}: {refusal:?}");
-            let api = FakeApi::default();
-            let (mut session, spec, _specs) = session();
-            api.state().refused = Some((write.clone(), refusal));
-            let is_reached = write_member(&mut session, &spec, &api).await;
-            let written = all_of(&api);
-            assert!(!written.contains(write), "{case}");
-            let is_early = written.contains(&target);
-            assert!(!is_early, "{case}: globalps runs before the Secret changes");
-            match refusal {
-                Refusal::Answer(code, message) if code < 500 => {
-                    assert!(is_reached, "{case}");
-                    let (reason, said) = session.facts.blocked.clone().unwrap();
-                    let expected = match (*write == target, code) {
-                        (true, 403) => "Forbidden",
-                        (true, 409) => "Conflict",
-                        (true, _) => "Rejected",
-                        (false, 403) => "InstallForbidden",
-                        (false, _) => "NotInstalled",
-                    };
-                    assert_eq!(reason, expected, "{case}");
-                    assert!(said.contains(message), "{case}: {said}");
-                }
-                _ => assert!(!is_reached, "{case}: as if it were unreachable"),
-            }
-            api.state().refused = None;
-            for _ in 0..2 {
-                assert!(write_member(&mut session, &spec, &api).await, "{case}");
-            }
-            assert!(session.facts.blocked.is_none(), "{case}");
-            let written: BTreeSet<String> = written.union(&all_of(&api)).cloned().collect();
-            assert_eq!(written, all, "{case}");
-        }
-    }
-}
-
-fn secret_of_member() -> String {
-    let Target { namespace, name } = Target::default();
-    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
-}
-
-/// Whether the session writes after the hub has sent it this kubeconfig, and the cluster behind it does not tell its identity.
-async fn writes_with(kubeconfig: Option<Arc<Data>>) -> bool {
-    let api = FakeApi::default();
-    let (mut session, before, specs) = session();
-    let spec = MemberSpec {
-        kubeconfig,
-        ..before.clone()
-    };
-    specs.send_replace(spec);
-    let spec = session.next_spec(&before);
-    session.identify(&api.client()).await.unwrap();
-    write_member(&mut session, &spec, &api).await;
-    !all_of(&api).is_empty()
-}
-
-#[tokio::test(start_paused = true)]
-async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
-    let same = None;
-    assert!(writes_with(same).await);
-    let other = Some(Arc::new(data("other")));
-    assert!(!writes_with(other).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_session_that_may_not_read_who_the_cluster_is_continues_with_it() {
-    let api = FakeApi::default();
-    let (mut session, spec, _specs) = session();
-    session.identify(&api.client()).await.unwrap();
-    assert_eq!(session.identity, spec.identity);
-    assert!(write_member(&mut session, &spec, &api).await);
-    assert!(!all_of(&api).is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cluster_without_its_global_pull_secret_is_blocked_after_a_while() {
-    let (mut session, _, _specs) = session();
-    assert_eq!(session.await_config(), None);
-    session.facts.report = MemberReport::NoConfig;
-    let due = session.await_config().unwrap();
-    assert!(!session.facts.lacks_config, "it may be created in a moment");
-    tokio::time::advance(Duration::from_secs(10)).await;
-    assert_eq!(session.await_config(), Some(due));
-    tokio::time::advance(Duration::from_secs(50)).await;
-    assert_eq!(session.await_config(), None);
-    assert!(session.facts.lacks_config);
-    session.facts.report = MemberReport::NoStatus;
-    assert_eq!(session.await_config(), None);
-    assert!(!session.facts.lacks_config);
 }

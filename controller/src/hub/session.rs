@@ -32,6 +32,9 @@ const RESYNC: Duration = Duration::from_mins(10);
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
+/// An installation that does not run after this time has failed: before the deadline of the assignment, which would only give the cluster's
+/// turn to the next one.
+const INSTALL_FAILS: Duration = Duration::from_mins(5);
 
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
@@ -41,7 +44,10 @@ pub(super) struct Session {
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
-    pub(super) reported: Option<ClusterPullSecretStatus>,
+    /// Installation that does not run yet, and since when.
+    pub(super) installing: Option<(Arc<Installation>, Instant)>,
+    /// The last reported status, and the uid of the object that it was for: another client may delete that, and a new one has none.
+    pub(super) reported: Option<(String, ClusterPullSecretStatus)>,
     /// Since when the cluster has no `GlobalPullSecret`.
     pub(super) without_config: Option<Instant>,
 }
@@ -276,11 +282,17 @@ impl Session {
         }
         match install(client, installation, &self.shared.manager, fleet).await {
             Ok(Installed::Running) => {
+                self.installing = None;
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
             Ok(Installed::Starting { written }) => {
+                let known = self.installing.take().filter(|(it, _)| it == installation);
+                let (_, since) =
+                    known.unwrap_or_else(|| (Arc::clone(installation), Instant::now()));
                 self.facts.is_installing = true;
+                self.facts.is_install_late = since.elapsed() >= INSTALL_FAILS;
+                self.installing = Some((Arc::clone(installation), since));
                 Ok(written)
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {

@@ -33,10 +33,11 @@ impl Session {
         let Some(status) = self.status(&spec) else {
             return;
         };
-        if self.reported.as_ref() == Some(&status) {
+        let report = Some((spec.uid.clone(), status.clone()));
+        if self.reported == report {
             return;
         }
-        self.reported = Some(status.clone());
+        self.reported = report;
         // An error means that the hub's term has ended, which also ends this task.
         let _ = self.shared.observations.send(Observation {
             fleet: spec.fleet.clone(),
@@ -67,6 +68,11 @@ impl Session {
         let in_force = match (status.phase, &spec.desired) {
             (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
             (ClusterPhase::Removed, _) => Revision::NONE,
+            // Another client deleted the object while no hub ran.
+            (ClusterPhase::Pending, Desired::Nothing) if spec.revision == Revision::NONE => {
+                let target = facts.target.as_ref();
+                target.map_or(Revision::NONE, |it| it.unknown_revision(&spec.fleet))
+            }
             _ => spec.revision,
         };
         status.set_in_force(in_force);

@@ -31,6 +31,7 @@ impl Session {
             facts: Facts::default(),
             identity,
             installed: None,
+            installing: None,
             reported: None,
             without_config: None,
         }

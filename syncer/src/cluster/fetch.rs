@@ -89,7 +89,7 @@ fn has_revision(secret: &Secret, revision: Revision) -> bool {
     revision.is_identified()
         && has(REVISION_ANNOTATION, revision.number.to_string())
         && has(REVISION_ID_ANNOTATION, revision.id.to_string())
-        && has_checksum(secret)
+        && has_checksum(secret, &[])
 }
 
 /// Delivery and scopes are never guessed: an unreadable field is an error.
@@ -132,7 +132,7 @@ mod tests {
             let annotations = secret.annotations_mut();
             annotations.insert(REVISION_ANNOTATION.to_owned(), number.to_owned());
             annotations.insert(REVISION_ID_ANNOTATION.to_owned(), id.to_string());
-            add_checksum(&mut secret);
+            add_checksum(&mut secret, &[]);
             secret
         };
         for (case, number, of_secret, of_task, expected) in [

@@ -88,7 +88,7 @@ impl Secret {
             "data": {DATA_KEY: BASE64_STANDARD.encode(credentials)},
         });
         let mut secret: CoreSecret = serde_json::from_value(secret).unwrap();
-        add_checksum(&mut secret);
+        add_checksum(&mut secret, &[]);
         (200, serde_json::to_value(secret).unwrap())
     }
 }

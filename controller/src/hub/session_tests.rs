@@ -1,0 +1,263 @@
+//! A session with a member cluster: what it writes there, also if writes are refused, and what it reports.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, Target};
+use globalps_core::rollout::{Revision, RevisionId};
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::messages::{MemberSpec, Shared};
+use super::refused_tests::{A, all_of, data, token};
+use super::session::Session;
+use super::statuses::dated;
+use crate::clusters::installation::Installation;
+use crate::clusters::member::{Desired, Release};
+use crate::clusters::member_report::MemberReport;
+use crate::content::secret::revision_of_test;
+use crate::content::source::Data;
+use crate::leader::fencing::Fence;
+use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
+use crate::telemetry::health::Health;
+
+/// A session with a member that gets revision 1, and globalps itself.
+fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
+    let installation = Installation {
+        controller_image: "c:1".to_owned(),
+        syncer_image: "s:1".to_owned(),
+        pull_secret: Some(data(A)),
+    };
+    let release = Release {
+        revision: revision_of_test(1),
+        content: Arc::new(data(A)),
+        install: Some(Arc::new(installation)),
+        retry: String::new(),
+    };
+    let spec = MemberSpec {
+        uid: "u".to_owned(),
+        kubeconfig: None,
+        generation: 1,
+        desired: Desired::Revision(release),
+        target: Target::default(),
+        fleet: "ns/shared".to_owned(),
+        known: Arc::default(),
+        require_nodes: false,
+        identity: Some("m".to_owned()),
+        may_write: true,
+        revision: revision_of_test(0),
+        is_settled: false,
+    };
+    let (sender, specs) = watch::channel(spec.clone());
+    let shared = Shared {
+        fence: Fence {
+            token: token(),
+            health: Arc::new(Health::new()),
+        },
+        manager: "globalps-hub-own".into(),
+        observations: mpsc::unbounded_channel().0,
+        connecting: Arc::new(Semaphore::new(1)),
+    };
+    let session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
+    (session, spec, sender)
+}
+
+/// A pod of the installed controller runs; the other one has no node.
+fn starts(api: &FakeApi) {
+    let mut state = api.state();
+    let deployments = state.objects.iter_mut();
+    for (_, object) in deployments.filter(|(path, _)| path.contains("/deployments/")) {
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        object["status"] = json!({
+            "observedGeneration": object["metadata"]["generation"],
+            "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": 1,
+        });
+    }
+}
+
+/// Installs, then writes the Secret. Returns whether the cluster was reachable.
+async fn write_member(session: &mut Session, spec: &MemberSpec, api: &FakeApi) -> bool {
+    let client = api.client();
+    let mut is_reached = true;
+    for _ in 0..2 {
+        is_reached &= session.write(&client, spec).await.is_ok();
+        starts(api);
+    }
+    is_reached
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_allowed() {
+    let api = FakeApi::default();
+    let (mut done, spec, _specs) = session();
+    assert!(write_member(&mut done, &spec, &api).await);
+    let all = all_of(&api);
+    let target = secret_of_member();
+    assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
+    for write in &all {
+        for refusal in REFUSALS {
+            let case = format!("{write}: {refusal:?}");
+            let api = FakeApi::default();
+            let (mut session, spec, _specs) = session();
+            api.state().refused = Some((write.clone(), refusal));
+            let is_reached = write_member(&mut session, &spec, &api).await;
+            let written = all_of(&api);
+            assert!(!written.contains(write), "{case}");
+            let is_early = written.contains(&target);
+            assert!(!is_early, "{case}: globalps runs before the Secret changes");
+            match refusal {
+                Refusal::Answer(code, message) if code < 500 => {
+                    assert!(is_reached, "{case}");
+                    let (reason, said) = session.facts.blocked.clone().unwrap();
+                    let expected = match (*write == target, code) {
+                        (true, 403) => "Forbidden",
+                        (true, 409) => "Conflict",
+                        (true, _) => "Rejected",
+                        (false, 403) => "InstallForbidden",
+                        (false, _) => "NotInstalled",
+                    };
+                    assert_eq!(reason, expected, "{case}");
+                    assert!(said.contains(message), "{case}: {said}");
+                }
+                _ => assert!(!is_reached, "{case}: as if it were unreachable"),
+            }
+            api.state().refused = None;
+            for _ in 0..2 {
+                assert!(write_member(&mut session, &spec, &api).await, "{case}");
+            }
+            assert!(session.facts.blocked.is_none(), "{case}");
+            let written: BTreeSet<String> = written.union(&all_of(&api)).cloned().collect();
+            assert_eq!(written, all, "{case}");
+        }
+    }
+}
+
+fn secret_of_member() -> String {
+    let Target { namespace, name } = Target::default();
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}
+
+/// Whether the session writes after the hub has sent it this kubeconfig, and the cluster behind it does not tell its identity.
+async fn writes_with(kubeconfig: Option<Arc<Data>>) -> bool {
+    let api = FakeApi::default();
+    let (mut session, before, specs) = session();
+    let spec = MemberSpec {
+        kubeconfig,
+        ..before.clone()
+    };
+    specs.send_replace(spec);
+    let spec = session.next_spec(&before);
+    session.identify(&api.client()).await.unwrap();
+    write_member(&mut session, &spec, &api).await;
+    !all_of(&api).is_empty()
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
+    let same = None;
+    assert!(writes_with(same).await);
+    let other = Some(Arc::new(data("other")));
+    assert!(!writes_with(other).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_session_that_may_not_read_who_the_cluster_is_continues_with_it() {
+    let api = FakeApi::default();
+    let (mut session, spec, _specs) = session();
+    session.identify(&api.client()).await.unwrap();
+    assert_eq!(session.identity, spec.identity);
+    assert!(write_member(&mut session, &spec, &api).await);
+    assert!(!all_of(&api).is_empty());
+}
+
+/// Another client has deleted the object, and the hub has created it again: with the same generation, and without a status.
+#[tokio::test(start_paused = true)]
+async fn a_new_object_gets_the_status_that_an_earlier_one_had() {
+    let (mut session, spec, specs) = session();
+    let (observations, mut reports) = mpsc::unbounded_channel();
+    session.shared.observations = observations;
+    session.report();
+    assert!(reports.try_recv().is_ok());
+    session.report();
+    assert!(reports.try_recv().is_err(), "nothing new");
+    let uid = "another".to_owned();
+    specs.send_replace(MemberSpec { uid, ..spec });
+    session.report();
+    assert!(reports.try_recv().is_ok());
+}
+
+/// An image that can't be pulled is no cluster's turn after the other: the rollout halts.
+#[tokio::test(start_paused = true)]
+async fn an_installation_that_never_runs_has_failed_after_a_while() {
+    let api = FakeApi::default();
+    let (mut session, spec, _specs) = session();
+    let client = api.client();
+    for (minutes, expected) in [(0, false), (4, false), (1, true), (9, true)] {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        session.write(&client, &spec).await.unwrap();
+        assert!(session.facts.is_installing);
+        assert_eq!(session.facts.is_install_late, expected, "{minutes}");
+    }
+    assert!(!all_of(&api).contains(&secret_of_member()));
+    starts(&api);
+    session.write(&client, &spec).await.unwrap();
+    assert!(!session.facts.is_installing);
+    assert!(all_of(&api).contains(&secret_of_member()));
+}
+
+/// While no hub ran, another client has deleted the object, so that nobody knows which revision the cluster has.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
+    let api = FakeApi::default();
+    let (mut session, spec, specs) = session();
+    let secret = json!({
+        "metadata": {
+            "annotations": {"globalps.io/fleet": "ns/shared", "globalps.io/revision": "1"},
+            "managedFields": [{
+                "manager": &*session.shared.manager,
+                "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
+            }],
+        },
+    });
+    api.put(&secret_of_member(), &secret);
+    session.read_target(&api.client(), &spec).await.unwrap();
+    let (observations, mut reports) = mpsc::unbounded_channel();
+    session.shared.observations = observations;
+    let unknown = Revision::new(1, RevisionId::UNKNOWN);
+    for (fleet, expected) in [("ns/shared", unknown), ("ns/other", Revision::NONE)] {
+        specs.send_replace(MemberSpec {
+            desired: Desired::Nothing,
+            identity: None,
+            fleet: fleet.to_owned(),
+            ..spec.clone()
+        });
+        session.report();
+        let status = reports.try_recv().unwrap().status;
+        assert_eq!(status.phase, ClusterPhase::Pending);
+        assert_eq!(status.in_force(), expected, "{fleet}");
+        let empty = ClusterPullSecret::new("m", ClusterPullSecretSpec::default());
+        let dated = dated(&empty, &status, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(dated.in_force(), expected, "{fleet}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_its_global_pull_secret_is_blocked_after_a_while() {
+    let (mut session, _, _specs) = session();
+    assert_eq!(session.await_config(), None);
+    session.facts.report = MemberReport::NoConfig;
+    let due = session.await_config().unwrap();
+    assert!(!session.facts.lacks_config, "it may be created in a moment");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(session.await_config(), Some(due));
+    tokio::time::advance(Duration::from_secs(50)).await;
+    assert_eq!(session.await_config(), None);
+    assert!(session.facts.lacks_config);
+    session.facts.report = MemberReport::NoStatus;
+    assert_eq!(session.await_config(), None);
+    assert!(!session.facts.lacks_config);
+}
