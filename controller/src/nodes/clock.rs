@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::abandoned::is_abandoned;
 use super::node::NodeView;
+use super::received::{Heard, Received};
 
 /// Time since the leader's machine booted.
 pub(crate) type Uptime = SignedDuration;
@@ -56,8 +57,20 @@ struct SeenObject {
     reported: Uptime,
     /// The leader saw the report arrive.
     saw_report: bool,
-    /// Longest time that the node stayed ready since then, before it was lost.
+    /// When it first reported that this generation is done.
+    first_done: Option<Uptime>,
+    /// Longest time that the node stayed ready since such a report, before it was lost or reported again.
     longest_ready: SignedDuration,
+}
+
+impl SeenObject {
+    /// Call it before the report or the node's readiness changes.
+    fn keep_longest_ready(&mut self, node: &SeenNode, now: Uptime) {
+        if node.is_ready && self.report.is_done(self.generation) {
+            let stayed = now - node.since.max(self.reported);
+            self.longest_ready = self.longest_ready.max(stayed);
+        }
+    }
 }
 
 /// Reported generation, phase, and `lastTransitionTime`, which is only compared: the node may have left the phase and come back while
@@ -77,6 +90,10 @@ impl Report {
             since: status.and_then(|status| Some(status.last_transition_time.as_ref()?.0)),
         }
     }
+
+    fn is_done(&self, generation: i64) -> bool {
+        self.generation == generation && matches!(self.phase, Phase::Synced | Phase::Restored)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -92,51 +109,6 @@ struct SeenNode {
     heartbeat: Timestamp,
     /// When `heartbeat` last changed; `None`: never yet.
     heard: Option<Uptime>,
-}
-
-/// The newest heartbeat of a node's kubelet that the leader saw arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Heard {
-    Nothing,
-    SinceAssignment,
-    SinceReport,
-}
-
-/// The report for the current assignment, as the leader received it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Received {
-    /// How long ago.
-    pub(super) ago: SignedDuration,
-    /// The leader saw the report arrive.
-    pub(super) saw_report: bool,
-    /// It saw the assignment, so it knows whether the kubelet was restarted since; `None`: it does not know.
-    pub(super) has_restarted: Option<bool>,
-    pub(super) heard: Heard,
-    /// How long the node has been ready, or not.
-    pub(super) unchanged_for: SignedDuration,
-    /// The longest time that it stayed ready since the report, also if it was lost afterwards.
-    pub(super) longest_ready: SignedDuration,
-    /// The node became `NotReady` this long after the report, negative: before it, but after the assignment. `None`: the leader
-    /// did not see both, or the node is ready.
-    pub(super) lost_after: Option<SignedDuration>,
-    /// It has been `NotReady` since before the assignment.
-    pub(super) was_not_ready: bool,
-}
-
-impl Default for Received {
-    /// Nothing was observed.
-    fn default() -> Self {
-        Self {
-            ago: SignedDuration::ZERO,
-            saw_report: false,
-            has_restarted: None,
-            heard: Heard::Nothing,
-            unchanged_for: SignedDuration::ZERO,
-            longest_ready: SignedDuration::ZERO,
-            lost_after: None,
-            was_not_ready: false,
-        }
-    }
 }
 
 impl LeaderClock {
@@ -214,13 +186,17 @@ impl LeaderClock {
         let status = object.status.as_ref();
         let report = Report::of(status);
         let restarted = status.and_then(|status| status.kubelet_restarted_at.as_ref());
+        let done = report.is_done(generation).then_some(now);
         self.update(name, |entry| match &mut entry.object {
             Some(seen) if seen.generation == generation => {
                 if seen.report != report {
+                    if let Some(node) = entry.node.as_deref() {
+                        seen.keep_longest_ready(node, now);
+                    }
                     seen.report = report;
                     seen.reported = now;
                     seen.saw_report = true;
-                    seen.longest_ready = SignedDuration::ZERO;
+                    seen.first_done = seen.first_done.or(done);
                 }
             }
             seen => {
@@ -232,6 +208,7 @@ impl LeaderClock {
                     report,
                     reported: now,
                     saw_report: has_begun,
+                    first_done: done,
                     longest_ready: SignedDuration::ZERO,
                 }));
             }
@@ -244,9 +221,8 @@ impl LeaderClock {
             // Another Node of the same name differs in its creation.
             Some(seen) if seen.created == node.created => {
                 if seen.is_ready != is_ready {
-                    if let Some(object) = entry.object.as_mut().filter(|_| seen.is_ready) {
-                        let stayed = now - seen.since.max(object.reported);
-                        object.longest_ready = object.longest_ready.max(stayed);
+                    if let Some(object) = &mut entry.object {
+                        object.keep_longest_ready(seen, now);
                     }
                     seen.is_ready = is_ready;
                     seen.since = now;
@@ -357,6 +333,7 @@ impl LeaderClock {
         let stays = ready.map(|node| now - node.since.max(seen.reported));
         Received {
             ago: now - seen.reported,
+            done_ago: now - seen.first_done.unwrap_or(seen.reported),
             saw_report: seen.saw_report,
             has_restarted: seen
                 .saw_assignment

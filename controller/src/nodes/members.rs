@@ -250,7 +250,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     );
     let reason = lost(object, node, context).unwrap_or_else(|| match status.phase {
         Phase::Synced | Phase::Restored => {
-            "it does not stay Ready: `minReadySeconds` has not passed once since the change"
+            "it does not stay Ready and unchanged: `minReadySeconds` has not passed once since the change"
                 .to_owned()
         }
         _ => format!("{}: {}", status.phase, status.message),
@@ -619,6 +619,26 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_reports_again_and_again_may_be_abandoned() {
+        for (reports, expected) in [(10, Some(Progress::Soaking)), (11, None)] {
+            let mut snapshot = snapshot(Source::Absent, None, "a=R:Restored");
+            snapshot.spec.rollout.min_ready_seconds = 120;
+            for minute in (0..reports).rev() {
+                let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+                let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
+                object.metadata.annotations = Some([annotation].into());
+                let status = object.status.as_mut().unwrap();
+                let ago = SignedDuration::from_mins(minute);
+                status.last_transition_time = Some(Time(snapshot.now - ago));
+                observe(&mut snapshot, ago.as_secs());
+            }
+            let a = named(members(&snapshot, Goal::Restore, true, 0), "a");
+            let expected = expected.map(|progress| (Goal::Restore, progress));
+            assert_eq!(a.assigned, expected, "{reports}");
+        }
+    }
+
+    #[test]
     fn the_control_plane_goes_first_only_if_no_worker_can() {
         for (case, worker, is_being_deleted, seconds, expected) in [
             ("a worker can", "w=5:Synced", false, 200, false),
@@ -735,7 +755,7 @@ mod tests {
             ("!a=5:Synced", "a: it became NotReady 10 s after the change"),
             (
                 "a=5:Synced",
-                "a: it does not stay Ready: `minReadySeconds` has not passed once since the change",
+                "a: it does not stay Ready and unchanged: `minReadySeconds` has not passed once since the change",
             ),
             ("a=5:never", "a"),
             ("b=5:RolledBack", "a"),

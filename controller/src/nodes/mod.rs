@@ -15,6 +15,7 @@ pub(crate) mod plan;
 pub(crate) mod plan_properties;
 mod progress;
 pub(crate) mod provider_paths;
+mod received;
 mod revision;
 mod selection;
 pub(crate) mod syncers;

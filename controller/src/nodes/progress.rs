@@ -9,8 +9,9 @@ use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSta
 use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
-use super::clock::{Heard, LeaderClock, Received, Uptime, up_to_date};
+use super::clock::{LeaderClock, Uptime, up_to_date};
 use super::input::{NodeView, Snapshot};
+use super::received::{Heard, Received};
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
 const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
@@ -249,13 +250,13 @@ fn settled(
     }
 }
 
-/// A node that flaps begins to soak again and again, which must not hold a slot permanently.
+/// A node that flaps, or reports again, begins to soak again and again, which must not hold a slot permanently.
 fn is_soaked_too_long(received: Received, context: Context) -> bool {
     let twice = context.min_ready.saturating_mul(2);
-    received.ago >= rollout::DEADLINE.max(twice)
+    received.done_ago >= rollout::DEADLINE.max(twice)
 }
 
-/// It has not stayed ready for long enough since the report.
+/// It has not stayed ready for long enough since a report.
 fn flaps(received: Received, context: Context) -> bool {
     received.longest_ready < context.min_ready
 }
@@ -379,6 +380,8 @@ mod tests {
         /// From when on its clock has which offset.
         offsets: Vec<(i64, i64)>,
         min_ready: i64,
+        /// It reports again that often, each time after it was `Syncing` for that long.
+        again: Option<(i64, i64)>,
     }
 
     /// Assigned at 800, restarted at 900, `Synced` at 901.
@@ -391,6 +394,7 @@ mod tests {
             changes: vec![(0, Ok(()))],
             offsets: vec![(0, 0)],
             min_ready: 0,
+            again: None,
         }
     }
 
@@ -412,12 +416,19 @@ mod tests {
             );
             object.metadata.generation = Some(if is_assigned { 2 } else { 1 });
             let has_reported = now >= self.reports;
-            let reported = if has_reported { self.reports } else { 100 };
+            let (again, syncing) = self.again.unwrap_or((i64::MAX, 0));
+            let since = (now - self.reports) % again;
+            let reported = if has_reported { now - since } else { 100 };
+            let phase = if has_reported && again - since <= syncing {
+                Phase::Syncing
+            } else {
+                Phase::Synced
+            };
             let restarted = self.restarts.filter(|_| has_reported).unwrap_or(100);
             object.status = Some(NodePullSecretStatus {
                 observed_generation: if has_reported { 2 } else { 1 },
                 revision: if has_reported { 5 } else { 4 },
-                phase: Phase::Synced,
+                phase,
                 kubelet_restarted_at: Some(Time(self.by_node(restarted))),
                 last_transition_time: Some(Time(self.by_node(reported))),
                 ..NodePullSecretStatus::default()
@@ -633,6 +644,33 @@ mod tests {
             let story = Story {
                 restarts: None,
                 changes: changes.clone(),
+                min_ready,
+                ..story()
+            };
+            assert_eq!(story.progress(300, now), expected, "{case}");
+        }
+    }
+
+    /// Its file is repaired, or it lies about when it was done.
+    #[test]
+    fn a_node_that_reports_again_and_again_soaks_for_twice_as_long_at_most() {
+        use Progress::{Blocked, Done, InFlight, Soaking};
+        for (case, again, min_ready, now, expected) in [
+            ("while it may still soak", (60, 0), 120, 1500, Soaking),
+            ("after 10 minutes", (60, 0), 120, 1501, Blocked),
+            ("also much later", (60, 0), 120, 9000, Blocked),
+            ("a longer soak", (180, 0), 400, 1700, Soaking),
+            ("twice as long", (180, 0), 400, 1701, Blocked),
+            ("with a change in between", (60, 9), 120, 1501, Blocked),
+            ("which is in flight", (60, 9), 120, 1559, InFlight),
+            ("one report for long enough", (180, 0), 120, 1450, Soaking),
+            ("which counts later", (180, 0), 120, 1501, Done),
+            ("a change is no soak", (180, 100), 120, 1501, Blocked),
+            ("it was long enough before it", (180, 9), 120, 1501, Done),
+        ] {
+            let story = Story {
+                restarts: None,
+                again: Some(again),
                 min_ready,
                 ..story()
             };
