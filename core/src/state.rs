@@ -29,6 +29,10 @@ pub fn sources_removed(names: &str) -> String {
     )
 }
 
+/// Message of a condition while the configuration selects no node, although nodes have credentials.
+pub const NO_NODE_SELECTED: &str = "`spec.nodeSelector` matches no node; the current credentials stay in force until you correct it. \
+     `kubectl globalps remove --all`, or the delivery `None`, removes them";
+
 /// kubectl's copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const OWN_PREFIX: &str = "globalps.io/";

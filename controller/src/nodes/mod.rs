@@ -5,6 +5,7 @@ pub(crate) mod absence;
 mod assignments;
 mod bootstrap;
 pub(crate) mod clock;
+mod hold;
 pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;

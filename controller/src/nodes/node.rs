@@ -125,10 +125,12 @@ pub(super) fn is_selectable(spec: &GlobalPullSecretSpec, node: &NodeView) -> boo
     node.is_linux()
         && spec.kubelet.delivery != DeliveryType::None
         && !node.labels.is_excluded
-        && spec
-            .node_selector
-            .iter()
-            .all(|(key, value)| node.has(key, value))
+        && matches_selector(spec, node)
+}
+
+pub(super) fn matches_selector(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
+    let mut wanted = spec.node_selector.iter();
+    wanted.all(|(key, value)| node.has(key, value))
 }
 
 /// Whether the node gets no new content: it is being removed, or it is cordoned and the spec says `Skip`.

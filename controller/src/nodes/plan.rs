@@ -10,6 +10,8 @@ use super::abandoned::no_longer_abandoned;
 use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
+pub(crate) use super::hold::Hold;
+use super::hold::selects_nothing;
 use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
@@ -31,19 +33,6 @@ pub(crate) enum Aim {
     Reach(Goal),
     /// Every node is restored: the controller deletes the objects that it created.
     CleanUp,
-}
-
-/// Why nothing changes although content is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// The `GlobalPullSecret` was deleted. The defaults may have other limits than the user's.
-    ConfigMissing,
-    /// The configuration names no source any more, but the Secrets of those in force exist.
-    SourcesRemoved,
-    /// The newest `GlobalPullSecret` can't be decoded: its limits are unknown.
-    ConfigUnreadable,
-    /// There is a Secret, but no valid content. Only absence restores.
-    NoValidContent,
 }
 
 #[derive(Clone, Debug)]
@@ -120,6 +109,9 @@ fn decide(snapshot: &Snapshot) -> Plan {
         Some(desired) if !is_removal_held(snapshot) => desired,
         _ => return without_content(snapshot, resolved),
     };
+    if selects_nothing(snapshot) {
+        return hold(snapshot, resolved, Hold::NoNodeSelected);
+    }
     let mut plan = reach(snapshot, &resolved, desired, before);
     match rollback(snapshot, &plan, before, desired) {
         Rollback::No => plan,

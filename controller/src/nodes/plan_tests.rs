@@ -766,6 +766,97 @@ fn only_a_deleted_source_restores() {
     assert_eq!(line(&nothing), "CleanUp", "no node has to be restored");
 }
 
+/// `pool`: the nodes with the label that the configuration names.
+fn with_node_selector(nodes: &str, pool: &[&str]) -> Snapshot<'static> {
+    let mut snapshot = snapshot(found(A), Some(global(5, A)), nodes);
+    let pool_a = || ("pool".to_owned(), "a".to_owned());
+    snapshot.spec.node_selector = [pool_a()].into();
+    for name in pool {
+        let node = snapshot.nodes.to_mut().get_mut(*name).unwrap();
+        let excluded = node.labels.is_excluded.to_string();
+        let exclude = ("globalps.io/exclude".to_owned(), excluded);
+        let linux = ("kubernetes.io/os".to_owned(), "linux".to_owned());
+        node.labels = (&BTreeMap::from([pool_a(), exclude, linux])).into();
+    }
+    snapshot
+}
+
+#[test]
+fn a_node_selector_that_matches_no_node_restores_none() {
+    let held = "Hold(NoNodeSelected)";
+    for (case, nodes, pool, expected) in [
+        ("a typo", "a=5:Synced b=0", &[][..], held),
+        ("during a rollout", "a=5:Syncing/4 b=4:Synced", &[], held),
+        ("its object was deleted", "a=0:Synced/5 b=0", &[], held),
+        (
+            "a node beside an excluded one",
+            "-a=5:Synced b=5:Synced",
+            &[],
+            held,
+        ),
+        (
+            "one stays",
+            "a=5:Synced b=5:Synced",
+            &["b"],
+            "Reach(Revision(5)) a=5R",
+        ),
+        (
+            "the one that stays is NotReady",
+            "a=5:Synced !b=5:Synced",
+            &["b"],
+            "Reach(Revision(5))",
+        ),
+        (
+            "the one that stays is excluded",
+            "a=0 -b=5:Synced",
+            &["b"],
+            "Reach(Revision(5)) b=5R",
+        ),
+        (
+            "a deselected one is excluded",
+            "-a=5:Synced b=0",
+            &[],
+            "Reach(Revision(5)) a=5R",
+        ),
+        (
+            "they are being restored",
+            "a=R:Restored b=R",
+            &[],
+            "Reach(Revision(5))",
+        ),
+        (
+            "no node has anything",
+            "a=0 b=0:never c",
+            &[],
+            "Reach(Revision(5)) c=0?",
+        ),
+        ("there is no node", "", &[], "Reach(Revision(5))"),
+    ] {
+        let found = line(&with_node_selector(nodes, pool));
+        assert_eq!(found, expected, "{case}");
+    }
+    let after = |change: fn(&mut Snapshot)| {
+        let mut snapshot = with_node_selector("a=5:Synced b=5:Synced", &[]);
+        change(&mut snapshot);
+        line(&snapshot)
+    };
+    assert_eq!(after(|it| it.additional = found(B)), held, "new content");
+    let deleted = after(|it| it.additional = Source::Absent);
+    let restored = "Reach(Restore) keep 5 write 5 restoring a=5R";
+    assert_eq!(deleted, restored, "the Secret is deleted");
+    for (case, change) in [
+        (
+            "it is meant",
+            (|it| it.restore_is_meant = true) as fn(&mut Snapshot),
+        ),
+        ("delivery", |it| {
+            it.spec.kubelet.delivery = DeliveryType::None;
+        }),
+    ] {
+        assert_eq!(after(change), "Reach(Revision(5)) a=5R", "{case}");
+    }
+}
+
 #[test]
 fn without_a_global_pull_secret_no_node_changes() {
     for (case, additional, global, nodes, expected) in [

@@ -33,7 +33,9 @@ pub(crate) use rows::{Row, rfc3339};
 use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
-pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, Verdict, verdict, waits_for_canary};
+pub(crate) use verdict::{
+    ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict, waits_for_canary,
+};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";

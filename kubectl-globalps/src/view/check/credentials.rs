@@ -1,15 +1,15 @@
 //! The controller's conditions for the Secrets and their rollout.
 
 use globalps_core::api::{GlobalPullSecret, condition};
-use globalps_core::state::SOURCES_REMOVED;
+use globalps_core::state::{NO_NODE_SELECTED, SOURCES_REMOVED};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, Installed, well};
 use crate::cluster::facts::Facts;
 use crate::view::status::{
-    ANOTHER_CHANGED, CANARY, Health, NO_CONFIGURATION, REMOVAL_HELD, State, is_outdated, renewal,
-    waits_for_canary,
+    ANOTHER_CHANGED, CANARY, Health, NO_CONFIGURATION, REMOVAL_HELD, SELECTOR, State, is_outdated,
+    renewal, waits_for_canary,
 };
 
 const CREDENTIALS: &str = "credentials";
@@ -160,6 +160,10 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "Held" if found.message.starts_with(SOURCES_REMOVED) => {
                 let message = format!("nothing changes: {}", found.message);
                 Some(line("held", &message).fail(REMOVAL_HELD.1))
+            }
+            "Held" if found.message.starts_with(NO_NODE_SELECTED) => {
+                let message = format!("nothing changes: {}", found.message);
+                Some(line("held", &message).fail(SELECTOR))
             }
             "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
                 "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source",

@@ -57,10 +57,9 @@ pub(super) const REMOVED: (&str, &str) = (
     "the additional pull secret was deleted; the nodes are being restored",
     FOLLOW,
 );
-const NO_NODES: (&str, &str) = (
-    "no node is selected",
-    "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`",
-);
+pub(crate) const SELECTOR: &str =
+    "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`";
+const NO_NODES: (&str, &str) = ("no node is selected", SELECTOR);
 
 /// Hint if nodes failed with another original or other sources, and not with another additional pull secret.
 pub(crate) const ANOTHER_CHANGED: &str = "the additional pull secret was rolled out before: one of `spec.sources` or the original pull secret is what changed. Put the former content back there, or repair the nodes as `kubectl globalps check` shows and run `kubectl globalps retry`";

@@ -1,0 +1,45 @@
+//! Why a plan changes nothing. Pure.
+
+use globalps_core::api::{DeliveryType, NodePullSecret};
+
+use super::input::Snapshot;
+use super::node::matches_selector;
+
+/// Why nothing changes although content is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The `GlobalPullSecret` was deleted. The defaults may have other limits than the user's.
+    ConfigMissing,
+    /// The configuration names no source any more, but the Secrets of those in force exist.
+    SourcesRemoved,
+    /// `spec.nodeSelector` matches no node, but nodes have content.
+    NoNodeSelected,
+    /// The newest `GlobalPullSecret` can't be decoded: its limits are unknown.
+    ConfigUnreadable,
+    /// There is a Secret, but no valid content. Only absence restores.
+    NoValidContent,
+}
+
+/// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded
+/// by its labels is restored on purpose.
+pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
+    let spec = &snapshot.spec;
+    if spec.kubelet.delivery == DeliveryType::None || snapshot.restore_is_meant {
+        return false;
+    }
+    let nodes = snapshot.nodes.values();
+    let mut nodes = nodes.filter(|node| node.can_run_syncer());
+    let mut loses_content = false;
+    nodes.all(|node| {
+        let object = snapshot.node_pull_secrets.get(&node.name);
+        loses_content |=
+            !node.labels.is_excluded && object.is_some_and(|object| has_content(object));
+        !matches_selector(spec, node)
+    }) && loses_content
+}
+
+/// It has been assigned content, or reports some, and is not being restored.
+fn has_content(object: &NodePullSecret) -> bool {
+    let reported = object.status.as_ref().map_or(0, |status| status.revision);
+    !object.spec.restore && object.spec.revision.max(reported) > 0
+}
