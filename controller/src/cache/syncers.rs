@@ -309,4 +309,27 @@ mod tests {
         cache.observe_clock(at(30 * 60));
         assert!(!cache.clock.is_new(&joined, at(40 * 60), later));
     }
+
+    /// Days later a corrected image must not change all nodes at once that joined meanwhile: they run workloads.
+    #[test]
+    fn a_node_that_waits_for_its_first_syncer_stays_new_for_half_an_hour() {
+        let mut cache = cluster();
+        pods(&mut cache, "a=2 b=2");
+        cache.observe_clock(at(0));
+        let joined = NodeView::of_test("n", Timestamp::UNIX_EPOCH);
+        cache.nodes.put(Box::new(joined.clone()));
+        let later = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+        for minute in 1..120 {
+            cache.observe_clock(at(minute * 60));
+            let is_new = cache.clock.is_new(&joined, at(minute * 60), later);
+            assert_eq!(is_new, minute < 31, "{minute}");
+        }
+        pods(&mut cache, "a=2 b=2 n=2");
+        cache.observe_clock(at(120 * 60));
+        assert!(!cache.clock.is_new(&joined, at(120 * 60), later));
+        assert!(
+            cache.clock.saw_join(&joined),
+            "it had nothing when it joined"
+        );
+    }
 }

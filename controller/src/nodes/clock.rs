@@ -15,6 +15,8 @@ pub(crate) type Uptime = SignedDuration;
 
 /// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
+/// A node that can't begin yet stays new for this long: then it runs workloads.
+const NEW_AT_MOST: SignedDuration = SignedDuration::from_mins(30);
 /// How far the API server's clock may be ahead of the leader's.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
@@ -101,6 +103,8 @@ struct SeenNode {
     created: Timestamp,
     /// `None`: it was there before.
     appeared: Option<Uptime>,
+    /// If it appeared.
+    new_until: Uptime,
     is_ready: bool,
     /// Since when it is ready, or not.
     since: Uptime,
@@ -237,6 +241,7 @@ impl LeaderClock {
                 *seen = Some(Box::new(SeenNode {
                     created: node.created,
                     appeared: has_begun.then_some(now),
+                    new_until: now + NEW_FOR,
                     is_ready,
                     since: now,
                     saw_change: false,
@@ -291,21 +296,21 @@ impl LeaderClock {
         seen.is_some_and(|seen| seen.appeared.is_some())
     }
 
-    /// A node that joined and can't begin yet stays new.
+    /// A node that joined and can't begin yet stays new, for a while.
     pub(crate) fn keep_new(&mut self, node: &str, now: Uptime) {
         let entry = self.entries.get_mut(node);
-        let appeared = entry.and_then(|entry| entry.node.as_mut()?.appeared.as_mut());
-        if let Some(appeared) = appeared
-            && now - *appeared < NEW_FOR
+        if let Some(seen) = entry.and_then(|entry| entry.node.as_deref_mut())
+            && let Some(appeared) = seen.appeared
+            && now < seen.new_until
         {
-            *appeared = now;
+            seen.new_until = (now + NEW_FOR).min(appeared + NEW_AT_MOST);
         }
     }
 
     /// Whether the node has just been created: the leader saw it appear, or the API server's clock says so and is plausible.
     pub(crate) fn is_new(&self, node: &NodeView, now: Uptime, wall: Timestamp) -> bool {
-        match self.node(&node.name).and_then(|seen| seen.appeared) {
-            Some(appeared) => now - appeared < NEW_FOR,
+        match self.node(&node.name).filter(|it| it.appeared.is_some()) {
+            Some(seen) => now < seen.new_until,
             None => (-SKEW..NEW_FOR).contains(&wall.duration_since(node.created)),
         }
     }
