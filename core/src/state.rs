@@ -33,6 +33,10 @@ pub fn sources_removed(names: &str) -> String {
 pub const NO_NODE_SELECTED: &str = "`spec.nodeSelector` matches no node; the current credentials stay in force until you correct it. \
      `kubectl globalps remove --all`, or the delivery `None`, removes them";
 
+/// Message of a condition while the `CustomResourceDefinition` of `NodePullSecret` is missing.
+pub const NODES_NOT_SERVED: &str = "the API server does not serve the kind `NodePullSecret`, so no node changes until its CustomResourceDefinition is created again; \
+     `kubectl globalps install --apply` does that";
+
 /// kubectl's copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const OWN_PREFIX: &str = "globalps.io/";

@@ -33,7 +33,7 @@ impl Cache {
             Update::Event(Event::Apply(object)) => Some(object.key()),
             _ => None,
         };
-        let is_changed = self.node_pull_secrets.handle(event);
+        let is_changed = self.node_pull_secrets.handle_held(event);
         if let Some(name) = applied {
             self.observe_object(&name);
         }

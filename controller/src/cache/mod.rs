@@ -222,7 +222,8 @@ impl Cache {
             && self.config.synced
             && self.state.secret.synced
             && self.managed.iter().all(|(_, store)| store.synced)
-            && self.node_pull_secrets.synced
+            // While they aren't served, only nodes wait for them.
+            && (self.node_pull_secrets.synced || self.node_pull_secrets.is_not_served)
             && self.nodes.synced
             && self.pods.are_settled()
             && self.namespaces.is_synced()
@@ -510,6 +511,45 @@ mod tests {
             cache.handle(CacheEvent::Config(Update::Event(event)), now);
         }
         assert!(cache.caches_synced() && cache.is_config_served());
+    }
+
+    /// A leader that begins meanwhile has never listed the objects.
+    #[test]
+    fn without_their_definition_only_nodes_wait_for_node_pull_secrets() {
+        let now = Instant::now();
+        let failed = |is_not_served| {
+            CacheEvent::NodePullSecret(Update::Failed(WatchError {
+                message: "no".to_owned(),
+                is_forbidden: false,
+                is_not_served,
+            }))
+        };
+        for begins in [false, true] {
+            let mut cache = synced(None, None, now);
+            let object = NodePullSecret::new("a", NodePullSecretSpec::default());
+            if begins {
+                cache.node_pull_secrets = Store::default();
+            } else {
+                cache.put_node_pull_secret(object);
+            }
+            cache.handle(failed(false), now);
+            cache.handle(CacheEvent::NodePullSecret(Update::Stale), now);
+            assert!(!cache.caches_synced(), "they may be there");
+            assert!(cache.handle(failed(true), now), "it changes the plan");
+            let stale = CacheEvent::NodePullSecret(Update::Stale);
+            for again in [stale, failed(true), failed(false)] {
+                assert!(cache.caches_synced());
+                assert!(!cache.handle(again, now), "nothing new");
+            }
+            let is_known = cache.node_pull_secrets.get("a").is_some();
+            assert_eq!(is_known, !begins, "the last known ones stay");
+            for event in [Event::Init, Event::InitDone] {
+                assert!(cache.node_pull_secrets.is_not_served);
+                cache.handle(CacheEvent::NodePullSecret(Update::Event(event)), now);
+            }
+            assert!(cache.caches_synced() && !cache.node_pull_secrets.is_not_served);
+            assert!(cache.node_pull_secrets.live.is_empty());
+        }
     }
 
     #[test]

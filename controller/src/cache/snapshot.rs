@@ -47,7 +47,9 @@ impl Cache {
         let last = last.map(|configuration| &configuration.spec);
         let mut spec = last.or(self.configured()).cloned().unwrap_or_default();
         let objects = self.node_pull_secrets.live.values();
-        let is_on_nodes = is_on_nodes(global.as_ref(), objects.map(|object| &**object));
+        let are_nodes_known = !self.node_pull_secrets.is_not_served;
+        let is_on_nodes =
+            !are_nodes_known || is_on_nodes(global.as_ref(), objects.map(|object| &**object));
         let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
         Snapshot {
             spec,
@@ -94,6 +96,7 @@ impl Cache {
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
             changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
+            are_nodes_known,
             now,
         }
     }

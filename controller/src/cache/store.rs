@@ -24,7 +24,7 @@ pub(crate) struct Store<T> {
     pub(crate) synced: bool,
     /// The API server has refused to list them since the last complete list.
     pub(crate) is_forbidden: bool,
-    /// The API server does not serve the resource: see [`Store::handle_optional`].
+    /// The API server does not serve the resource: see [`Store::handle_optional`] and [`Store::handle_held`].
     pub(crate) is_not_served: bool,
 }
 
@@ -117,6 +117,13 @@ impl<T: Versioned + Clone> Store<T> {
             Update::Stale if self.is_not_served => false,
             update => self.handle(update),
         }
+    }
+
+    /// The same of a resource whose objects are not known while it isn't served: the last known ones stay.
+    pub(crate) fn handle_held(&mut self, update: Update<T>) -> bool {
+        let is_not_served = matches!(&update, Update::Failed(error) if error.is_not_served);
+        let is_new = is_not_served && !std::mem::replace(&mut self.is_not_served, true);
+        self.handle(update) || is_new
     }
 
     /// Everything is gone, though no watch reports it.

@@ -16,6 +16,8 @@ pub(crate) enum Hold {
     NoNodeSelected,
     /// The newest `GlobalPullSecret` can't be decoded: its limits are unknown.
     ConfigUnreadable,
+    /// The API server doesn't serve `NodePullSecret`s: what nodes have is not known, and nothing can be assigned.
+    NodesNotServed,
     /// There is a Secret, but no valid content. Only absence restores.
     NoValidContent,
 }

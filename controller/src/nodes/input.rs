@@ -84,6 +84,8 @@ pub(crate) struct Snapshot<'a> {
     /// Nodes whose assignment another client changed. Their objects below have what this controller assigned.
     pub(crate) changed_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
+    /// The API server serves `NodePullSecret`s. Otherwise they are the last known ones, or none.
+    pub(crate) are_nodes_known: bool,
     pub(crate) clock: Cow<'a, LeaderClock>,
     /// Writes that failed.
     pub(crate) refused: Cow<'a, Failures>,
@@ -137,7 +139,10 @@ impl Snapshot<'_> {
         self.daemon_set
             || objects.any(is_kept)
             || unreadable.any(is_kept)
-            || global.is_some_and(|global| global.config_file.is_some())
+            || match global {
+                Some(global) => global.config_file.is_some(),
+                None => !self.are_nodes_known && self.rolled_out_revision.is_some(),
+            }
     }
 
     /// Nodes get nothing, and none has anything.

@@ -105,6 +105,11 @@ fn decide(snapshot: &Snapshot) -> Plan {
     if snapshot.config_unreadable.is_some() {
         return hold(snapshot, resolved, Hold::ConfigUnreadable);
     }
+    let is_delivered =
+        resolved.desired.is_some() && snapshot.spec.kubelet.delivery != DeliveryType::None;
+    if !snapshot.are_nodes_known && (snapshot.may_be_on_nodes() || is_delivered) {
+        return hold(snapshot, resolved, Hold::NodesNotServed);
+    }
     let desired = match &resolved.desired {
         Some(desired) if !is_removal_held(snapshot) => desired,
         _ => return without_content(snapshot, resolved),
@@ -158,7 +163,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
     plan.global = lost_global(snapshot);
-    if !snapshot.may_be_on_nodes() {
+    if !snapshot.are_nodes_known || !snapshot.may_be_on_nodes() {
         return plan;
     }
     let restores = snapshot.is_restoring();

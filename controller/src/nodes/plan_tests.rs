@@ -109,6 +109,7 @@ pub(crate) fn snapshot(
         unreadable_objects: Vec::new(),
         deleted_out_of_band: Cow::default(),
         node_pull_secrets: Cow::default(),
+        are_nodes_known: true,
         clock: Cow::default(),
         uptime: SignedDuration::ZERO,
         refused: Cow::default(),
@@ -764,6 +765,73 @@ fn only_a_deleted_source_restores() {
     assert_eq!(line(&nothing), "Hold(SourcesRemoved)", "nodes stay without");
     nothing.unnamed_sources[0].1 = Source::Absent;
     assert_eq!(line(&nothing), "CleanUp", "no node has to be restored");
+}
+
+#[test]
+fn nodes_wait_while_their_objects_are_not_served_and_never_count_as_restored() {
+    let held = "Hold(NodesNotServed)";
+    let nothing_left = || Global {
+        restoring: true,
+        config_file: None,
+        ..global(5, A)
+    };
+    for (case, additional, global, nodes, expected) in [
+        (
+            "at rest",
+            found(A),
+            Some(global(5, A)),
+            "a=5:Synced b c=4:Synced",
+            held,
+        ),
+        (
+            "a leader that begins meanwhile",
+            found(A),
+            Some(global(5, A)),
+            "a b",
+            held,
+        ),
+        (
+            "new content",
+            found(B),
+            Some(global(5, A)),
+            "a=5:Synced",
+            held,
+        ),
+        (
+            "the Secret is deleted",
+            Source::Absent,
+            Some(global(5, A)),
+            "a=R:Restored",
+            held,
+        ),
+        ("the first content", found(A), None, "a", held),
+        ("nothing", Source::Absent, None, "a", "Nothing"),
+        (
+            "a cleanup that has restored all",
+            Source::Absent,
+            Some(nothing_left()),
+            "a",
+            "CleanUp",
+        ),
+    ] {
+        let mut snapshot = snapshot(additional, global, nodes);
+        snapshot.are_nodes_known = false;
+        snapshot.daemon_set = false;
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+    let mut lost = snapshot(Source::Absent, None, "a");
+    lost.are_nodes_known = false;
+    lost.rolled_out_revision = Some(revision_of_test(4));
+    assert_eq!(line(&lost), held, "the Secret with the content is lost");
+    let mut only_namespaces = snapshot(found(B), Some(nothing_left()), "a");
+    only_namespaces.are_nodes_known = false;
+    only_namespaces.daemon_set = false;
+    only_namespaces.spec.kubelet.delivery = DeliveryType::None;
+    let line = line(&only_namespaces);
+    assert!(
+        line.starts_with("Reach(Revision(6))"),
+        "no delivery to nodes: {line}"
+    );
 }
 
 /// `pool`: the nodes with the label that the configuration names.

@@ -3,7 +3,7 @@
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::rollout::{self, Goal, Member};
-use globalps_core::state::{NO_NODE_SELECTED, sources_removed};
+use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, sources_removed};
 
 use super::counts::{
     NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
@@ -56,6 +56,7 @@ pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
             return sources_removed(&list(&names, NAMED));
         }
         Hold::NoNodeSelected => NO_NODE_SELECTED,
+        Hold::NodesNotServed => NODES_NOT_SERVED,
         Hold::NoValidContent => {
             "no pull secret is valid; the current credentials stay in force. To remove them, delete the pull secrets"
         }

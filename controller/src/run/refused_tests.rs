@@ -19,7 +19,7 @@ use globalps_core::names::{
 };
 use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
-use globalps_core::state::{Configuration, Copies, State};
+use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, State};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use super::{Cli, Command, Controller};
 use crate::cache::list_watch::{Update, WatchError};
 use crate::cache::object_watch::ObjectState;
+use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, stripped, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::{Data, Source};
@@ -778,6 +779,52 @@ async fn a_syncer_in_the_middle_of_a_change_keeps_the_directories_of_the_provide
         );
         Box::pin(controller.reconcile()).await;
         assert_eq!(has_paths(), expected, "{generation} {phase:?}");
+    }
+}
+
+/// Their definition was deleted, before or while this leader began, with the syncer's `DaemonSet`.
+#[tokio::test(start_paused = true)]
+async fn without_node_pull_secrets_only_nodes_wait() {
+    for begins in [false, true] {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        if begins {
+            controller.cache.node_pull_secrets = Store::default();
+        } else {
+            for object in stored::<NodePullSecret>(&api, &node_path("")) {
+                let deleted = Update::Event(Event::Delete(Box::new(object)));
+                let event = CacheEvent::NodePullSecret(deleted);
+                controller.cache.handle(event, Instant::now());
+            }
+        }
+        let error = WatchError {
+            message: "not found".to_owned(),
+            is_forbidden: false,
+            is_not_served: true,
+        };
+        for update in [Update::Failed(error), Update::Stale] {
+            let event = CacheEvent::NodePullSecret(update);
+            controller.cache.handle(event, Instant::now());
+        }
+        assert!(controller.cache.caches_synced());
+        for additional in [ObjectState::Present(additional(B, 2)), ObjectState::Absent] {
+            let event = CacheEvent::Additional(additional);
+            controller.cache.handle(event, Instant::now());
+            controller
+                .cache
+                .settle(Instant::now() + Duration::from_mins(1));
+            Box::pin(controller.reconcile()).await;
+            let [ready, degraded, _] = messages(&api);
+            assert_eq!([&*ready, &*degraded], [NODES_NOT_SERVED; 2], "{begins}");
+        }
+        let written = api.written();
+        let daemon_set =
+            "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
+        assert!(written.contains(daemon_set), "{written:?}");
+        let global = secret_path(GLOBAL_SECRET);
+        let is_needless = |path: &String| *path == global || path.starts_with(&node_path(""));
+        assert!(!written.iter().any(is_needless), "{written:?}");
+        assert!(api.get(daemon_set).is_some() && api.get(&global).is_some());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The controller's conditions for the Secrets and their rollout.
 
 use globalps_core::api::{GlobalPullSecret, condition};
-use globalps_core::state::{NO_NODE_SELECTED, SOURCES_REMOVED};
+use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, SOURCES_REMOVED};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -164,6 +164,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "Held" if found.message.starts_with(NO_NODE_SELECTED) => {
                 let message = format!("nothing changes: {}", found.message);
                 Some(line("held", &message).fail(SELECTOR))
+            }
+            "Held" if found.message.starts_with(NODES_NOT_SERVED) => {
+                Some(line("held", &found.message).fail("`kubectl globalps install --apply`"))
             }
             "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
                 "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source",
