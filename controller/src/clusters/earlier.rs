@@ -9,26 +9,28 @@ use super::assignments::{Assignment, assigned};
 use super::input::{ClusterKey, ClusterView, Input};
 use super::installation::Installation;
 use super::limits::limits;
-use super::progress::{Context, failed_revision, up_to_date};
+use super::progress::{Context, failed_revision, has_nothing, up_to_date};
 use super::revision::Revision;
 use crate::content::source::Data;
 
+/// The revisions before this number, newest first. Where the content of one is not known, it may have replaced what is before it, which
+/// may be revoked.
+fn before<'a>(input: &'a Input, number: i64) -> impl Iterator<Item = &'a Revision> {
+    let revisions = input.revisions.iter().rev();
+    let earlier = revisions.skip_while(move |it| it.number >= number);
+    earlier.take_while(|it| it.revision().is_identified())
+}
+
 /// The last revision before this number that every cluster had.
-fn rolled_out<'a>(input: &'a Input, before: i64) -> Option<&'a Revision> {
-    let mut revisions = input.revisions.iter().rev();
-    revisions.find(|it| it.number < before && it.rolled_out.is_some())
+fn rolled_out<'a>(input: &'a Input, number: i64) -> Option<&'a Revision> {
+    before(input, number).find(|it| it.rolled_out.is_some())
 }
 
 /// The last revision before this number that passed its canary and did not fail: some clusters have had it, and what it replaced
 /// may be revoked.
-fn passed<'a>(input: &'a Input, before: i64) -> Option<&'a Revision> {
-    let mut revisions = input.revisions.iter().rev();
-    revisions.find(|it| {
-        it.number < before
-            && it.canary_passed
-            && it.rejected.is_none()
-            && !has_failed(input, it.revision())
-    })
+fn passed<'a>(input: &'a Input, number: i64) -> Option<&'a Revision> {
+    before(input, number)
+        .find(|it| it.canary_passed && it.rejected.is_none() && !has_failed(input, it.revision()))
 }
 
 /// As many clusters as halt a rollout have failed with it, and have not recovered.
@@ -160,8 +162,7 @@ pub(super) fn bootstrapped(input: &Input, members: &[(ClusterKey, Member)]) -> V
     let new = members.iter().filter(|(key, member)| {
         let object = input.objects.get(key);
         object.is_some_and(|object| {
-            let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-            let is_new = !object.spec.has_assignment() && has_nothing;
+            let is_new = !object.spec.has_assignment() && has_nothing(object);
             let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
             is_new
                 && is_reached

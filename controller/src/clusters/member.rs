@@ -20,6 +20,11 @@ use crate::content::source::Data;
 const DELETE: &str =
     "delete it there while the hub is connected to the cluster, which then gets it again at once";
 
+/// Reason of a Secret that another client or fleet owns.
+pub(crate) const CONFLICT: &str = "Conflict";
+/// Reason while globalps, as the hub has installed it, does not run.
+pub(crate) const INSTALLING: &str = "Installing";
+
 /// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
@@ -81,10 +86,12 @@ impl TargetView {
         matches!(self.owner, Owner::Hub | Owner::Both)
     }
 
-    /// What this hub wrote there for the fleet, if no object says which revision that is; `NONE`: nothing. The number is the cluster's own
-    /// word, so it has no id.
-    pub(crate) fn unknown_revision(&self, fleet: &str) -> Revision {
-        if !self.is_own() || self.fleet.as_deref() != Some(fleet) {
+    /// What this hub wrote there for the fleet or for one that is gone, if no object says which revision that is; `NONE`: nothing. The
+    /// number is the cluster's own word, so it has no id.
+    pub(crate) fn unknown_revision(&self, fleet: &str, known: &KnownFleets) -> Revision {
+        let of = self.fleet.as_deref();
+        let is_of = of.is_some_and(|of| of == fleet || !known.may_exist(of));
+        if !self.is_own() || !is_of {
             return Revision::NONE;
         }
         let number = self.revision.filter(|it| (1..=MAX_REVISION).contains(it));
@@ -192,7 +199,7 @@ pub(crate) fn action(
                 other.filter(|it| target.owner != Owner::Hub || known.may_exist(it))
             {
                 return block(
-                    "Conflict",
+                    CONFLICT,
                     format!(
                         "FleetPullSecret `{other}`, possibly of another hub, writes the Secret; if no hub has it any more, {DELETE}"
                     ),
@@ -200,7 +207,7 @@ pub(crate) fn action(
             }
             if let (Some(other), false) = (&target.other_manager, is_same) {
                 return block(
-                    "Conflict",
+                    CONFLICT,
                     format!(
                         "`{other}` owns the Secret's content: {DELETE}, or exclude the cluster"
                     ),
@@ -300,17 +307,18 @@ fn phase<'a>(
         Desired::Revision(release) => release,
     };
     if facts.is_installing {
-        let phase = if facts.is_install_late {
-            ClusterPhase::Failed
-        } else {
-            ClusterPhase::Syncing
+        let phase = match reported {
+            _ if !facts.is_install_late => ClusterPhase::Syncing,
+            // No pod of it can start there.
+            Some(reported) if reported.counts.total == 0 => ClusterPhase::Blocked,
+            _ => ClusterPhase::Failed,
         };
         let image = release.install.as_ref().map(|it| &*it.controller_image);
         let message = format!(
             "the hub has installed globalps, and its controller has not started yet, image `{}`",
             image.unwrap_or_default()
         );
-        return (phase, "Installing", message);
+        return (phase, INSTALLING, message);
     }
     let target = facts.target.as_ref();
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {

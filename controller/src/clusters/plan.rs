@@ -13,7 +13,7 @@ use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::limits;
 use super::member::Reason;
-use super::progress::{Context, member};
+use super::progress::{Context, has_nothing, member};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Verdict};
 
@@ -253,7 +253,7 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         }
         let context = Context::of(input, key, false);
         let member = member(title(key), Some(object), Goal::Restore, context);
-        let has_nothing = !object.spec.has_assignment();
+        let has_nothing = !object.spec.has_assignment() && has_nothing(object);
         let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
@@ -262,9 +262,9 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         }
     }
     // Its cluster still has what the deleted object said.
-    for (key, spec) in &input.drift.deleted {
+    for key in input.drift.deleted.keys() {
         let cluster = input.clusters.get(key).filter(|it| !it.is_deleting);
-        let is_left = cluster.is_some_and(|it| !is_selected(key, it)) && spec.has_assignment();
+        let is_left = cluster.is_some_and(|it| !is_selected(key, it));
         if is_left && !orphans && !input.objects.contains_key(key) {
             let context = Context::of(input, key, false);
             let member = member(title(key), None, Goal::Restore, context);
@@ -304,7 +304,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     plan.assignments = missing(input, &plan.members, &plan.obstacles);
     let new = bootstrapped(input, &plan.members);
     plan.assignments.extend(new);
-    let is_held = plan.hold.is_some() || plan.revision == rollout::Revision::NONE;
+    let is_held = plan.hold.is_some() || !plan.revision.is_identified();
     let rolled_out = if is_held && !is_deleted {
         Vec::new()
     } else {

@@ -1082,3 +1082,41 @@ fn a_removal_whose_object_another_client_deleted_is_not_done() {
     let written: Vec<_> = plan.assignments.iter().map(|(key, _)| key).collect();
     assert_eq!(written, [&key("a")]);
 }
+
+/// The hub knows that its own content is there, but not which: its object was deleted while no hub ran.
+#[test]
+fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back() {
+    let mut hub = hub(found(A), &[(1, A, "r")], "b=1:Synced -a=0");
+    let mut unknown = object("a", "0:Pending", false);
+    let status = unknown.status.get_or_insert_default();
+    status.set_in_force(rollout::Revision::new(1, RevisionId::UNKNOWN));
+    hub.objects.insert(key("a"), unknown);
+    assert_eq!(hub.line(), "a=R", "it is not selected");
+    hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
+    hub.objects.remove(&key("b"));
+    assert_eq!(hub.line(), "a=R");
+}
+
+#[test]
+fn content_that_another_client_replaced_is_no_goal_and_nothing_before_it_is_gone_back_to() {
+    let revisions = [(1, A, "r"), (2, B, "r"), (3, A, "p")];
+    let mut hub = hub(found(A), &revisions, "a=3:Failed b=2:Synced c");
+    hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
+    let unknown = rollout::Revision::new(2, RevisionId::UNKNOWN);
+    hub.revisions[1] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let plan = hub.plan();
+    assert!(
+        plan.revisions.iter().all(|it| it.rejected.is_none()),
+        "{plan:?}"
+    );
+    let unknown = rollout::Revision::new(3, RevisionId::UNKNOWN);
+    hub.revisions[2] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let title = revision_title(&hub.fleet, 4);
+    refuse(&mut hub, &title);
+    let plan = hub.plan();
+    let assigned = plan
+        .assignments
+        .iter()
+        .filter(|(_, spec)| spec.revision > 0);
+    assert_eq!(assigned.count(), 0, "while the next one can't be written");
+}

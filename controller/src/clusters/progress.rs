@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 
 use super::clock::ClusterClock;
 use super::input::{ClusterKey, Input};
+use super::member::INSTALLING;
 use crate::refused::Failure;
 
 /// The rollout skips a cluster that is unreachable for this long.
@@ -177,13 +178,13 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
     let spec = &object.spec;
     let goal = match (spec.remove, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) if !spec.revoked => return None,
+        // Content of an unknown revision is unassigned, too.
+        (false, 0) if !spec.revoked && has_nothing(object) => return None,
         (false, 0) => return Some(unassigned(object, context.clock)),
         (false, _) if !context.is_known => return Some(unassigned(object, context.clock)),
         (false, _) => Goal::Revision(spec.assigned()),
     };
-    let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-    let is_new = context.fleet_has_content && has_nothing && !context.was_deleted;
+    let is_new = context.fleet_has_content && has_nothing(object) && !context.was_deleted;
     let in_progress = if is_new && !spec.remove {
         Progress::Bootstrapping
     } else {
@@ -212,12 +213,23 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
             Progress::Done
         }
         (ClusterPhase::Removed, Goal::Restore) => Progress::Done,
+        // Its nodes may come later than its API server.
+        (ClusterPhase::Failed, _)
+            if in_progress == Progress::Bootstrapping && status.reason == INSTALLING =>
+        {
+            Progress::Blocked
+        }
         (ClusterPhase::Failed, _) => Progress::Failed,
         (ClusterPhase::Blocked, _) => Progress::Blocked,
         (ClusterPhase::Unreachable, _) if has(status, goal) => Progress::Done,
         _ => in_progress,
     };
     Some((goal, progress))
+}
+
+/// The cluster has nothing of the fleet, as far as is known.
+pub(super) fn has_nothing(object: &ClusterPullSecret) -> bool {
+    object.status.as_ref().is_none_or(|it| it.revision == 0)
 }
 
 /// The revision that the cluster has failed and not recovered from; `NONE`: none.

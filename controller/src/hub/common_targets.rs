@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::FleetPullSecret;
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, FleetPullSecret};
 
 use super::cache::HubCache;
 use crate::clusters::input::{ClusterKey, fleet_title};
+use crate::clusters::member::CONFLICT;
 
 /// By target (`NAMESPACE/NAME`) and cluster.
 #[derive(Default)]
 pub(super) struct Targets(BTreeMap<(String, ClusterKey), String>);
 
 impl Targets {
-    /// The targets that have content of a fleet: none loses one to an older fleet that selects the cluster later. Among the others, age
-    /// decides. `fleets`: oldest first.
+    /// The targets that have content of a fleet, or are about to: none loses one to an older fleet that selects the cluster later. Among
+    /// the others, age decides. `fleets`: oldest first.
     pub(super) fn new(cache: &HubCache, fleets: &[FleetPullSecret]) -> Self {
         let mut targets = Self::default();
-        for fleet in fleets {
-            for (key, object) in cache.objects_of(fleet) {
-                if object.status.as_ref().is_some_and(|it| it.revision > 0) {
+        for has in [has_content, is_written] {
+            for fleet in fleets {
+                let objects = cache.objects_of(fleet);
+                for (key, _) in objects.filter(|(_, object)| has(object)) {
                     targets.take(fleet, key);
                 }
             }
@@ -43,6 +45,24 @@ impl Targets {
     }
 }
 
+fn has_content(object: &ClusterPullSecret) -> bool {
+    object.status.as_ref().is_some_and(|it| it.revision > 0)
+}
+
+/// The hub may have written there, though the revision is not in force yet.
+fn is_written(object: &ClusterPullSecret) -> bool {
+    let spec = &object.spec;
+    let status = object
+        .status
+        .as_ref()
+        .filter(|_| spec.revision > 0 && !spec.revoked);
+    status.is_some_and(|status| match status.phase {
+        ClusterPhase::Syncing | ClusterPhase::Failed => true,
+        ClusterPhase::Blocked => status.reason != CONFLICT,
+        _ => false,
+    })
+}
+
 fn place_of(fleet: &FleetPullSecret) -> String {
     let target = &fleet.spec.target;
     format!("{}/{}", target.namespace, target.name)
@@ -51,7 +71,7 @@ fn place_of(fleet: &FleetPullSecret) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus};
+    use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
     use globalps_core::names::cluster_pull_secret;
     use serde_json::json;
 

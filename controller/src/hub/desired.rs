@@ -16,7 +16,7 @@ use super::messages::MemberSpec;
 use super::sessions::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title};
-use crate::clusters::member::{Desired, Release};
+use crate::clusters::member::{Desired, INSTALLING, Release};
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 
@@ -72,6 +72,9 @@ pub(super) fn member_specs(
             identity: status.and_then(|status| status.identity.clone()),
             may_write: cluster.obstacle.is_none() && !cluster.is_deleting,
             revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
+            has_failed_install: up_to_date(object).is_some_and(|status| {
+                status.phase == ClusterPhase::Failed && status.reason == INSTALLING
+            }),
             is_settled: up_to_date(object)
                 .is_some_and(|status| status.phase == ClusterPhase::Synced),
         };
@@ -95,6 +98,7 @@ fn desired_state(object: &ClusterPullSecret, is_selected: bool, revisions: &[Rev
         };
     }
     let revision = revisions.iter().find(|it| it.revision() == spec.assigned());
+    let revision = revision.filter(|it| it.revision().is_identified());
     revision.map_or(Desired::Nothing, |it| {
         Desired::Revision(Release {
             revision: it.revision(),

@@ -33,6 +33,8 @@ pub(super) struct MemberSpec {
     pub(super) may_write: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
+    /// The status refers to this generation, and says that the installation does not run: also to a hub that starts.
+    pub(super) has_failed_install: bool,
     /// The status refers to this generation, and its phase is `Synced`.
     pub(super) is_settled: bool,
 }

@@ -17,7 +17,9 @@ use super::messages::{MemberSpec, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{Action, Desired, Facts, Reason, Release, TargetView, action};
+use crate::clusters::member::{
+    Action, CONFLICT, Desired, Facts, Reason, Release, TargetView, action,
+};
 use crate::clusters::member_report::MemberReport;
 use crate::objects::apply::{is_absent, is_denied};
 use crate::process::backoff::backoff;
@@ -44,8 +46,8 @@ pub(super) struct Session {
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
-    /// Installation that does not run yet, and since when.
-    pub(super) installing: Option<(Arc<Installation>, Instant)>,
+    /// Attempt to install that does not run yet, and since when: without a break.
+    pub(super) installing: Option<(Release, Instant)>,
     /// The last reported status, and the uid of the object that it was for: another client may delete that, and a new one has none.
     pub(super) reported: Option<(String, ClusterPullSecretStatus)>,
     /// Since when the cluster has no `GlobalPullSecret`.
@@ -138,6 +140,7 @@ impl Session {
             return self.fail(reason);
         }
         self.installed = None;
+        self.installing = None;
         let mut events = member_events(&client, spec);
         let mut next_read = Instant::now() + RESYNC;
         loop {
@@ -256,9 +259,12 @@ impl Session {
         );
         let has_installed = match &spec.desired {
             Desired::Revision(release) if !matches!(action, Action::Block(_)) => {
-                self.install(client, release, &spec.fleet).await?
+                self.install(client, release, &spec).await?
             }
-            _ => false,
+            _ => {
+                self.installing = None;
+                false
+            }
         };
         // The new globalps must run before the Secret changes, because it verifies the credentials.
         if self.facts.blocked.is_none() && !self.facts.is_installing {
@@ -272,7 +278,7 @@ impl Session {
         &mut self,
         client: &Client,
         release: &Release,
-        fleet: &str,
+        spec: &MemberSpec,
     ) -> Result<bool, Reason> {
         let Some(installation) = release.install.as_ref() else {
             return Ok(false);
@@ -280,19 +286,19 @@ impl Session {
         if self.installed.as_ref() == Some(installation) {
             return Ok(false);
         }
-        match install(client, installation, &self.shared.manager, fleet).await {
+        match install(client, installation, &self.shared.manager, &spec.fleet).await {
             Ok(Installed::Running) => {
                 self.installing = None;
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
             Ok(Installed::Starting { written }) => {
-                let known = self.installing.take().filter(|(it, _)| it == installation);
-                let (_, since) =
-                    known.unwrap_or_else(|| (Arc::clone(installation), Instant::now()));
+                let known = self.installing.take().filter(|(it, _)| it == release);
+                let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
                 self.facts.is_installing = true;
-                self.facts.is_install_late = since.elapsed() >= INSTALL_FAILS;
-                self.installing = Some((Arc::clone(installation), since));
+                self.facts.is_install_late =
+                    spec.has_failed_install || since.elapsed() >= INSTALL_FAILS;
+                self.installing = Some((release, since));
                 Ok(written)
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
@@ -354,7 +360,7 @@ impl Session {
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
                 let reason = match status.code {
-                    409 => "Conflict",
+                    409 => CONFLICT,
                     401 | 403 => "Forbidden",
                     422 => "Rejected",
                     _ if is_denied(&status) => "Rejected",

@@ -71,7 +71,9 @@ impl Session {
             // Another client deleted the object while no hub ran.
             (ClusterPhase::Pending, Desired::Nothing) if spec.revision == Revision::NONE => {
                 let target = facts.target.as_ref();
-                target.map_or(Revision::NONE, |it| it.unknown_revision(&spec.fleet))
+                target.map_or(Revision::NONE, |it| {
+                    it.unknown_revision(&spec.fleet, &spec.known)
+                })
             }
             _ => spec.revision,
         };

@@ -16,6 +16,7 @@ use super::messages::{MemberSpec, Shared};
 use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
+use crate::clusters::fleets::KnownFleets;
 use crate::clusters::installation::Installation;
 use crate::clusters::member::{Desired, Release};
 use crate::clusters::member_report::MemberReport;
@@ -50,6 +51,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         identity: Some("m".to_owned()),
         may_write: true,
         revision: revision_of_test(0),
+        has_failed_install: false,
         is_settled: false,
     };
     let (sender, specs) = watch::channel(spec.clone());
@@ -228,8 +230,21 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
     let (observations, mut reports) = mpsc::unbounded_channel();
     session.shared.observations = observations;
     let unknown = Revision::new(1, RevisionId::UNKNOWN);
-    for (fleet, expected) in [("ns/shared", unknown), ("ns/other", Revision::NONE)] {
+    let known = |titles: &[&str]| KnownFleets {
+        titles: titles.iter().map(|it| (*it).to_owned()).collect(),
+        ..KnownFleets::default()
+    };
+    for (fleet, known, expected) in [
+        ("ns/shared", known(&["ns/shared"]), unknown),
+        (
+            "ns/other",
+            known(&["ns/shared", "ns/other"]),
+            Revision::NONE,
+        ),
+        ("ns/other", known(&["ns/other"]), unknown),
+    ] {
         specs.send_replace(MemberSpec {
+            known: Arc::new(known),
             desired: Desired::Nothing,
             identity: None,
             fleet: fleet.to_owned(),
