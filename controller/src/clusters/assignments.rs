@@ -94,8 +94,7 @@ pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPu
         Goal::Restore => last,
     };
     let failed = object.map_or(Revision::NONE, |object| {
-        // Whether a new cluster is in progress or bootstraps makes no difference.
-        failed_revision(object, Context::of(input, key, false))
+        failed_revision(object, Context::of(input, key, input.joins(key)))
     });
     ClusterPullSecretSpec {
         revision: revision.number,

@@ -6,7 +6,7 @@ use globalps_core::api::OnFailure;
 use globalps_core::rollout::{self, Goal, Member, Revision as Pair};
 
 use super::assignments::{Assignment, assigned};
-use super::input::{ClusterKey, ClusterView, Input};
+use super::input::{ClusterKey, Input};
 use super::installation::Installation;
 use super::limits::limits;
 use super::progress::{Context, failed_revision, has_nothing, up_to_date};
@@ -36,8 +36,7 @@ fn passed<'a>(input: &'a Input, number: i64) -> Option<&'a Revision> {
 /// As many clusters as halt a rollout have failed with it, and have not recovered.
 fn has_failed(input: &Input, revision: Pair) -> bool {
     let failed = input.objects.iter().filter(|(key, object)| {
-        let context = Context::of(input, key, false);
-        failed_revision(object, context) == revision
+        failed_revision(object, Context::of(input, key, input.joins(key))) == revision
     });
     let limits = limits(&input.fleet.spec.rollout);
     rollout::is_halted(failed.count(), &limits, input.objects.len())
@@ -63,7 +62,7 @@ pub(super) fn rolled_back<'a>(
 ) -> Option<(&'a Revision, &'a Revision)> {
     let mut revisions = input.revisions.iter().rev();
     let rejected = revisions.find(|it| it.rejected.is_some())?;
-    let good = rolled_out(input, rejected.number)?;
+    let good = revisions.find(|it| it.rolled_out.is_some())?;
     let later = input.revisions.iter();
     let mut later = later.filter(|it| it.number > rejected.number).peekable();
     // With `Halt` nothing is rolled back any more, even if the revision has the mark. What was rolled back stays so.
@@ -118,25 +117,18 @@ pub(super) fn needed(input: &Input, data: Option<&Data>) -> Vec<i64> {
     let newest = input.revisions.last();
     let open = newest.filter(|newest| newest.rolled_out.is_none());
     let passed = open.and_then(|newest| passed(input, newest.number));
+    // No rollback may go past what is not known.
+    let unknown = input.revisions.iter();
+    let unknown = unknown.filter(|it| open.is_some() && !it.revision().is_identified());
     let needed = rolled_back.into_iter().flatten().chain(passed);
-    needed.map(|it| it.number).collect()
-}
-
-/// Whether the cluster is new, so that nothing runs there yet with what the fleet has. Until a revision is in every cluster, the
-/// others without content wait for their turn: those that are older than the first revision that a canary passed. The API server
-/// sets both times.
-pub(super) fn joins(input: &Input, cluster: &ClusterView) -> bool {
-    let mut revisions = input.revisions.iter();
-    let first = revisions.find(|it| it.canary_passed && it.rejected.is_none());
-    let first = first.and_then(|it| it.created);
-    let is_later = || cluster.created.zip(first).is_some_and(|(it, of)| it > of);
-    input.revisions.iter().any(|it| it.rolled_out.is_some()) || is_later()
+    needed.chain(unknown).map(|it| it.number).collect()
 }
 
 /// What new clusters get: the newest revision if it has passed its canary and its rollout continues, otherwise the last one before
 /// it that passed. A paused rollout without an earlier one keeps its revision.
 fn for_new<'a>(input: &'a Input, members: &[(ClusterKey, Member)]) -> Option<&'a Revision> {
-    let newest = input.revisions.last()?;
+    let newest = input.revisions.last();
+    let newest = newest.filter(|it| it.revision().is_identified())?;
     if newest.rolled_out.is_some() {
         return Some(newest);
     }
@@ -168,7 +160,7 @@ pub(super) fn bootstrapped(input: &Input, members: &[(ClusterKey, Member)]) -> V
                 && is_reached
                 && !member.is_skipped
                 && member.goal != Goal::Restore
-                && input.clusters.get(key).is_some_and(|it| joins(input, it))
+                && input.joins(key)
         })
     });
     new.map(|(key, _)| (key.clone(), assigned(input, key, goal)))

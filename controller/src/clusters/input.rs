@@ -114,6 +114,20 @@ impl Input<'_> {
         (failure, self.refused.now())
     }
 
+    /// Whether the cluster is new, so that nothing runs there yet with what the fleet has. Until a revision is in every cluster, the
+    /// others without content wait for their turn: those that are older than the first revision that a canary passed. The API server
+    /// sets both times.
+    pub(super) fn joins(&self, key: &ClusterKey) -> bool {
+        let Some(cluster) = self.clusters.get(key) else {
+            return false;
+        };
+        let mut revisions = self.revisions.iter();
+        let first = revisions.find(|it| it.canary_passed && it.rejected.is_none());
+        let first = first.and_then(|it| it.created);
+        let is_later = || cluster.created.zip(first).is_some_and(|(it, of)| it > of);
+        self.revisions.iter().any(|it| it.rolled_out.is_some()) || is_later()
+    }
+
     /// The last write of this revision failed.
     pub(super) fn is_revision_refused(&self, number: i64) -> bool {
         self.refused

@@ -8,7 +8,7 @@ use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
-use super::earlier::{bootstrapped, desired, joins, needed, rejection, rolled_back};
+use super::earlier::{bootstrapped, desired, needed, rejection, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::limits;
@@ -233,7 +233,7 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         };
         let object = input.objects.get(key).copied();
         let goal = Goal::Revision(plan.revision);
-        let context = Context::of(input, key, joins(input, cluster));
+        let context = Context::of(input, key, input.joins(key));
         let mut member = member(title(key), object, goal, context);
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped |= cluster.is_deleting || obstacle.is_some();
@@ -253,7 +253,9 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         }
         let context = Context::of(input, key, false);
         let member = member(title(key), Some(object), Goal::Restore, context);
-        let has_nothing = !object.spec.has_assignment() && has_nothing(object);
+        // Behind an obstacle is another cluster's content.
+        let has_nothing =
+            !object.spec.has_assignment() && (has_nothing(object) || cluster.obstacle.is_some());
         let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
@@ -262,9 +264,9 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         }
     }
     // Its cluster still has what the deleted object said.
-    for key in input.drift.deleted.keys() {
+    for (key, spec) in &input.drift.deleted {
         let cluster = input.clusters.get(key).filter(|it| !it.is_deleting);
-        let is_left = cluster.is_some_and(|it| !is_selected(key, it));
+        let is_left = cluster.is_some_and(|it| !is_selected(key, it)) && spec.has_assignment();
         if is_left && !orphans && !input.objects.contains_key(key) {
             let context = Context::of(input, key, false);
             let member = member(title(key), None, Goal::Restore, context);

@@ -1092,6 +1092,10 @@ fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back
     status.set_in_force(rollout::Revision::new(1, RevisionId::UNKNOWN));
     hub.objects.insert(key("a"), unknown);
     assert_eq!(hub.line(), "a=R", "it is not selected");
+    let view = hub.clusters.get_mut(&key("a")).unwrap();
+    view.obstacle = Some(("DuplicateCluster", "it is b".to_owned()));
+    assert_eq!(hub.line(), "-a", "that is the content of b");
+    hub.clusters.get_mut(&key("a")).unwrap().obstacle = None;
     hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
     hub.objects.remove(&key("b"));
     assert_eq!(hub.line(), "a=R");

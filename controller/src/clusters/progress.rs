@@ -178,8 +178,11 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
     let spec = &object.spec;
     let goal = match (spec.remove, spec.revision) {
         (true, _) => Goal::Restore,
-        // Content of an unknown revision is unassigned, too.
-        (false, 0) if !spec.revoked && has_nothing(object) => return None,
+        // It has nothing, or content of an unknown revision.
+        (false, 0) if !spec.revoked => {
+            let unknown = (Goal::Revision(Revision::NONE), Progress::Done);
+            return (!has_nothing(object)).then_some(unknown);
+        }
         (false, 0) => return Some(unassigned(object, context.clock)),
         (false, _) if !context.is_known => return Some(unassigned(object, context.clock)),
         (false, _) => Goal::Revision(spec.assigned()),

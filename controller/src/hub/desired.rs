@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
-use super::messages::MemberSpec;
+use super::messages::{MemberSpec, Outcome};
 use super::sessions::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title};
@@ -72,15 +72,21 @@ pub(super) fn member_specs(
             identity: status.and_then(|status| status.identity.clone()),
             may_write: cluster.obstacle.is_none() && !cluster.is_deleting,
             revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
-            has_failed_install: up_to_date(object).is_some_and(|status| {
-                status.phase == ClusterPhase::Failed && status.reason == INSTALLING
-            }),
-            is_settled: up_to_date(object)
-                .is_some_and(|status| status.phase == ClusterPhase::Synced),
+            outcome: outcome(object),
         };
         Some((pair, spec))
     });
     specs.collect()
+}
+
+fn outcome(object: &ClusterPullSecret) -> Outcome {
+    match up_to_date(object) {
+        Some(it) if it.phase == ClusterPhase::Synced => Outcome::Synced,
+        Some(it) if it.phase == ClusterPhase::Failed && it.reason == INSTALLING => {
+            Outcome::NotInstalled
+        }
+        _ => Outcome::Open,
+    }
 }
 
 /// The hub writes nothing into a revoked cluster, which continues at its own pace. It never removes anything from a cluster that is selected:

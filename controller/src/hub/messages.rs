@@ -33,16 +33,23 @@ pub(super) struct MemberSpec {
     pub(super) may_write: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
-    /// The status refers to this generation, and says that the installation does not run: also to a hub that starts.
-    pub(super) has_failed_install: bool,
-    /// The status refers to this generation, and its phase is `Synced`.
-    pub(super) is_settled: bool,
+    pub(super) outcome: Outcome,
+}
+
+/// What the status says of this generation, also to a hub that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing yet, or something else.
+    Open,
+    Synced,
+    /// What the hub has installed does not run.
+    NotInstalled,
 }
 
 impl MemberSpec {
     /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
-        self.is_settled
+        self.outcome == Outcome::Synced
             && matches!(&self.desired, Desired::Revision(release) if release.revision == self.revision)
     }
 

@@ -245,16 +245,16 @@ impl Hub {
             (revision_title(fleet, *number), call)
         });
         self.refusals.all(outdated).await;
-        // Before the response, which may get lost: the deletion is the hub's all the same.
-        for (namespace, cluster) in &plan.released {
-            self.cache.release(namespace, &object_name(cluster, fleet));
-        }
-        let writer = &self.writer;
         let released = plan.released.iter().map(|key| {
-            let call = writer.delete_object(key, fleet);
+            let call = async move {
+                let deleted = writer.delete_object(key, fleet).await;
+                deleted.map(|()| key)
+            };
             (object_title(key, fleet), call)
         });
-        self.refusals.all(released).await;
+        for (namespace, cluster) in self.refusals.all(released).await.done {
+            self.cache.release(namespace, &object_name(cluster, fleet));
+        }
         let has_finalizer = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if plan.is_finished && has_finalizer {
             for object in self.objects_of(fleet).values() {

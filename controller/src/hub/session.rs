@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
-use super::messages::{MemberSpec, Shared};
+use super::messages::{MemberSpec, Outcome, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
@@ -297,7 +297,7 @@ impl Session {
                 let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
                 self.facts.is_installing = true;
                 self.facts.is_install_late =
-                    spec.has_failed_install || since.elapsed() >= INSTALL_FAILS;
+                    spec.outcome == Outcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
                 self.installing = Some((release, since));
                 Ok(written)
             }

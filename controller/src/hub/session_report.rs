@@ -69,7 +69,7 @@ impl Session {
             (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
             (ClusterPhase::Removed, _) => Revision::NONE,
             // Another client deleted the object while no hub ran.
-            (ClusterPhase::Pending, Desired::Nothing) if spec.revision == Revision::NONE => {
+            (ClusterPhase::Pending, Desired::Nothing) if !spec.revision.is_identified() => {
                 let target = facts.target.as_ref();
                 target.map_or(Revision::NONE, |it| {
                     it.unknown_revision(&spec.fleet, &spec.known)

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::messages::{MemberSpec, Shared};
+use super::messages::{MemberSpec, Outcome, Shared};
 use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
@@ -51,8 +51,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         identity: Some("m".to_owned()),
         may_write: true,
         revision: revision_of_test(0),
-        has_failed_install: false,
-        is_settled: false,
+        outcome: Outcome::Open,
     };
     let (sender, specs) = watch::channel(spec.clone());
     let shared = Shared {

@@ -127,7 +127,7 @@ pub(super) fn dated(
     if is_another {
         // The kubeconfig leads to another cluster now. The hub has not accepted its identity, so it has written nothing there.
         status.set_in_force(Revision::NONE);
-    } else if !is_done && before.in_force() != Revision::NONE {
+    } else if !is_done && before.in_force().is_identified() {
         status.set_in_force(before.in_force());
     }
     status.last_transition_time = if is_same_phase {
