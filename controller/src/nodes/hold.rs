@@ -2,6 +2,7 @@
 
 use globalps_core::api::{DeliveryType, NodePullSecret};
 
+use super::absence::Absence;
 use super::input::Snapshot;
 use super::node::matches_selector;
 
@@ -22,8 +23,14 @@ pub(crate) enum Hold {
     NoValidContent,
 }
 
+/// A new additional Secret does not end the hold of a removal: the sources would go without a word.
+pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
+    let is_held = || matches!(snapshot.absence(), Absence::OnlyUnnamed(_));
+    !snapshot.is_restoring() && is_held()
+}
+
 /// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded
-/// by its labels is restored on purpose.
+/// by its labels is restored on purpose. While it is not known what nodes have, each counts.
 pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
     let spec = &snapshot.spec;
     if spec.kubelet.delivery == DeliveryType::None || snapshot.restore_is_meant {
@@ -34,8 +41,9 @@ pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
     let mut loses_content = false;
     nodes.all(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name);
-        loses_content |=
-            !node.labels.is_excluded && object.is_some_and(|object| has_content(object));
+        let may_have =
+            !snapshot.are_nodes_known || object.is_some_and(|object| has_content(object));
+        loses_content |= !node.labels.is_excluded && may_have;
         !matches_selector(spec, node)
     }) && loses_content
 }

@@ -11,7 +11,7 @@ use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
 pub(crate) use super::hold::Hold;
-use super::hold::selects_nothing;
+use super::hold::{is_removal_held, selects_nothing};
 use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
@@ -35,10 +35,13 @@ pub(crate) enum Aim {
     CleanUp,
 }
 
+#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) resolved: Resolved,
     pub(crate) aim: Aim,
+    /// The syncers stay on the nodes that were selected before. Only for [`Aim::Hold`].
+    pub(crate) keeps_selector: bool,
     /// The nodes with their goals, for the plan and the report; empty for [`Aim::Nothing`].
     pub(crate) members: Vec<Member>,
     /// Enough canaries have had the revision.
@@ -64,6 +67,7 @@ impl Plan {
         Self {
             resolved,
             aim,
+            keeps_selector: false,
             members: Vec::new(),
             canary_passed: false,
             needs_history: false,
@@ -137,12 +141,6 @@ fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// A new additional Secret does not end the hold of a removal: the sources would go without a word.
-fn is_removal_held(snapshot: &Snapshot) -> bool {
-    let is_held = || matches!(snapshot.absence(), Absence::OnlyUnnamed(_));
-    !snapshot.is_restoring() && is_held()
-}
-
 /// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
 fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     if !snapshot.is_in_force() {
@@ -162,6 +160,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 /// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
+    plan.keeps_selector = selects_nothing(snapshot);
     plan.global = lost_global(snapshot);
     if !snapshot.are_nodes_known || !snapshot.may_be_on_nodes() {
         return plan;

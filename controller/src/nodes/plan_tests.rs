@@ -900,8 +900,22 @@ fn a_node_selector_that_matches_no_node_restores_none() {
         ),
         ("there is no node", "", &[], "Reach(Revision(5))"),
     ] {
-        let found = line(&with_node_selector(nodes, pool));
-        assert_eq!(found, expected, "{case}");
+        let mut snapshot = with_node_selector(nodes, pool);
+        assert_eq!(line(&snapshot), expected, "{case}");
+        let is_held = expected == held;
+        assert_eq!(plan(&snapshot).keeps_selector, is_held, "{case}");
+        let bad = Data(Some(BAD.into()));
+        snapshot.global.as_mut().unwrap().last_additional = Some(bad);
+        snapshot.additional = found(BAD);
+        let invalid = plan(&snapshot);
+        assert_eq!(invalid.aim, Aim::Hold(Hold::NoValidContent), "{case}");
+        assert_eq!(invalid.keeps_selector, is_held, "{case}");
+    }
+    for pool in [&[][..], &["a"]] {
+        let mut snapshot = with_node_selector("a b", pool);
+        snapshot.are_nodes_known = false;
+        assert_eq!(line(&snapshot), "Hold(NodesNotServed)");
+        assert_eq!(plan(&snapshot).keeps_selector, pool.is_empty());
     }
     let after = |change: fn(&mut Snapshot)| {
         let mut snapshot = with_node_selector("a=5:Synced b=5:Synced", &[]);

@@ -1,6 +1,7 @@
 //! The objects of the syncer and the restorer, as the controller wrote them and as the API server has them, and a rate limiter
 //! for reverts. Pure.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -203,6 +204,8 @@ pub(crate) struct Installed {
     pub(crate) generation: i64,
     /// The credential provider directories in the pods.
     pub(crate) provider: Option<ProviderPaths>,
+    /// Of the syncers' nodes.
+    pub(crate) node_selector: BTreeMap<String, String>,
     /// The pods kept their template, whatever the configuration says.
     pub(crate) kept: bool,
     pub(crate) fingerprints: Fingerprints,

@@ -163,6 +163,7 @@ impl Controller {
             changes = out_of_band_changes(&installed.fingerprints, &found);
             let is_current = installed.generation == generation
                 && installed.provider == spec.kubelet.credential_provider
+                && installed.node_selector == spec.node_selector
                 && !installed.kept;
             if changes.is_empty() && (!kept.is_empty() || is_current) {
                 if installed.refused.is_empty() {
@@ -208,6 +209,7 @@ impl Controller {
                 *installed = Some(Installed {
                     generation,
                     provider: spec.kubelet.credential_provider.clone(),
+                    node_selector: spec.node_selector.clone(),
                     kept: !kept.is_empty(),
                     fingerprints,
                     refused,

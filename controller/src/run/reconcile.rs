@@ -73,6 +73,10 @@ impl Controller {
         if let Some(path) = snapshot.other_config_file() {
             path.clone_into(&mut spec.kubelet.config_file);
         }
+        let last = self.cache.state().configuration.as_ref();
+        if let Some(last) = last.filter(|_| plan.keeps_selector) {
+            spec.node_selector.clone_from(&last.spec.node_selector);
+        }
         let forgets_rolled_out =
             plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
         // Without anything in force, a hold only remembers what is left in namespaces.

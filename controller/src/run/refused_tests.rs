@@ -828,6 +828,85 @@ async fn without_node_pull_secrets_only_nodes_wait() {
     }
 }
 
+/// A typo, while another client deletes the `DaemonSet`s; also while another leader begins, or `NodePullSecret`s aren't served.
+#[tokio::test(start_paused = true)]
+async fn while_no_node_is_selected_the_syncers_stay_where_they_were() {
+    for (begins, is_served) in [(false, true), (true, true), (false, false), (true, false)] {
+        let case = format!("begins: {begins}, served: {is_served}");
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let configure = |generation: i64, selector: Value| {
+            let mut config = api.get(CONFIG).unwrap();
+            config["spec"]["nodeSelector"] = selector;
+            config["metadata"]["generation"] = generation.into();
+            config["metadata"]["resourceVersion"] = (100 + generation).to_string().into();
+            api.put(CONFIG, &config);
+        };
+        let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
+        let observe = |controller: &mut Controller| {
+            list_all(controller, &api, ObjectState::Present(additional(B, 2)));
+            if !is_served {
+                controller.cache.node_pull_secrets = Store::default();
+                let error = WatchError {
+                    message: "not found".to_owned(),
+                    is_forbidden: false,
+                    is_not_served: true,
+                };
+                let event = CacheEvent::NodePullSecret(Update::Failed(error));
+                controller.cache.handle(event, Instant::now());
+            }
+        };
+        // The fifth: the selector was right, and a node gets the label.
+        for (generation, selector, labeled, expected) in [
+            (
+                2,
+                json!({"kubernetes.io/os": "linux"}),
+                false,
+                "kubernetes.io/os",
+            ),
+            (3, json!({"typo": "x"}), false, "kubernetes.io/os"),
+            (4, json!({"typo": "y"}), false, "kubernetes.io/os"),
+            (5, json!({"pool": "x"}), false, "kubernetes.io/os"),
+            (5, json!({"pool": "x"}), true, "pool"),
+        ] {
+            configure(generation, selector);
+            if begins {
+                controller = begun(&api);
+            }
+            if generation == 3 {
+                api.state().objects.remove(path);
+            }
+            observe(&mut controller);
+            if labeled {
+                let labels = [("kubernetes.io/os", "linux"), ("pool", "x")];
+                let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                let node = NodeView {
+                    labels: (&std::collections::BTreeMap::from(labels)).into(),
+                    version: 2,
+                    ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
+                };
+                let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
+                controller.cache.handle(event, Instant::now());
+            }
+            Box::pin(controller.reconcile()).await;
+            let terms = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+            let live = api.get(path).unwrap();
+            let terms = live.pointer(terms).unwrap().to_string();
+            for key in ["kubernetes.io/os", "typo", "pool"] {
+                let is_there = terms.contains(&format!("\"{key}\""));
+                assert_eq!(is_there, key == expected, "{case}, {generation}: {terms}");
+            }
+            let state: Secret =
+                serde_json::from_value(api.get(&secret_path(STATE_SECRET)).unwrap()).unwrap();
+            let last = State::of(&state).unwrap().configuration.unwrap().spec;
+            assert!(
+                last.node_selector.contains_key(expected),
+                "{case}, {generation}"
+            );
+        }
+    }
+}
+
 /// Another client deletes the `GlobalPullSecret` and the syncer's `DaemonSet`, and a node joins.
 #[tokio::test(start_paused = true)]
 async fn without_a_global_pull_secret_the_last_configuration_applies() {

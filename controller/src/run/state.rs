@@ -17,7 +17,8 @@ impl Controller {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state();
-        let config = self.cache.config().filter(|_| !is_kept);
+        let is_held = is_kept || plan.keeps_selector;
+        let config = self.cache.config().filter(|_| !is_held);
         let next = remembered(before, config, is_needed);
         let _ = self.remember(next).await;
     }

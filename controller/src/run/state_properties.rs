@@ -48,7 +48,8 @@ enum Event {
     /// The controller may not read this source any more, or again.
     Forbidden(usize),
     Allowed(usize),
-    /// Creates or changes the configuration: which sources it names, its delivery, and whether it is paused.
+    /// Creates or changes the configuration: which sources it names (4: its selector has a typo), its delivery, and whether it is
+    /// paused.
     Configured(u8, u8, bool),
     ConfigDeleted,
     /// `remove` records that the current spec restores on purpose.
@@ -68,7 +69,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => (0..3_usize).prop_map(Event::Deleted),
         1 => (1..3_usize).prop_map(Event::Forbidden),
         1 => (1..3_usize).prop_map(Event::Allowed),
-        4 => (0..4_u8, 0..3_u8, any::<bool>()).prop_map(|(n, d, p)| Event::Configured(n, d, p)),
+        4 => (0..8_u8, 0..3_u8, any::<bool>()).prop_map(|(n, d, p)| Event::Configured(n, d, p)),
         2 => Just(Event::ConfigDeleted),
         1 => Just(Event::Meant),
         1 => any::<(bool, bool)>().prop_map(|(o, n)| Event::Copies(o, n)),
@@ -262,6 +263,9 @@ impl World {
             DeliveryType::CredentialProvider,
             DeliveryType::None,
         ][usize::from(delivery)];
+        if named & 4 > 0 {
+            spec.node_selector = [("typo".to_owned(), String::new())].into();
+        }
         for (bit, name) in [(1, "a"), (2, "b")] {
             if named & bit > 0 {
                 spec.sources.push(SourceRef {
@@ -363,7 +367,8 @@ impl World {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state().clone();
-        let config = self.cache.config().filter(|_| !is_kept).cloned();
+        let is_held = is_kept || plan.keeps_selector;
+        let config = self.cache.config().filter(|_| !is_held).cloned();
         if let Some(config) = &config
             && is_needed
         {
