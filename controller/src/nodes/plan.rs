@@ -112,7 +112,12 @@ fn decide(snapshot: &Snapshot) -> Plan {
     let is_delivered =
         resolved.desired.is_some() && snapshot.spec.kubelet.delivery != DeliveryType::None;
     if !snapshot.are_nodes_known && (snapshot.may_be_on_nodes() || is_delivered) {
-        return hold(snapshot, resolved, Hold::NodesNotServed);
+        let reason = if is_removal_held(snapshot) {
+            Hold::SourcesRemoved
+        } else {
+            Hold::NodesNotServed
+        };
+        return hold(snapshot, resolved, reason);
     }
     let desired = match &resolved.desired {
         Some(desired) if !is_removal_held(snapshot) => desired,

@@ -823,6 +823,19 @@ fn nodes_wait_while_their_objects_are_not_served_and_never_count_as_restored() {
     lost.are_nodes_known = false;
     lost.rolled_out_revision = Some(revision_of_test(4));
     assert_eq!(line(&lost), held, "the Secret with the content is lost");
+    for additional in [Source::Absent, found(B)] {
+        let of_sources = Global {
+            last_additional: None,
+            last_sources: [("one".to_owned(), Data(Some(A.into())))].into(),
+            ..global(5, A)
+        };
+        let mut removed = snapshot(additional, Some(of_sources), "a b");
+        removed.are_nodes_known = false;
+        removed.unnamed_sources = vec![("one".to_owned(), found(A))];
+        assert_eq!(line(&removed), "Hold(SourcesRemoved)", "and no object");
+        removed.unnamed_sources[0].1 = Source::Absent;
+        assert_eq!(line(&removed), held, "the source is deleted");
+    }
     let mut only_namespaces = snapshot(found(B), Some(nothing_left()), "a");
     only_namespaces.are_nodes_known = false;
     only_namespaces.daemon_set = false;
