@@ -33,7 +33,7 @@ pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
 /// by its labels is restored on purpose. While it is not known what nodes have, each counts.
 pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
     let spec = &snapshot.spec;
-    if spec.kubelet.delivery == DeliveryType::None || snapshot.restore_is_meant {
+    if spec.kubelet.delivery == DeliveryType::None {
         return false;
     }
     let nodes = snapshot.nodes.values();

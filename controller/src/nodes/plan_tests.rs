@@ -936,20 +936,20 @@ fn a_node_selector_that_matches_no_node_restores_none() {
         line(&snapshot)
     };
     assert_eq!(after(|it| it.additional = found(B)), held, "new content");
+    // As by `remove --source`, and by `uninstall` before it deletes the additional Secret.
+    let one_removed = after(|it| it.restore_is_meant = true);
+    assert_eq!(one_removed, held, "others stay");
     let deleted = after(|it| it.additional = Source::Absent);
     let restored = "Reach(Restore) keep 5 write 5 restoring a=5R";
     assert_eq!(deleted, restored, "the Secret is deleted");
-    for (case, change) in [
-        (
-            "it is meant",
-            (|it| it.restore_is_meant = true) as fn(&mut Snapshot),
-        ),
-        ("delivery", |it| {
-            it.spec.kubelet.delivery = DeliveryType::None;
-        }),
-    ] {
-        assert_eq!(after(change), "Reach(Revision(5)) a=5R", "{case}");
-    }
+    let all_removed = after(|it| {
+        it.additional = Source::Absent;
+        it.unnamed_sources = vec![("one".to_owned(), found(A))];
+        it.restore_is_meant = true;
+    });
+    assert_eq!(all_removed, restored, "all are removed on purpose");
+    let none = after(|it| it.spec.kubelet.delivery = DeliveryType::None);
+    assert_eq!(none, "Reach(Revision(5)) a=5R", "delivery");
 }
 
 #[test]
