@@ -30,7 +30,8 @@ pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
 }
 
 /// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded
-/// by its labels is restored on purpose. While it is not known what nodes have, each counts.
+/// by its labels is restored on purpose, and one that is `NotReady` can't be assigned it. While it is not known what nodes have, each
+/// counts.
 pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
     let spec = &snapshot.spec;
     if spec.kubelet.delivery == DeliveryType::None {
@@ -43,7 +44,7 @@ pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let may_have =
             !snapshot.are_nodes_known || object.is_some_and(|object| has_content(object));
-        loses_content |= !node.labels.is_excluded && may_have;
+        loses_content |= node.ready.is_ok() && !node.labels.is_excluded && may_have;
         !matches_selector(spec, node)
     }) && loses_content
 }

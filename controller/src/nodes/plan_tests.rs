@@ -899,6 +899,8 @@ fn a_node_selector_that_matches_no_node_restores_none() {
             &[],
             "Reach(Revision(5)) a=5R",
         ),
+        ("a lost one", "!a=5:Synced b=0", &[], "Reach(Revision(5))"),
+        ("beside another", "!a=5:Synced b=5:Synced", &[], held),
         (
             "they are being restored",
             "a=R:Restored b=R",
