@@ -15,7 +15,7 @@ pub(crate) type Uptime = SignedDuration;
 
 /// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
-/// A node that can't begin yet stays new for this long: then it runs workloads.
+/// A node that can't begin yet stays new for this long, and then has [`NEW_FOR`]: later it runs workloads.
 const NEW_AT_MOST: SignedDuration = SignedDuration::from_mins(30);
 /// How far the API server's clock may be ahead of the leader's.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
@@ -302,8 +302,9 @@ impl LeaderClock {
         if let Some(seen) = entry.and_then(|entry| entry.node.as_deref_mut())
             && let Some(appeared) = seen.appeared
             && now < seen.new_until
+            && now - appeared < NEW_AT_MOST
         {
-            seen.new_until = (now + NEW_FOR).min(appeared + NEW_AT_MOST);
+            seen.new_until = now + NEW_FOR;
         }
     }
 
