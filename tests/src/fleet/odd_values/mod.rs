@@ -166,7 +166,7 @@ impl Scene<'_> {
                 "spec.rollout.maxUnavailable",
                 json!({"rollout": {"maxUnavailable": 1}}),
             ),
-            // No node can have this label, and none selected would restore all of them.
+            // No node can have this label, so every node would be held, and the field not named.
             (
                 json!({"nodeSelector": {"a b!!": "x"}}),
                 "spec.nodeSelector",
