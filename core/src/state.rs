@@ -31,7 +31,7 @@ pub fn sources_removed(names: &str) -> String {
 
 /// Message of a condition while the configuration selects no node, although nodes have credentials.
 pub const NO_NODE_SELECTED: &str = "`spec.nodeSelector` matches no node; the current credentials stay in force until you correct it. \
-     `kubectl globalps remove --all`, or the delivery `None`, removes them";
+     `kubectl globalps remove --all`, also with `--source NAME` for each source, or the delivery `None`, removes them";
 
 /// Message of a condition while the `CustomResourceDefinition` of `NodePullSecret` is missing.
 pub const NODES_NOT_SERVED: &str = "the API server does not serve the kind `NodePullSecret`, so no node changes until its CustomResourceDefinition is created again; \
