@@ -3,7 +3,7 @@
 use globalps_core::api::{DeliveryType, NodePullSecret};
 
 use super::absence::Absence;
-use super::input::Snapshot;
+use super::input::{NodeView, Snapshot};
 use super::node::matches_selector;
 
 /// Why nothing changes although content is in force.
@@ -33,24 +33,49 @@ pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
 /// by its labels is restored on purpose, and one that is `NotReady` can't be assigned it. While it is not known what nodes have, each
 /// counts.
 pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
+    is_on_other_nodes(snapshot, |node, object| {
+        node.ready.is_ok() && !node.labels.is_excluded && object.is_none_or(has_content)
+    })
+}
+
+/// Until it matches a node, or nodes have nothing: the syncers stay on the nodes that were selected before, also while these are
+/// `NotReady` or being restored.
+pub(super) fn keeps_selector(snapshot: &Snapshot) -> bool {
+    is_on_other_nodes(snapshot, |_, object| object.is_none_or(has_anything))
+}
+
+/// `spec.nodeSelector` matches no node, and this is true of any. Without the object: it is not known.
+fn is_on_other_nodes(
+    snapshot: &Snapshot,
+    is: impl Fn(&NodeView, Option<&NodePullSecret>) -> bool,
+) -> bool {
     let spec = &snapshot.spec;
     if spec.kubelet.delivery == DeliveryType::None {
         return false;
     }
     let nodes = snapshot.nodes.values();
     let mut nodes = nodes.filter(|node| node.can_run_syncer());
-    let mut loses_content = false;
+    let mut is_any = false;
     nodes.all(|node| {
         let object = snapshot.node_pull_secrets.get(&node.name);
-        let may_have =
-            !snapshot.are_nodes_known || object.is_some_and(|object| has_content(object));
-        loses_content |= node.ready.is_ok() && !node.labels.is_excluded && may_have;
+        is_any |= match object {
+            _ if !snapshot.are_nodes_known => is(node, None),
+            None => false,
+            Some(object) => is(node, Some(object)),
+        };
         !matches_selector(spec, node)
-    }) && loses_content
+    }) && is_any
 }
 
 /// It has been assigned content, or reports some, and is not being restored.
 fn has_content(object: &NodePullSecret) -> bool {
-    let reported = object.status.as_ref().map_or(0, |status| status.revision);
-    !object.spec.restore && object.spec.revision.max(reported) > 0
+    !object.spec.restore && has_anything(object)
+}
+
+/// The same, or its restore has not ended.
+fn has_anything(object: &NodePullSecret) -> bool {
+    let status = object.status.as_ref();
+    let reported = status.map_or(0, |status| status.revision);
+    let is_restored = object.spec.restore && status.is_some_and(|status| status.restored);
+    !is_restored && object.spec.revision.max(reported) > 0
 }

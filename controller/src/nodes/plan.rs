@@ -11,7 +11,7 @@ use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
 pub(crate) use super::hold::Hold;
-use super::hold::{is_removal_held, selects_nothing};
+use super::hold::{is_removal_held, keeps_selector, selects_nothing};
 use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
@@ -40,7 +40,7 @@ pub(crate) enum Aim {
 pub(crate) struct Plan {
     pub(crate) resolved: Resolved,
     pub(crate) aim: Aim,
-    /// The syncers stay on the nodes that were selected before. Only for [`Aim::Hold`].
+    /// The syncers stay on the nodes that were selected before.
     pub(crate) keeps_selector: bool,
     /// The nodes with their goals, for the plan and the report; empty for [`Aim::Nothing`].
     pub(crate) members: Vec<Member>,
@@ -88,6 +88,7 @@ impl Plan {
 
 pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = decide(snapshot);
+    plan.keeps_selector = keeps_selector(snapshot);
     plan.no_longer_abandoned = no_longer_abandoned(snapshot, &plan.members);
     for name in &plan.no_longer_abandoned {
         let object = snapshot.node_pull_secrets.get(name);
@@ -165,7 +166,6 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 /// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    plan.keeps_selector = selects_nothing(snapshot);
     plan.global = lost_global(snapshot);
     if !snapshot.are_nodes_known || !snapshot.may_be_on_nodes() {
         return plan;

@@ -17,9 +17,8 @@ impl Controller {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state();
-        let is_held = is_kept || plan.keeps_selector;
-        let config = self.cache.config().filter(|_| !is_held);
-        let next = remembered(before, config, is_needed);
+        let config = self.cache.config().filter(|_| !is_kept);
+        let next = remembered(before, config, is_needed, plan.keeps_selector);
         let _ = self.remember(next).await;
     }
 
@@ -46,10 +45,12 @@ impl Controller {
 }
 
 /// The state with the configuration to remember. `config`: the one to apply; `None`: there is none, or a change of it is held.
+/// `keeps_selector`: a change of its `nodeSelector` is.
 pub(super) fn remembered(
     before: &State,
     config: Option<&GlobalPullSecret>,
     is_needed: bool,
+    keeps_selector: bool,
 ) -> State {
     let before = before.clone();
     match config {
@@ -59,7 +60,16 @@ pub(super) fn remembered(
             replaced: None,
             ..before
         },
-        Some(config) => before.configured(config),
+        Some(config) => {
+            let mut config = config.clone();
+            if let Some(last) = before.configuration.as_ref().filter(|_| keeps_selector) {
+                config
+                    .spec
+                    .node_selector
+                    .clone_from(&last.spec.node_selector);
+            }
+            before.configured(&config)
+        }
         None => before,
     }
 }
@@ -109,11 +119,32 @@ mod tests {
                 None,
             ),
         ] {
-            let found = remembered(before, config, is_needed);
+            let found = remembered(before, config, is_needed, false);
             let paused = found.configuration.as_ref();
             let paused = paused.map(|found| found.spec.rollout.paused);
             assert_eq!(paused, expected, "{case}");
             assert_eq!(found.is_empty(), expected.is_none(), "{case}");
+        }
+    }
+
+    #[test]
+    fn while_the_selector_is_held_the_rest_is_remembered() {
+        let of = |pool: &str, paused| {
+            let mut spec = GlobalPullSecretSpec {
+                node_selector: [("pool".to_owned(), pool.to_owned())].into(),
+                ..GlobalPullSecretSpec::default()
+            };
+            spec.rollout.paused = paused;
+            GlobalPullSecret::new("g", spec)
+        };
+        let before = State {
+            configuration: Some(Configuration::of(&of("a", false))),
+            ..State::default()
+        };
+        for (keeps_selector, expected) in [(true, of("a", true)), (false, of("b", true))] {
+            let found = remembered(&before, Some(&of("b", true)), true, keeps_selector);
+            let found = found.configuration.map(|found| found.spec);
+            assert_eq!(found, Some(expected.spec));
         }
     }
 }

@@ -367,14 +367,18 @@ impl World {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state().clone();
-        let is_held = is_kept || plan.keeps_selector;
-        let config = self.cache.config().filter(|_| !is_held).cloned();
+        let config = self.cache.config().filter(|_| !is_kept).cloned();
         if let Some(config) = &config
             && is_needed
         {
-            self.last = Some(config.spec.clone());
+            let selector = self.last.as_ref().map(|last| last.node_selector.clone());
+            let mut spec = config.spec.clone();
+            if let Some(selector) = selector.filter(|_| plan.keeps_selector) {
+                spec.node_selector = selector;
+            }
+            self.last = Some(spec);
         }
-        let next = remembered(&before, config.as_ref(), is_needed);
+        let next = remembered(&before, config.as_ref(), is_needed, plan.keeps_selector);
         self.store(next);
         if !is_needed && self.state.is_none() {
             // Nothing is in force, and nobody has anything of it.
