@@ -257,14 +257,15 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     }
     let is_withdrawn = spec["withdrawn"] == true;
     let observed = status["observedGeneration"].as_i64().unwrap_or_default();
+    let is_same = |field: &str| status[field] == spec[field];
+    let has_it =
+        status["phase"] == "Synced" && !is_restore && is_same("revision") && is_same("revisionId");
     if object["metadata"]["generation"] != observed {
-        return !is_withdrawn;
+        // A node whose object was deleted is assigned again what it has.
+        return !is_withdrawn && !has_it;
     }
     let is_over = match status["phase"].as_str().unwrap_or_default() {
-        "Synced" => {
-            let is_same = |field: &str| status[field] == spec[field];
-            !is_restore && is_same("revision") && is_same("revisionId")
-        }
+        "Synced" => has_it,
         "Restored" => is_restore,
         // Its content was replaced before the node fetched it: the node is unchanged, and its next assignment follows.
         "Syncing" => status["reason"] == "Superseded",
@@ -423,6 +424,20 @@ mod tests {
     }
 
     /// By the provider from revision 2, and by the file in 4: from 2 to 3 nodes change in place, from 3 to 4 they don't.
+    #[test]
+    fn a_node_that_is_assigned_what_it_has_does_not_count() {
+        let mut object = json!({
+            "metadata": {"generation": 2},
+            "spec": {"revision": 3, "revisionId": "a"},
+            "status": {"observedGeneration": 1, "revision": 3, "revisionId": "a", "phase": "Synced"},
+        });
+        assert!(!is_in_flight(&object, false));
+        object["spec"]["revisionId"] = json!("b");
+        assert!(is_in_flight(&object, false), "another one of that number");
+        object["spec"] = json!({"restore": true});
+        assert!(is_in_flight(&object, false));
+    }
+
     #[test]
     fn nodes_that_change_in_place_do_not_count() {
         let with = |mut change: Change, has: i64, delivery: &str| {
