@@ -231,7 +231,7 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
 }
 
 /// The cluster has nothing of the fleet, as far as is known.
-pub(super) fn has_nothing(object: &ClusterPullSecret) -> bool {
+pub(crate) fn has_nothing(object: &ClusterPullSecret) -> bool {
     object.status.as_ref().is_none_or(|it| it.revision == 0)
 }
 

@@ -7,6 +7,7 @@ use globalps_core::api::{ClusterPhase, ClusterPullSecret, FleetPullSecret};
 use super::cache::HubCache;
 use crate::clusters::input::{ClusterKey, fleet_title};
 use crate::clusters::member::CONFLICT;
+use crate::clusters::progress::has_nothing;
 
 /// By target (`NAMESPACE/NAME`) and cluster.
 #[derive(Default)]
@@ -17,7 +18,7 @@ impl Targets {
     /// the others, age decides. `fleets`: oldest first.
     pub(super) fn new(cache: &HubCache, fleets: &[FleetPullSecret]) -> Self {
         let mut targets = Self::default();
-        for has in [has_content, is_written] {
+        for has in [|it: &_| !has_nothing(it), is_written] {
             for fleet in fleets {
                 let objects = cache.objects_of(fleet);
                 for (key, _) in objects.filter(|(_, object)| has(object)) {
@@ -43,10 +44,6 @@ impl Targets {
             .map(|((_, cluster), by)| (cluster.clone(), by.clone()))
             .collect()
     }
-}
-
-fn has_content(object: &ClusterPullSecret) -> bool {
-    object.status.as_ref().is_some_and(|it| it.revision > 0)
 }
 
 /// The hub may have written there, though the revision is not in force yet.

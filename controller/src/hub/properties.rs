@@ -31,7 +31,7 @@ use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
 use crate::cache::list_watch::Update;
 use crate::clusters::clock::ClusterClock;
-use crate::clusters::input::{ClusterKey, Input, fleet_title};
+use crate::clusters::input::{ClusterKey, Input};
 use crate::clusters::member::Desired;
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::revision;
@@ -281,6 +281,16 @@ impl Simulation {
         };
         simulation.rotate();
         simulation.restart();
+        simulation
+    }
+
+    /// Every cluster has the first revision.
+    fn rolled_out() -> Self {
+        let mut simulation = Self::new();
+        let rollout = [0, 1, 2, 3].into_iter().cycle().take(3 * CLUSTERS);
+        for event in rollout.flat_map(|at| [Event::Plan, Event::Session(at)]) {
+            simulation.happen(event);
+        }
         simulation
     }
 
@@ -711,11 +721,6 @@ impl Simulation {
     fn planned(&mut self) -> FleetPlan {
         self.clock.observe(self.cache.objects(), self.uptime);
         let clusters = with_obstacles(&self.cache);
-        let objects = self.cache.objects();
-        let objects = objects.filter_map(|object| {
-            let (fleet, key) = pair(object)?;
-            (fleet == fleet_title(&self.fleet)).then_some((key, object))
-        });
         let source = Source::Found(Data(Some(self.source.clone().into_bytes())));
         let revisions = self.cache.revisions(&self.fleet);
         let last = revisions.last().map_or(0, |it| it.number);
@@ -729,7 +734,7 @@ impl Simulation {
             foreign: self.cache.foreign_revisions(&self.fleet),
             clusters: &clusters,
             namespaces: &BTreeMap::new(),
-            objects: objects.collect(),
+            objects: self.cache.objects_of(&self.fleet).collect(),
             drift: self.cache.drift(&self.fleet),
             taken: BTreeMap::new(),
             hidden: self.cache.hidden(),
@@ -925,11 +930,7 @@ fn applied<T>(object: T) -> Update<T> {
 
 #[test]
 fn a_cluster_whose_object_was_deleted_takes_a_slot_until_it_reports_what_it_has() {
-    let mut simulation = Simulation::new();
-    let rollout = [0, 1, 2, 3].into_iter().cycle().take(3 * CLUSTERS);
-    for event in rollout.flat_map(|at| [Event::Plan, Event::Session(at)]) {
-        simulation.happen(event);
-    }
+    let mut simulation = Simulation::rolled_out();
     simulation.happen(Event::Rotate);
     simulation.happen(Event::Replace(1, HandMade::Revision(99)));
     simulation.plan();
@@ -945,11 +946,7 @@ fn a_cluster_whose_object_was_deleted_takes_a_slot_until_it_reports_what_it_has(
 
 #[test]
 fn clusters_whose_objects_were_deleted_while_no_hub_ran_are_not_new() {
-    let mut simulation = Simulation::new();
-    let rollout = [0, 1, 2, 3].into_iter().cycle().take(3 * CLUSTERS);
-    for event in rollout.flat_map(|at| [Event::Plan, Event::Session(at)]) {
-        simulation.happen(event);
-    }
+    let mut simulation = Simulation::rolled_out();
     simulation.happen(Event::Rotate);
     let canary = [0, 1, 2, 3].map(Event::Session);
     let canary = [Event::Plan, Event::Plan].into_iter().chain(canary);

@@ -131,7 +131,7 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
 }
 
 /// The same for the hub: only the leader writes what each cluster should have. Revisions need no policy, since they are
-/// immutable; writes into a member cluster carry the Secret's `resourceVersion`.
+/// immutable and have a checksum; writes into a member cluster carry the Secret's `resourceVersion`.
 pub(super) fn hub_objects() -> [Value; 3] {
     let policy = Policy {
         params: PARAMS,
