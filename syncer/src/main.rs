@@ -231,7 +231,8 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = kube::Client::try_default().await?;
+    // Never a kubeconfig: as root, it would be one that a pod's volume or variable brings.
+    let client = kube::Client::try_from(kube::Config::incluster()?)?;
     let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
     let options = agent::Options {
         config_file: args.node.config_file.clone(),

@@ -5,6 +5,7 @@
 //! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
+pub mod account;
 pub mod bare_node;
 pub mod book;
 pub mod broken_kubelet;
@@ -32,6 +33,7 @@ pub mod lone_registry;
 pub mod map;
 mod older_release;
 pub mod olm;
+pub mod openapi;
 pub mod oracle;
 pub mod picture;
 pub mod power_cut;

@@ -8,20 +8,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::cluster;
+use common::unrun::{SYSTEM, install, names_leader, pods};
 use globalps_core::api::{
     DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart, Syncer,
 };
-use globalps_core::manifests::{Install, syncer_objects};
+use globalps_core::manifests::syncer_objects;
+use globalps_tests::account::Account;
 use globalps_tests::product::{NAMESPACE, run};
 use globalps_tests::{Cluster, until};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
-use kube::config::AuthInfo;
-use kube::core::GroupVersionKind;
-use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
-const SYSTEM: &str = "globalps-system";
 const SYNCER: &str = "global-pull-secret-syncer";
 const RESTORER: &str = "global-pull-secret-restorer";
 const IMAGE: &str = "registry.example.com/globalps-syncer:2";
@@ -37,7 +33,7 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
         panic!("two controllers: {pods:?}");
     };
     names_leader(&cluster, &format!("{leader}_1"));
-    let controller = Account::of_pod(&cluster, "globalps-controller", SYSTEM, leader);
+    let controller = Account::of_pod(&cluster, "globalps-controller", SYSTEM, leader).unwrap();
     the_policies_are_well_typed(&cluster);
 
     // The controller's own writes, for every kind of configuration.
@@ -148,12 +144,7 @@ fn ways_out_are_refused(controller: &Account) {
     let of_pod = |field: &str, value: Value| at(&format!("{pod}/{field}"), value);
     let of_container = |field: &str, value: Value| at(&format!("{container}/{field}"), value);
     let arg = |number: usize, text: &str| of_container(&format!("args/{number}"), json!(text));
-    let one = "must have exactly one container";
-    let args = "must run the image's own program";
-    let other_program = "lifecycle hooks and probes other than globalps' readiness probe";
-    let environment = "without values from Secrets";
-    let privileged = "privileged containers";
-    let volumes = "the only allowed volumes are the kubelet's directory";
+    let args = "containers[syncer].args";
     let cases = [
         (
             "another image",
@@ -166,17 +157,17 @@ fn ways_out_are_refused(controller: &Account) {
                 "serviceAccountName",
                 json!("clusterrole-aggregation-controller"),
             ),
-            "run as the ServiceAccount",
+            "spec.template.spec.serviceAccountName",
         ),
         (
             "the other agent's account",
             of_pod("serviceAccountName", json!(RESTORER)),
-            "run as the ServiceAccount",
+            "spec.template.spec.serviceAccountName",
         ),
         (
             "an init container",
             of_pod("initContainers", json!([{"name": "i", "image": IMAGE}])),
-            one,
+            "spec.template.spec.initContainers",
         ),
         (
             "a second container",
@@ -184,12 +175,12 @@ fn ways_out_are_refused(controller: &Account) {
                 "containers/-",
                 json!({"name": "j", "image": IMAGE, "args": ["run"]}),
             ),
-            one,
+            "spec.template.spec.containers[j]",
         ),
         (
             "a command",
             of_container("command", json!(["/bin/sh"])),
-            args,
+            "spec.template.spec.containers[syncer].command",
         ),
         ("another subcommand", arg(0, "ready"), args),
         (
@@ -213,7 +204,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "lifecycle",
                 json!({"postStart": {"exec": {"command": ["/globalps-syncer"]}}}),
             ),
-            other_program,
+            "spec.template.spec.containers[syncer].lifecycle",
         ),
         (
             "a liveness probe",
@@ -221,7 +212,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "livenessProbe",
                 json!({"exec": {"command": ["/globalps-syncer"]}}),
             ),
-            other_program,
+            "spec.template.spec.containers[syncer].livenessProbe",
         ),
         (
             "a startup probe",
@@ -229,7 +220,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "startupProbe",
                 json!({"httpGet": {"host": "10.0.0.1", "port": 80}}),
             ),
-            other_program,
+            "spec.template.spec.containers[syncer].startupProbe",
         ),
         (
             "another readiness probe",
@@ -237,7 +228,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "readinessProbe/exec/command",
                 json!(["/globalps-syncer", "run", "--unit=systemd-poweroff.service"]),
             ),
-            other_program,
+            "spec.template.spec.containers[syncer].readinessProbe.exec.command",
         ),
         (
             "a program directory that no kubelet uses",
@@ -245,12 +236,12 @@ fn ways_out_are_refused(controller: &Account) {
                 "env/-",
                 json!({"name": "HOST_PROVIDER_BIN_DIR", "value": "/usr/bin"}),
             ),
-            environment,
+            "spec.template.spec.containers[syncer].env[HOST_PROVIDER_BIN_DIR]",
         ),
         (
             "environment of a Secret",
             of_container("envFrom", json!([{"secretRef": {"name": "any"}}])),
-            environment,
+            "spec.template.spec.containers[syncer].envFrom",
         ),
         (
             "a variable of a Secret",
@@ -258,32 +249,32 @@ fn ways_out_are_refused(controller: &Account) {
                 "env/-",
                 json!({"name": "S", "valueFrom": {"secretKeyRef": {"name": "any", "key": "k"}}}),
             ),
-            environment,
+            "spec.template.spec.containers[syncer].env[S]",
         ),
         (
             "privileged",
             of_container("securityContext", json!({"privileged": true})),
-            privileged,
+            "spec.template.spec.containers[syncer].securityContext.privileged",
         ),
         (
             "a capability",
             of_container("securityContext/capabilities/add", json!(["SYS_ADMIN"])),
-            privileged,
+            "spec.template.spec.containers[syncer].securityContext.capabilities.add",
         ),
         (
             "the node's processes",
             of_pod("hostPID", json!(true)),
-            "must not share the node's PID or IPC namespace",
+            "spec.template.spec.hostPID",
         ),
         (
             "the node's IPC",
             of_pod("hostIPC", json!(true)),
-            "must not share the node's PID or IPC namespace",
+            "spec.template.spec.hostIPC",
         ),
         (
             "the whole disk",
             of_pod("volumes/0/hostPath/path", json!("/")),
-            volumes,
+            "spec.template.spec.volumes[kubelet]",
         ),
         (
             "a directory next to the kubelet's",
@@ -296,7 +287,15 @@ fn ways_out_are_refused(controller: &Account) {
                 "volumes/-",
                 json!({"name": "c", "hostPath": {"path": "/run/containerd"}}),
             ),
-            volumes,
+            "spec.template.spec.volumes[c]",
+        ),
+        (
+            "a file of another pod in place of the program",
+            of_container(
+                "volumeMounts/-",
+                json!({"name": "kubelet", "mountPath": "/globalps-syncer", "subPath": "pods/1/volumes/x"}),
+            ),
+            "spec.template.spec.containers[syncer].volumeMounts[kubelet]",
         ),
         (
             "a Secret's volume",
@@ -304,7 +303,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "volumes/-",
                 json!({"name": "s", "secret": {"secretName": "any"}}),
             ),
-            volumes,
+            "spec.template.spec.volumes[s]",
         ),
         (
             "another audience's token",
@@ -312,7 +311,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "volumes/-",
                 json!({"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
             ),
-            volumes,
+            "spec.template.spec.volumes[t]",
         ),
         (
             "a label that a webhook acts on",
@@ -320,7 +319,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "/spec/template/metadata/labels/azure.workload.identity~1use",
                 json!("true"),
             ),
-            "labels of the pods other than globalps' own are not allowed",
+            "spec.template.metadata.labels.azure.workload.identity/use",
         ),
         (
             "an annotation that a webhook acts on",
@@ -328,7 +327,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "/spec/template/metadata/annotations",
                 json!({"vault.hashicorp.com/agent-inject": "true"}),
             ),
-            "annotations of the pods other than globalps' own are not allowed",
+            "spec.template.metadata.annotations.vault.hashicorp.com/agent-inject",
         ),
     ];
     for (sentence, (path, value), rule) in cases {
@@ -364,7 +363,7 @@ fn ways_out_are_refused(controller: &Account) {
         }},
     });
     let write_sets = json!([{"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [SYNCER], "verbs": ["patch"]}]);
-    let role_rule = "a Role must not allow more";
+    let role_rule = "other values: rules";
     for (sentence, object, rule) in [
         (
             "the right to write the DaemonSet, for its nodes",
@@ -410,34 +409,34 @@ fn ways_out_are_refused(controller: &Account) {
                 "/subjects",
                 json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]),
             ),
-            "must bind the syncer's ServiceAccount",
+            "other values: subjects",
         ),
         (
             "the other agent's account",
             bound("/subjects/0/name", json!(RESTORER)),
-            "must bind the syncer's ServiceAccount",
+            "other values: subjects",
         ),
         (
             "an account of another namespace",
             bound("/subjects/0/namespace", json!("default")),
-            "must bind the syncer's ServiceAccount",
+            "other values: subjects",
         ),
         (
             "a cloud identity",
             account,
-            "annotations of a ServiceAccount other than globalps' own are not allowed",
+            "metadata.annotations.eks.amazonaws.com/role-arn",
         ),
         (
             "another cloud's identity",
             labelled,
-            "labels of a ServiceAccount other than globalps' own are not allowed",
+            "metadata.labels.azure.workload.identity/use",
         ),
+        ("a Secret of the account", pulls, "imagePullSecrets[any]"),
         (
-            "a Secret of the account",
-            pulls,
-            "only globalps' own imagePullSecrets may be added to or removed from a ServiceAccount: [\"global-pull-secret\"]",
+            "a token of any account",
+            token,
+            "other values: metadata.annotations.kubernetes.io/service-account.name, type",
         ),
-        ("a token of any account", token, "a Secret must be of type"),
     ] {
         refused(sentence, rule, controller.apply(&object, true));
     }
@@ -526,8 +525,8 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
 
 /// Also for writes that can't name their writer: deletions, and objects without globalps' annotation.
 fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
-    let other = Account::of_pod(cluster, "globalps-controller", SYSTEM, other);
-    let no_pod = Account::of_token(cluster, &["globalps-controller", "-n", SYSTEM]);
+    let other = Account::of_pod(cluster, "globalps-controller", SYSTEM, other).unwrap();
+    let no_pod = Account::of_token(cluster, &["globalps-controller", "-n", SYSTEM]).unwrap();
     let mine = format!("{}_1", leader.pod);
     let annotated = |leader: &str, object: Value| {
         let mut object = object;
@@ -634,35 +633,6 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     }
 }
 
-/// Installs globalps from its own manifests, with an image that can't run.
-fn install(cluster: &Cluster, syncer_image: &str) {
-    let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-}
-
-/// Names of the controller's pods, which no node runs.
-fn pods(cluster: &Cluster) -> Vec<String> {
-    until("two pods", SOON, POLL, || {
-        let names = "-o=jsonpath={.items[*].metadata.name}";
-        let text = cluster.kubectl(&["get", "pods", "-n", SYSTEM, names])?;
-        let pods: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Ok((pods.len() == 2).then_some(pods))
-    })
-    .unwrap()
-}
-
-/// As a controller does that takes the Lease; empty: none has taken it.
-fn names_leader(cluster: &Cluster, holder: &str) {
-    let annotation = format!("globalps.io/leader={holder}");
-    let args = ["annotate", "--overwrite", "-n", SYSTEM];
-    let args = [&args[..], &["serviceaccount/globalps-leader", &annotation]].concat();
-    cluster.kubectl(&args).unwrap();
-}
-
 fn typed(object: &Value, api_version: &str, kind: &str) -> Value {
     let mut object = object.clone();
     object["apiVersion"] = json!(api_version);
@@ -693,79 +663,4 @@ fn refused(sentence: &str, rule: &str, result: Result<(), String>) {
         .err()
         .unwrap_or_else(|| panic!("{sentence}: it is not rejected"));
     assert!(message.contains(rule), "{sentence}: {message}");
-}
-
-/// An account with a token.
-struct Account {
-    pod: String,
-    client: Client,
-    runtime: Runtime,
-}
-
-impl Account {
-    fn of_pod(cluster: &Cluster, account: &str, namespace: &str, pod: &str) -> Self {
-        let name = format!("--bound-object-name={pod}");
-        let args = [account, "-n", namespace, "--bound-object-kind=Pod", &name];
-        Self {
-            pod: pod.to_owned(),
-            ..Self::of_token(cluster, &args)
-        }
-    }
-
-    /// `args` of `kubectl create token`.
-    fn of_token(cluster: &Cluster, args: &[&str]) -> Self {
-        let token = cluster
-            .kubectl(&[&["create", "token"], args].concat())
-            .unwrap();
-        let mut config = Config::new(cluster.api_url().parse().unwrap());
-        // The API server's identity is not what this test checks.
-        config.accept_invalid_certs = true;
-        config.auth_info = AuthInfo {
-            token: Some(token.trim().to_owned().into()),
-            ..AuthInfo::default()
-        };
-        let runtime = Runtime::new().unwrap();
-        let client = runtime
-            .block_on(async { Client::try_from(config) })
-            .unwrap();
-        Self {
-            pod: String::new(),
-            client,
-            runtime,
-        }
-    }
-
-    fn api(&self, object: &Value) -> Api<DynamicObject> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let version = text(&object["apiVersion"]);
-        let (group, version) = version.split_once('/').unwrap_or(("", &version));
-        let gvk = GroupVersionKind::gvk(group, version, &text(&object["kind"]));
-        let resource = ApiResource::from_gvk(&gvk);
-        match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        }
-    }
-
-    /// Applies an object like the controller.
-    fn apply(&self, object: &Value, dry_run: bool) -> Result<(), String> {
-        let mut params = PatchParams::apply("globalps-controller").force();
-        params.dry_run = dry_run;
-        let name = object["metadata"]["name"].as_str().unwrap();
-        let api = self.api(object);
-        let patch = Patch::Apply(object);
-        let applied = self.runtime.block_on(api.patch(name, &params, &patch));
-        applied.map(drop).map_err(|error| error.to_string())
-    }
-
-    fn delete(&self, object: &Value, dry_run: bool) -> Result<(), String> {
-        let params = DeleteParams {
-            dry_run,
-            ..DeleteParams::background()
-        };
-        let name = object["metadata"]["name"].as_str().unwrap();
-        let api = self.api(object);
-        let deleted = self.runtime.block_on(api.delete(name, &params));
-        deleted.map(drop).map_err(|error| error.to_string())
-    }
 }

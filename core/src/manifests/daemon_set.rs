@@ -41,23 +41,6 @@ pub(super) fn daemon_set(
     spec: &GlobalPullSecretSpec,
 ) -> DaemonSet {
     let labels = Some([("name".to_owned(), agent.name().to_owned())].into());
-    let (kubelet_dir, _) = split(&spec.kubelet.config_file);
-    let mut volumes = vec![host_path("kubelet", kubelet_dir)];
-    if has_bus(spec) {
-        volumes.push(host_path("dbus", DBUS_DIR));
-    }
-    if let Some(provider) = &spec.kubelet.credential_provider {
-        volumes.push(host_path("provider-config", provider.config_dir()));
-        volumes.push(host_path("provider-bin", &provider.bin_dir));
-    }
-    volumes.push(Volume {
-        name: "run".to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            medium: Some("Memory".to_owned()),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    });
     let (os, linux) = LINUX_LABEL;
     let pod = PodSpec {
         service_account_name: Some(agent.name().to_owned()),
@@ -78,7 +61,7 @@ pub(super) fn daemon_set(
         host_network: spec.syncer.host_network.then_some(true),
         termination_grace_period_seconds: Some(5),
         containers: vec![container(agent, namespace, image, spec)],
-        volumes: Some(volumes),
+        volumes: Some(volumes(spec)),
         ..PodSpec::default()
     };
     DaemonSet {
@@ -146,6 +129,26 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     }
 }
 
+pub(super) fn volumes(spec: &GlobalPullSecretSpec) -> Vec<Volume> {
+    let mut volumes = vec![host_path("kubelet", directory(&spec.kubelet.config_file))];
+    if has_bus(spec) {
+        volumes.push(host_path("dbus", DBUS_DIR));
+    }
+    if let Some(provider) = &spec.kubelet.credential_provider {
+        volumes.push(host_path("provider-config", provider.config_dir()));
+        volumes.push(host_path("provider-bin", &provider.bin_dir));
+    }
+    volumes.push(Volume {
+        name: "run".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: Some("Memory".to_owned()),
+            ..EmptyDirVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+    volumes
+}
+
 /// The system bus makes the pod root on its node, so it is mounted only if the agent restarts something.
 fn has_bus(spec: &GlobalPullSecretSpec) -> bool {
     spec.kubelet.restart != Restart::Never
@@ -157,7 +160,7 @@ fn split(config_file: &str) -> (&str, &str) {
 }
 
 /// The file's directory on the node.
-pub(super) fn directory(config_file: &str) -> &str {
+fn directory(config_file: &str) -> &str {
     split(config_file).0
 }
 
@@ -212,18 +215,6 @@ fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     let provider = spec.kubelet.credential_provider.as_ref();
     variables.extend(provider.into_iter().flat_map(provider_paths));
     variables
-}
-
-/// Every variable that an agent can get from some spec, as `NAME=VALUE`.
-pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
-    let files = allowed.config_files().iter();
-    let files = files.map(|file| host_config_file(file));
-    let providers = allowed.providers().iter().flat_map(provider_paths);
-    let all = files.chain(providers);
-    let mut all: Vec<String> = all.map(|(name, value)| format!("{name}={value}")).collect();
-    all.sort();
-    all.dedup();
-    all
 }
 
 /// The path on the node, as the kubelet knows it.
@@ -282,11 +273,16 @@ fn ready_arg() -> String {
     format!("--ready-file={READY_FILE}")
 }
 
-pub(super) fn ready_command() -> Vec<String> {
+fn ready_command() -> Vec<String> {
     vec![format!("/{SYNCER_BINARY}"), "ready".to_owned(), ready_arg()]
 }
 
-fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecretSpec) -> Container {
+pub(super) fn container(
+    agent: Agent,
+    namespace: &str,
+    image: &str,
+    spec: &GlobalPullSecretSpec,
+) -> Container {
     let mount = |name: &str, path: &str| VolumeMount {
         name: name.to_owned(),
         mount_path: path.to_owned(),

@@ -91,7 +91,7 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
         variables: holder_and_pod()
             .into_iter()
             .chain([(
-                "namesItself",
+                "namesItself".to_owned(),
                 format!(
                     "request.operation != 'DELETE' && (request.resource.resource == 'nodepullsecrets' || \
                      request.name in {naming})"
@@ -113,16 +113,16 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
 const IS_HOLDER: &str = "variables.pod != '' && variables.holder.startsWith(variables.pod + '_')";
 
 /// The Lease's holder, and the pod that the token was issued for.
-fn holder_and_pod() -> [(&'static str, String); 2] {
+fn holder_and_pod() -> [(String, String); 2] {
     [
         (
-            "holder",
+            "holder".to_owned(),
             format!(
                 "has(params.metadata.annotations) ? params.metadata.annotations[?'{LEADER_ANNOTATION}'].orValue('') : ''"
             ),
         ),
         (
-            "pod",
+            "pod".to_owned(),
             format!(
                 "has(request.userInfo.extra) ? request.userInfo.extra[?'{POD_NAME}'][?0].orValue('') : ''"
             ),

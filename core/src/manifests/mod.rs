@@ -1,5 +1,6 @@
 //! Typed builders of every installed object, the only source of the YAML in `manifests/`.
 
+mod agent_bounds;
 mod allowed;
 mod bounds;
 mod daemon_set;
@@ -14,6 +15,7 @@ mod policy;
 mod program;
 mod rbac;
 mod schema;
+mod shape;
 mod syncer;
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ pub(super) struct Policy {
     /// `ServiceAccount`s, as name and namespace.
     pub accounts: Vec<(&'static str, String)>,
     /// Name and expression; an expression may use the variables before it.
-    pub variables: Vec<(&'static str, String)>,
+    pub variables: Vec<(String, String)>,
     pub validations: Vec<Validation>,
 }
 
@@ -48,10 +48,7 @@ impl Policy {
                 variables: Some(
                     self.variables
                         .into_iter()
-                        .map(|(name, expression)| Variable {
-                            name: name.to_owned(),
-                            expression,
-                        })
+                        .map(|(name, expression)| Variable { name, expression })
                         .collect(),
                 ),
                 validations: Some(self.validations),

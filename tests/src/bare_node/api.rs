@@ -1,9 +1,11 @@
 //! The part of an API server that one syncer uses: the node's object with list, watch and status patches, and the
-//! Secrets with its content. Plain HTTP on the loopback address, without credentials.
+//! Secrets with its content, on the loopback address.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -27,6 +29,8 @@ use k8s_openapi::api::core::v1::Secret as CoreSecret;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use crate::web::{Authority, Validity, acceptor};
 
 pub(super) const NODE: &str = "bare";
 
@@ -150,6 +154,7 @@ impl Reported {
 
 pub(super) struct Api {
     address: SocketAddr,
+    authority: Authority,
     shared: Arc<Shared>,
 }
 
@@ -184,6 +189,8 @@ impl Api {
     pub(super) async fn serve(ask: Ask) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
+        let authority = Authority::new()?;
+        let acceptor = acceptor(&authority.issue(&["127.0.0.1"], Validity::Now)?)?;
         let shared = Arc::new(Shared {
             is_rejecting: AtomicBool::new(false),
             secrets: Mutex::new([(GLOBAL_SECRET.to_owned(), ask.secret())].into()),
@@ -198,21 +205,38 @@ impl Api {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = Arc::clone(&served);
                 let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+                let accepted = acceptor.accept(stream);
                 // An error here means that the client has disconnected.
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+                tokio::spawn(async move {
+                    let stream = TokioIo::new(accepted.await?);
+                    let served = http1::Builder::new().serve_connection(stream, service);
+                    anyhow::Ok(served.await?)
+                });
             }
         });
-        Ok(Self { address, shared })
+        Ok(Self {
+            address,
+            authority,
+            shared,
+        })
     }
 
-    pub(super) fn kubeconfig(&self) -> String {
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{}", self.address)}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-        });
-        config.to_string()
+    /// Host and port.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Writes what a pod has of its account.
+    pub(super) fn write_account(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory)?;
+        for (name, text) in [
+            ("ca.crt", self.authority.pem()),
+            ("namespace", NAMESPACE),
+            ("token", "none"),
+        ] {
+            fs::write(directory.join(name), text)?;
+        }
+        Ok(())
     }
 
     /// Changes the object; `None` deletes it. From now on its content is in `global-pull-secret`.

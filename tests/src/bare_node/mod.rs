@@ -67,7 +67,7 @@ impl BareNode {
         let systemd = Systemd::new(&directory.join("config.json"), boot, failures);
         runtime.block_on(systemd.serve(bus.socket()))?;
         let api = runtime.block_on(Api::serve(ask.clone()))?;
-        fs::write(scratch.path().join("kubeconfig"), api.kubeconfig())?;
+        api.write_account(&syncer::account(scratch.path()))?;
         Ok(Self {
             api,
             systemd,
@@ -94,7 +94,8 @@ impl BareNode {
 
     fn start_syncer(&self, program: &Program, trace: Option<&Path>) -> Result<Syncer> {
         let scratch = self.scratch.path();
-        Syncer::start(program, &self.directory, scratch, trace, &self.arguments)
+        let (directory, server) = (&self.directory, self.api.address());
+        Syncer::start(program, directory, scratch, server, trace, &self.arguments)
     }
 
     /// Runs `globalps-syncer restore` on this node.

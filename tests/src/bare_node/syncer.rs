@@ -1,6 +1,8 @@
 //! Builds the syncer and runs it as on a node, with a trace of its system calls if requested.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,15 +100,17 @@ impl Syncer {
         program: &Program,
         directory: &Path,
         scratch: &Path,
+        server: SocketAddr,
         trace: Option<&Path>,
         arguments: &[String],
     ) -> Result<Self> {
         let injected = program.injection.is_some();
         let trace = trace.map(Path::to_owned);
         let trace = trace.or_else(|| injected.then(|| scratch.join("trace")));
-        let mut command = match &trace {
-            None => Command::new(&program.path),
-            Some(trace) => strace(program, trace),
+        let mut command = in_pod(scratch)?;
+        match &trace {
+            None => command.arg(&program.path),
+            Some(trace) => command.args(strace(program, trace)),
         };
         let log = scratch.join("log");
         command
@@ -123,7 +127,8 @@ impl Syncer {
             .args(arguments)
             // Without the caller's proxy and cluster settings.
             .env_clear()
-            .env("KUBECONFIG", scratch.join("kubeconfig"))
+            .env("KUBERNETES_SERVICE_HOST", server.ip().to_string())
+            .env("KUBERNETES_SERVICE_PORT", server.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log)?);
@@ -196,7 +201,24 @@ impl Drop for Syncer {
     }
 }
 
-fn strace(program: &Program, trace: &Path) -> Command {
+/// What the node's pod has of its account, in the node's files.
+pub(super) fn account(scratch: &Path) -> PathBuf {
+    scratch.join("account")
+}
+
+/// Runs its arguments with the account's files where a pod has them.
+fn in_pod(scratch: &Path) -> Result<Command> {
+    const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
+    fs::create_dir_all(ACCOUNT)?;
+    let mut command = Command::new("/usr/bin/unshare");
+    let mount = format!(r#"mount --bind "$0" {ACCOUNT} && exec "$@""#);
+    command
+        .args(["--mount", "sh", "-c", &mount])
+        .arg(account(scratch));
+    Ok(command)
+}
+
+fn strace(program: &Program, trace: &Path) -> Vec<OsString> {
     let mut command = Command::new("/usr/bin/strace");
     let injection = program.injection.iter();
     command.args(injection.map(|injection| format!("--inject={injection}")));
@@ -212,7 +234,11 @@ fn strace(program: &Program, trace: &Path) -> Command {
         .arg(trace)
         .arg("--")
         .arg(&program.path);
-    command
+    let arguments = command.get_args().map(OsStr::to_owned);
+    [command.get_program().to_owned()]
+        .into_iter()
+        .chain(arguments)
+        .collect()
 }
 
 /// The first process in the trace.

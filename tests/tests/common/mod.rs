@@ -6,6 +6,7 @@ pub mod delivery;
 pub mod desk;
 pub mod objects;
 pub mod shared;
+pub mod unrun;
 pub mod upgrade;
 
 use std::path::PathBuf;

@@ -1,0 +1,40 @@
+//! An installation whose pods never run, so that only the test writes.
+
+use std::time::Duration;
+
+use globalps_core::manifests::Install;
+use globalps_tests::product::run;
+use globalps_tests::{Cluster, DEADLINE as SOON, until};
+use serde_json::json;
+
+pub const SYSTEM: &str = "globalps-system";
+const POLL: Duration = Duration::from_millis(100);
+
+/// Installs globalps from its own manifests, with an image that can't run.
+pub fn install(cluster: &Cluster, syncer_image: &str) {
+    let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &list.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Names of the controller's pods, which no node runs.
+pub fn pods(cluster: &Cluster) -> Vec<String> {
+    until("two pods", SOON, POLL, || {
+        let names = "-o=jsonpath={.items[*].metadata.name}";
+        let text = cluster.kubectl(&["get", "pods", "-n", SYSTEM, names])?;
+        let pods: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        Ok((pods.len() == 2).then_some(pods))
+    })
+    .unwrap()
+}
+
+/// As a controller does that takes the Lease; empty: none has taken it.
+pub fn names_leader(cluster: &Cluster, holder: &str) {
+    let annotation = format!("globalps.io/leader={holder}");
+    let args = ["annotate", "--overwrite", "-n", SYSTEM];
+    let args = [&args[..], &["serviceaccount/globalps-leader", &annotation]].concat();
+    cluster.kubectl(&args).unwrap();
+}
