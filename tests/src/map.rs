@@ -338,6 +338,12 @@ pub const FILES: &[TestFile] = &[
         "the admission policies reject every attempt to misuse the controller's service account",
     ),
     file(
+        "policy_fields",
+        On::Nodes(0),
+        90,
+        "the admission policies refuse a change of every field that is not on their lists",
+    ),
+    file(
         "privileges",
         On::Nodes(1),
         120,

@@ -96,8 +96,10 @@ impl<'a> Kind<'a> {
         let existing = steps.iter().take_while(exists).count();
         let schema = steps.last().map(|(_, schema)| self.resolved(schema).0);
         let candidates = schema.map(|schema| candidates(&schema)).unwrap_or_default();
-        // Never without what is far above: the object would lack too much.
-        let least = existing.saturating_sub(1).max(4.min(existing + 1));
+        // A pod template stays, since it would lack too much.
+        let is_deep = matches!(steps.first(), Some((Step::Field(name), _)) if name == "spec");
+        let least = if is_deep { 4.min(existing + 1) } else { 1 };
+        let least = existing.saturating_sub(1).max(least);
         let kept = (least..=existing + 1).rev();
         let all = kept.flat_map(move |kept| {
             candidates
