@@ -49,21 +49,19 @@ fn completed(namespace: &str) -> Value {
     set
 }
 
-/// Every item of these lists that an agent can get from some spec, as the API server completes it.
+/// Expressions for the items `i` of these lists that an agent can get from some spec, as the API server completes them.
 struct AllowedItems {
-    env: Vec<Value>,
-    volumes: Vec<Value>,
-    mounts: Vec<Value>,
+    env: String,
+    volumes: String,
+    mounts: String,
 }
 
 fn allowed_items(allowed: &Allowed) -> AllowedItems {
-    let mut items = AllowedItems {
-        env: Vec::new(),
-        volumes: Vec::new(),
-        mounts: Vec::new(),
-    };
     let files = allowed.config_files().iter().map(|file| (Some(file), None));
     let providers = allowed.providers().iter().map(|paths| (None, Some(paths)));
+    let (mut variables, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    // Those that no spec changes.
+    let (mut others, mut mounts) = (BTreeSet::new(), BTreeSet::new());
     for (config_file, provider) in files.chain(providers) {
         let mut spec = GlobalPullSecretSpec::default();
         if let Some(config_file) = config_file {
@@ -71,28 +69,46 @@ fn allowed_items(allowed: &Allowed) -> AllowedItems {
         }
         spec.kubelet.credential_provider = provider.cloned();
         let container = container(Agent::Syncer, "", "", &spec);
-        let mut env = container.env.map(value).unwrap_or_default();
-        for variable in env.as_array_mut().into_iter().flatten() {
-            if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef") {
-                field["apiVersion"] = "v1".into();
+        for mut variable in container.env.into_iter().flatten() {
+            match &mut variable.value_from {
+                None => {
+                    let text = variable.value.unwrap_or_default();
+                    variables.insert(format!("{}={text}", variable.name));
+                }
+                Some(source) => {
+                    if let Some(field) = &mut source.field_ref {
+                        field.api_version = Some("v1".to_owned());
+                    }
+                    others.insert(cel(&value(variable)));
+                }
             }
         }
-        let mut volumes = value(volumes(&spec));
-        for volume in volumes.as_array_mut().into_iter().flatten() {
-            if let Some(path) = volume.get_mut("hostPath") {
-                path["type"] = "".into();
-            }
+        for volume in volumes(&spec) {
+            match &volume.host_path {
+                Some(source) => paths.insert(format!("{}:{}", volume.name, source.path)),
+                None => others.insert(cel(&value(volume))),
+            };
         }
-        let mounts = container.volume_mounts.map(value).unwrap_or_default();
-        for (list, found) in [
-            (&mut items.env, env),
-            (&mut items.volumes, volumes),
-            (&mut items.mounts, mounts),
-        ] {
-            list.extend(found.as_array().into_iter().flatten().cloned());
-        }
+        let of_container = container.volume_mounts.into_iter().flatten();
+        mounts.extend(of_container.map(|mount| cel(&value(mount))));
     }
-    items
+    let list = |texts: BTreeSet<String>| cel_list(&texts.into_iter().collect::<Vec<_>>());
+    let joined = |items: BTreeSet<String>| items.into_iter().collect::<Vec<_>>().join(", ");
+    let others = joined(others);
+    AllowedItems {
+        env: format!(
+            "i in [{others}] || (i.all(k, k in ['name', 'value']) && \
+             (i.name + '=' + i[?'value'].orValue('')) in {})",
+            list(variables)
+        ),
+        volumes: format!(
+            "i in [{others}] || (i.all(k, k in ['name', 'hostPath']) && 'hostPath' in i && \
+             i.hostPath.all(k, k == 'path' || (k == 'type' && i.hostPath.type == '')) && \
+             (i.name + ':' + i.hostPath.path) in {})",
+            list(paths)
+        ),
+        mounts: format!("i in [{}]", joined(mounts)),
+    }
 }
 
 pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
@@ -106,11 +122,6 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
         .with("labels", Values::Fields(labels(Shape::default())))
         .with("annotations", Values::Fields(annotations));
     let items = allowed_items(allowed);
-    let one_of = |values: &[Value]| {
-        let values: BTreeSet<String> = values.iter().map(cel).collect();
-        let values: Vec<String> = values.into_iter().collect();
-        Values::Items(format!("i in [{}]", values.join(", ")))
-    };
     let container = Shape::of(&container)
         .with("name", Values::Any)
         .with("image", Values::Any)
@@ -125,8 +136,8 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
                 cel_list(&allowed_args(namespace, allowed))
             )),
         )
-        .with("env", one_of(&items.env))
-        .with("volumeMounts", one_of(&items.mounts));
+        .with("env", Values::Items(items.env))
+        .with("volumeMounts", Values::Items(items.mounts));
     let nodes = Shape::default().with("nodeSelectorTerms", Values::Any);
     let affinity = Shape::default().with(
         "nodeAffinity",
@@ -160,7 +171,7 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
         .at(&pod("hostNetwork"), Values::AbsentOr("[true]".to_owned()))
         .at(&pod("affinity"), Values::Fields(affinity))
         .at(&pod("containers"), Values::Item("syncer", container))
-        .at(&pod("volumes"), one_of(&items.volumes))
+        .at(&pod("volumes"), Values::Items(items.volumes))
 }
 
 /// RBAC itself prevents granting permissions that one doesn't hold. The controller holds more than an agent needs, though, and an

@@ -98,8 +98,7 @@ pub(super) fn object(metadata: Shape) -> Shape {
 /// Clouds map a service account to a cloud identity by its annotations and labels. A pod of an account gets the account's token
 /// unless the account says otherwise.
 fn service_account(delivered: &[String]) -> Shape {
-    let references = delivered.iter().map(|name| json!({"name": name}));
-    let allowed = format!("i in {}", super::shape::cel(&references.collect()));
+    let allowed = format!("i.all(k, k == 'name') && i.name in {}", cel_list(delivered));
     object(agent_metadata()).with("imagePullSecrets", Values::Items(allowed))
 }
 
