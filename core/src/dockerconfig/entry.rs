@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use zeroize::Zeroizing;
 
 use super::canonical::{canonical_of, index_key, meant};
+use super::encoded::{BYTE_ORDER_MARK, decode_base64, is_base64_of_pair, is_encoded_object};
 use super::json::{Json, Kind, quote};
 
 /// Bytes that must never be printed: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
@@ -74,8 +73,14 @@ pub enum EntryError {
     NotString(&'static str),
     #[error("`auth` is not base64 (byte {0})")]
     NotBase64(usize),
+    #[error("`auth` contains a byte order mark (U+FEFF), which is not base64")]
+    ByteOrderMark,
     #[error("`auth` has no colon between user and password once decoded")]
     NoColon,
+    #[error("`auth` was encoded twice: decoded, it is base64 of `user:password`")]
+    EncodedTwice,
+    #[error("the entry is a string that contains an object: it was encoded twice")]
+    ObjectEncodedTwice,
 }
 
 /// Names that readers look up regardless of case; only containers/image knows the last one.
@@ -142,6 +147,7 @@ impl Entry {
         let is_object = matches!(value.kind(), Kind::Object | Kind::Null);
         let not_string = not_strings.iter().find(|name| **name != IDENTITY_TOKEN);
         let credential = match not_string {
+            _ if is_encoded_object(value) => Err(EntryError::ObjectEncodedTwice),
             _ if !is_object => Err(EntryError::NotObject),
             Some(name) => Err(EntryError::NotString(name)),
             None => read(&fields),
@@ -202,7 +208,7 @@ impl Entry {
     /// What containers/image reads: only `auth`, which must be padded, and `identitytoken`. `Ok(None)`: nothing.
     pub(super) fn crio_credential(&self) -> Result<Option<Credential>, EntryError> {
         let auth = text(&self.fields, "auth").unwrap_or_default();
-        let decoded = decode_base64(&auth, true)?;
+        let decoded = decode_base64(&auth, true).map_err(EntryError::NotBase64)?;
         let Some(at) = decoded.iter().position(|byte| *byte == b':') else {
             return Ok(None);
         };
@@ -336,42 +342,29 @@ fn encode(credential: &Credential) -> Zeroizing<String> {
 /// password; they need not be UTF-8.
 fn decode(auth: &str) -> Result<Credential, EntryError> {
     // Like Go's `TrimSpace`, `trim` removes non-ASCII white space.
-    let decoded = decode_base64(auth, auth.trim().ends_with('='))?;
-    let at = decoded
-        .iter()
-        .position(|byte| *byte == b':')
-        .ok_or(EntryError::NoColon)?;
+    let padded = auth.trim().ends_with('=');
+    let decoded = decode_base64(auth, padded).map_err(|at| {
+        let has_mark = auth
+            .get(at..)
+            .is_some_and(|rest| rest.starts_with(BYTE_ORDER_MARK));
+        if has_mark {
+            EntryError::ByteOrderMark
+        } else {
+            EntryError::NotBase64(at)
+        }
+    })?;
+    let at = decoded.iter().position(|byte| *byte == b':');
+    let at = at.ok_or_else(|| {
+        if is_base64_of_pair(&decoded) {
+            EntryError::EncodedTwice
+        } else {
+            EntryError::NoColon
+        }
+    })?;
     Ok(Credential {
         username: Secret::new(&decoded[..at]),
         password: Secret::new(&decoded[at + 1..]),
     })
-}
-
-/// As in Go, line breaks are skipped and unused bits at the end are ignored.
-fn decode_base64(text: &str, padded: bool) -> Result<Zeroizing<Vec<u8>>, EntryError> {
-    let padding = if padded {
-        DecodePaddingMode::RequireCanonical
-    } else {
-        DecodePaddingMode::RequireNone
-    };
-    let engine = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_allow_trailing_bits(true)
-            .with_decode_padding_mode(padding),
-    );
-    let joined = Zeroizing::new(text.replace(['\r', '\n'], ""));
-    engine
-        .decode(joined.as_bytes())
-        .map(Zeroizing::new)
-        .map_err(|_| {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
-            EntryError::NotBase64(
-                text.bytes()
-                    .position(|byte| !allowed(byte))
-                    .unwrap_or(text.len()),
-            )
-        })
 }
 
 #[cfg(test)]
@@ -403,6 +396,10 @@ mod tests {
             ("dXNlcg==", Err(EntryError::NoColon)),
             ("Zm9vOmJhcg", both("foo", "bar")),
             ("cGFudHM=", Err(EntryError::NoColon)),
+            ("Y205aWIzUTZjMlZqY21WMA==", Err(EntryError::EncodedTwice)),
+            ("\u{feff}dXNlcjpwYXNz", Err(EntryError::ByteOrderMark)),
+            ("dXNlcjpwYXNz\n\u{feff}", Err(EntryError::ByteOrderMark)),
+            ("\u{200b}dXNlcjpwYXNz", Err(EntryError::NotBase64(0))),
         ] {
             assert_eq!(decoded(auth), expected, "auth {auth:?}");
         }

@@ -2,7 +2,7 @@
 
 use super::canonical::shown_key;
 use super::entry::Entry;
-use super::validate::{Code, Finding};
+use super::finding::{Code, Finding, MATCHES_NO_IMAGE};
 
 /// Host names of Docker Hub that kubelets don't recognize as Docker Hub.
 const NOT_THE_HUB: [&str; 5] = [
@@ -19,16 +19,6 @@ const HOST_HINT: &str =
 /// What a URL may have in its host, but no image's name: variables and placeholders that nothing replaced.
 const NOT_IN_HOSTS: [char; 14] = [
     '$', '<', '>', '(', ')', '&', '\'', '"', '!', '+', ',', ';', '=', '~',
-];
-
-/// Of a key for which no reader has an image.
-pub(super) const MATCHES_NO_IMAGE: [Code; 6] = [
-    Code::EmptyKey,
-    Code::KeyNotUrl,
-    Code::NotAHost,
-    Code::TagOrDigest,
-    Code::GlobInPath,
-    Code::GlobMatchesNothing,
 ];
 
 /// A host with brackets that are not those of an IPv6 address.
@@ -75,7 +65,7 @@ pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
     if name.is_empty() || name.starts_with(':') {
         return warning(Code::EmptyKey, "the registry name is empty", HOST_HINT);
     }
-    if name.contains(NOT_IN_HOSTS) {
+    if name.contains(NOT_IN_HOSTS) || !name.is_ascii() {
         let message = "no image's name has such a host, so it matches no image";
         return warning(Code::NotAHost, message, HOST_HINT);
     }
@@ -209,6 +199,8 @@ mod tests {
             ("$REGISTRY/org", &[NotAHost]),
             ("<registry>", &[NotAHost]),
             ("$(REGISTRY)", &[NotAHost]),
+            ("\u{feff}quay.io", &[NotAHost]),
+            ("r\u{e9}g.io", &[NotAHost]),
             ("quay io", &[KeyNotUrl]),
             (" quay.io", &[KeyNotUrl]),
             ("quay.io:*", &[KeyNotUrl]),

@@ -347,11 +347,8 @@ fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
         return error(key, why);
     }
     let registry = repository.split('/').next().unwrap_or_default();
-    if config.helpers().contains(registry) {
-        return error(
-            registry,
-            "a credential helper is configured for it, and nodes have none",
-        );
+    if let Some(why) = config.helpers().crio_error(registry) {
+        return error(registry, why);
     }
     let mut key = repository;
     loop {

@@ -4,26 +4,32 @@
 
 mod canonical;
 mod effective;
+mod encoded;
 mod entry;
 mod expiry;
+mod finding;
+mod form;
+mod helpers;
 mod image;
 mod json;
 mod keys;
 mod matching;
 mod merge;
 mod parse;
+mod stray;
 mod url;
 mod validate;
 
 pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
 pub use expiry::{Expiry, Lifetime, expiry, lifetime};
+pub use finding::{Code, Finding, Severity};
+pub use form::Form;
+pub use helpers::Helpers;
 pub use image::ImageError;
 pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
 pub use merge::{
     Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
 };
 pub use parse::{DockerConfig, ParseError, parse, parse_with};
-pub use validate::{
-    Code, Finding, Severity, validate, validate_bytes, validate_data, validate_replacement,
-};
+pub use validate::{validate, validate_bytes, validate_data, validate_replacement};

@@ -1,12 +1,15 @@
 //! Parses bytes to entries, and renders entries.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use zeroize::Zeroizing;
 
 use super::effective::Ability;
+use super::encoded::is_encoded_object;
 use super::entry::{Entry, folds_to};
+use super::form::Form;
+use super::helpers::{Helpers, is_object_of_strings};
 use super::json::{Json, Kind, quote};
 use super::keys::matches_no_image;
 
@@ -20,10 +23,7 @@ pub struct DockerConfig {
     bad_duplicates: Vec<Entry>,
     /// `HttpHeaders` is not an object of strings, so a kubelet rejects the file.
     bad_headers: bool,
-    /// Registries with a credential helper, which containers/image asks first.
-    helpers: BTreeSet<String>,
-    /// `credHelpers` is not an object of strings, so containers/image rejects the file.
-    bad_helpers: bool,
+    helpers: Helpers,
 }
 
 /// Top-level members other than `auths`, each as compact JSON. They may hold credentials too, so `Debug` shows names only.
@@ -45,6 +45,11 @@ pub enum ParseError {
     NotObject,
     #[error("`auths` is not an object")]
     AuthsNotObject,
+    #[error("`auths` is a string that contains an object: it was encoded twice")]
+    AuthsEncodedTwice,
+    /// It is not a credentials file, but this.
+    #[error("{0}")]
+    Form(Form),
 }
 
 /// Reads `{"auths": {...}}` like the kubelet's decoder: the case of `auths` is ignored, several `auths` are combined, the last of
@@ -59,8 +64,10 @@ pub fn parse_with(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<DockerConfig, ParseError> {
     let json = Json::parse(bytes).map_err(|error| not_json(bytes, error.offset))?;
-    if !matches!(json.kind(), Kind::Object | Kind::Null) {
-        return Err(ParseError::NotObject);
+    match json.kind() {
+        Kind::Object | Kind::Null => {}
+        _ if is_encoded_object(json) => return Err(ParseError::Form(Form::EncodedTwice)),
+        _ => return Err(ParseError::NotObject),
     }
     let mut config = DockerConfig::default();
     let mut places = HashMap::new();
@@ -76,6 +83,7 @@ pub fn parse_with(
                         .extend(overwritten.into_iter().filter(Entry::is_unreadable));
                     places.clear();
                 }
+                _ if is_encoded_object(value) => return Err(ParseError::AuthsEncodedTwice),
                 _ => return Err(ParseError::AuthsNotObject),
             }
             continue;
@@ -83,15 +91,7 @@ pub fn parse_with(
         if folds_to(&name, "httpheaders") {
             config.bad_headers |= !is_object_of_strings(value);
         }
-        if folds_to(&name, "credhelpers") {
-            config.bad_helpers |= !is_object_of_strings(value);
-            if value.kind() == Kind::Null {
-                config.helpers.clear();
-            }
-            config
-                .helpers
-                .extend(value.members().map(|(registry, _)| registry));
-        }
+        config.helpers.read(&name, value);
         config
             .others
             .0
@@ -100,15 +100,11 @@ pub fn parse_with(
     Ok(config)
 }
 
-/// An object whose members are strings or null, or null itself.
-fn is_object_of_strings(value: Json) -> bool {
-    let string = |value: Json| matches!(value.kind(), Kind::String | Kind::Null);
-    matches!(value.kind(), Kind::Object | Kind::Null)
-        && value.members().all(|(_, value)| string(value))
-}
-
 /// Line and column start at 1; the column counts bytes.
 fn not_json(bytes: &[u8], offset: usize) -> ParseError {
+    if let Some(form) = Form::of(bytes, offset) {
+        return ParseError::Form(form);
+    }
     let before = &bytes[..offset];
     let line = before.split(|byte| *byte == b'\n').count();
     let column = offset
@@ -170,6 +166,28 @@ impl DockerConfig {
         !self.has_auths && !self.others.0.is_empty() && self.others.0.values().all(is_entry)
     }
 
+    /// A Kubernetes manifest: it has a `kind`, and no registries.
+    pub fn is_manifest(&self) -> bool {
+        let others = &self.others.0;
+        let is_string = |value: &Zeroizing<String>| value.starts_with('"');
+        !self.has_auths
+            && others.get("kind").is_some_and(is_string)
+            && ["apiVersion", "metadata", "data", "items"]
+                .iter()
+                .any(|name| others.contains_key(*name))
+    }
+
+    /// A credentials file is the value of a member, as text, in base64 or as it is.
+    pub(super) fn is_nested(&self) -> bool {
+        let holds_auths = |value: &Zeroizing<String>| {
+            Json::parse(value.as_bytes()).is_ok_and(|value| {
+                is_encoded_object(value)
+                    || value.members().any(|(name, _)| folds_to(&name, "auths"))
+            })
+        };
+        !self.has_auths && self.others.0.values().any(holds_auths)
+    }
+
     /// Whether there is an `auths` at all.
     pub(super) fn has_auths(&self) -> bool {
         self.has_auths
@@ -199,8 +217,7 @@ impl DockerConfig {
         readable
     }
 
-    /// Registries that have a credential helper here.
-    pub(super) fn helpers(&self) -> &BTreeSet<String> {
+    pub fn helpers(&self) -> &Helpers {
         &self.helpers
     }
 
@@ -222,15 +239,8 @@ impl DockerConfig {
                 "CRI-O can't read the file because of this entry",
             ));
         }
-        self.bad_helpers
-            .then_some(("", "`credHelpers` is not an object of strings"))
-    }
-
-    pub(super) fn has_creds_store(&self) -> bool {
-        // To Go, null and an empty text are no value.
-        let has_value = |value: &Zeroizing<String>| !["\"\"", "null"].contains(&value.as_str());
-        let mut others = self.others.0.iter();
-        others.any(|(name, value)| folds_to(name, "credsstore") && has_value(value))
+        let is_readable = self.helpers.is_crio_readable();
+        (!is_readable).then_some(("", "`credHelpers` is not an object of strings"))
     }
 
     /// Whether a kubelet accepts the file: one entry that it can't read makes it reject all of it.
@@ -358,7 +368,6 @@ mod tests {
                 },
             ),
             ("{auths:{}}", ParseError::NotJson { line: 1, column: 2 }),
-            ("\u{feff}{}", ParseError::NotJson { line: 1, column: 1 }),
             ("{} {}", ParseError::NotJson { line: 1, column: 4 }),
             ("\"text\"", ParseError::NotObject),
             ("[]", ParseError::NotObject),
@@ -367,6 +376,7 @@ mod tests {
             (r#"{"auths":"not an object"}"#, ParseError::AuthsNotObject),
             (r#"{"auths":[]}"#, ParseError::AuthsNotObject),
             (r#"{"auths":{},"Auths":1}"#, ParseError::AuthsNotObject),
+            (r#"{"auths":"{{ .auths }}"}"#, ParseError::AuthsNotObject),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap_err(), expected, "{text}");
         }

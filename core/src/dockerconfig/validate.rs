@@ -1,147 +1,19 @@
 //! Checks a credentials file for what nodes would do with it.
 
-use std::borrow::Cow;
-
-use serde::Serialize;
-
 use super::canonical::shown_key;
 use super::effective::Ability;
 use super::entry::{Entry, EntryError};
-use super::keys::{MATCHES_NO_IMAGE, key_findings};
+use super::finding::{Code, Finding};
+use super::form::Form;
+use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
 
 /// Size limit of a Secret's data, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// A node would reject the file or ignore the entry.
-    Error,
-    /// It works, but may not do what it seems to do.
-    Warning,
-}
-
-/// The kind of finding, a word that scripts may rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Code {
-    NoData,
-    TooLarge,
-    NotJson,
-    NotObject,
-    OldForm,
-    NoAuths,
-    AuthsNotObject,
-    HttpHeaders,
-    NoEntries,
-    EntryNotObject,
-    FieldNotString,
-    BadBase64,
-    NoColon,
-    /// About who may use the credentials, not about the bytes.
-    BadScope,
-    // The rest are warnings.
-    EmptyUser,
-    EmptyPassword,
-    NotUtf8,
-    Unpadded,
-    NoAuth,
-    NoCredential,
-    IdentityTokenOnly,
-    CredHelpers,
-    CredsStore,
-    DuplicateKey,
-    EmptyKey,
-    KeyNotUrl,
-    NotAHost,
-    BracketGlob,
-    UpperCase,
-    SchemeWithPath,
-    ApiPath,
-    TrailingSlash,
-    TagOrDigest,
-    GlobInPath,
-    GlobMatchesNothing,
-    GlobMatchesEverything,
-    GlobNotForCrio,
-    DefaultPort,
-    HubName,
-    PathIsPrefix,
-}
-
-/// One finding. `message` and `hint` never contain a credential or a part of one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub severity: Severity,
-    pub code: Code,
-    /// The key as written; empty if the finding concerns the whole file.
-    pub registry: String,
-    pub message: Cow<'static, str>,
-    #[serde(skip)]
-    pub hint: &'static str,
-}
-
-impl Finding {
-    fn error(
-        code: Code,
-        registry: &str,
-        message: impl Into<Cow<'static, str>>,
-        hint: &'static str,
-    ) -> Self {
-        Self {
-            severity: Severity::Error,
-            code,
-            registry: shown_key(registry),
-            message: message.into(),
-            hint,
-        }
-    }
-
-    pub(super) fn warning(
-        code: Code,
-        registry: &str,
-        message: impl Into<Cow<'static, str>>,
-        hint: &'static str,
-    ) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::error(code, registry, message, hint)
-        }
-    }
-
-    pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
-    }
-
-    /// Whether nodes don't use the entry, or not all of them do, although the file is valid.
-    pub fn limits_use(&self) -> bool {
-        use Code::{
-            DuplicateKey, EmptyPassword, EmptyUser, IdentityTokenOnly, NoCredential, NotUtf8,
-        };
-        let of_credential = [
-            DuplicateKey,
-            EmptyPassword,
-            EmptyUser,
-            IdentityTokenOnly,
-            NoCredential,
-            NotUtf8,
-        ];
-        of_credential.contains(&self.code) || MATCHES_NO_IMAGE.contains(&self.code)
-    }
-}
-
-/// The finding in one line for humans, with its registry.
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.registry.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "`{}`: {}", self.registry, self.message)
-        }
-    }
-}
-
 const AUTH_HINT: &str = "it must be base64 of `user:password`";
+const ONCE_HINT: &str = "encode `user:password` only once";
+const STRAY_HINT: &str = "encode it again without: `printf %s 'USER:PASSWORD' | base64 -w0`";
 const FORM_HINT: &str =
     "the form is {\"auths\": {\"REGISTRY\": {\"auth\": \"BASE64 OF USER:PASSWORD\"}}}";
 
@@ -214,12 +86,22 @@ pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
 }
 
 fn unparsable(error: &ParseError) -> Finding {
-    let code = match error {
-        ParseError::NotJson { .. } => Code::NotJson,
-        ParseError::NotObject => Code::NotObject,
-        ParseError::AuthsNotObject => Code::AuthsNotObject,
+    let (code, hint) = match error {
+        ParseError::NotJson { .. } => (Code::NotJson, FORM_HINT),
+        ParseError::NotObject => (Code::NotObject, FORM_HINT),
+        ParseError::AuthsNotObject => (Code::AuthsNotObject, FORM_HINT),
+        ParseError::AuthsEncodedTwice => (Code::EncodedTwice, FORM_HINT),
+        ParseError::Form(form) => {
+            let code = match form {
+                Form::ByteOrderMark => Code::ByteOrderMark,
+                Form::Utf16 => Code::Utf16,
+                Form::EncodedTwice => Code::EncodedTwice,
+                Form::Manifest => Code::Manifest,
+            };
+            (code, form.hint())
+        }
     };
-    Finding::error(code, "", error.to_string(), FORM_HINT)
+    Finding::error(code, "", error.to_string(), hint)
 }
 
 /// All findings of a parsed file, in the order of its entries. The kubelet doesn't skip bad entries: a single one makes it reject
@@ -233,6 +115,15 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
             "",
             message,
             "move the registries below `auths`",
+        ));
+    } else if config.is_manifest() {
+        findings.push(unparsable(&ParseError::Form(Form::Manifest)));
+    } else if config.is_nested() {
+        findings.push(Finding::error(
+            Code::NoAuths,
+            "",
+            "`auths` is not at the top level",
+            "use the object that has `auths` as the whole content",
         ));
     } else if !config.has_auths() {
         findings.push(Finding::error(
@@ -304,13 +195,16 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
             return warning(Code::NoCredential, message, AUTH_HINT);
         }
         Err(error) => {
-            let code = match error {
-                EntryError::NotObject => Code::EntryNotObject,
-                EntryError::NotString(_) => Code::FieldNotString,
-                EntryError::NotBase64(_) => Code::BadBase64,
-                EntryError::NoColon => Code::NoColon,
+            let (code, hint) = match error {
+                EntryError::NotObject => (Code::EntryNotObject, FORM_HINT),
+                EntryError::ObjectEncodedTwice => (Code::EncodedTwice, FORM_HINT),
+                EntryError::NotString(_) => (Code::FieldNotString, AUTH_HINT),
+                EntryError::NotBase64(_) => (Code::BadBase64, AUTH_HINT),
+                EntryError::ByteOrderMark => (Code::ByteOrderMark, AUTH_HINT),
+                EntryError::NoColon => (Code::NoColon, AUTH_HINT),
+                EntryError::EncodedTwice => (Code::EncodedTwice, ONCE_HINT),
             };
-            return vec![Finding::error(code, key, error.to_string(), AUTH_HINT)];
+            return vec![Finding::error(code, key, error.to_string(), hint)];
         }
     };
     let mut findings = Vec::new();
@@ -340,6 +234,15 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
         let message = "the user or the password is not UTF-8: the credential provider can't deliver the entry, and another one for the registry is preferred";
         findings.extend(warning(Code::NotUtf8, message, "encode both in UTF-8"));
     }
+    if let Some(what) = credential.stray_characters() {
+        let message = format!("{what}, and nodes send it as it is");
+        findings.push(Finding::warning(
+            Code::StrayCharacters,
+            key,
+            message,
+            STRAY_HINT,
+        ));
+    }
     if !entry.has_auth() {
         let message = "`username` and `password` without `auth`: CRI-O reads only `auth`";
         findings.extend(warning(
@@ -361,11 +264,22 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
 fn helper_findings(config: &DockerConfig) -> Vec<Finding> {
     const HINT: &str = "put user and password below `auths`";
     let mut findings = Vec::new();
-    for registry in config.helpers() {
-        let message = "a credential helper is configured for it, and nodes have none";
-        findings.push(Finding::warning(Code::CredHelpers, registry, message, HINT));
+    let helpers = config.helpers();
+    for (registry, helper) in helpers.of_registries() {
+        let message = helpers.crio_error(registry).unwrap_or_default();
+        let hint = if helper.is_empty() {
+            "remove the registry from `credHelpers`"
+        } else {
+            HINT
+        };
+        findings.push(Finding::warning(Code::CredHelpers, registry, message, hint));
     }
-    if config.has_creds_store() {
+    if !helpers.is_crio_readable() {
+        let message = "`credHelpers` is not an object of strings, so CRI-O rejects the file";
+        let hint = "remove `credHelpers`";
+        findings.push(Finding::warning(Code::CredHelpers, "", message, hint));
+    }
+    if !helpers.store().is_empty() {
         let message = "`credsStore` names a credential helper, and nodes have none";
         findings.push(Finding::warning(Code::CredsStore, "", message, HINT));
     }
@@ -374,6 +288,10 @@ fn helper_findings(config: &DockerConfig) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+
+    use super::super::finding::Severity;
     use super::*;
 
     fn found(text: &str) -> Vec<(Severity, Code, String)> {
@@ -478,6 +396,38 @@ mod tests {
             ),
             (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":""}"#, &[]),
             (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","CREDSSTORE":""}"#,
+                &[],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","credsStore":null}"#,
+                &[Code::CredsStore],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"},"credHelpers":null}"#,
+                &[],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"r":null}}"#,
+                &[Code::CredHelpers],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":[]}"#,
+                &[Code::CredHelpers],
+            ),
+            (
+                r#"{"AUTHS":null,"auth\u017f":{"r":{"AUTH":"dTpw","Auth":null,"username":null,"email":null,"identityToken":null}},"HttpHeaders":null}"#,
+                &[],
+            ),
+            (
+                r#"{"auths":{"r.example.com":{"auth":"cm9ib3Q6c2VjcmV0Cg=="}}}"#,
+                &[Code::StrayCharacters],
+            ),
+            (
+                r#"{"auths":{"r":{"username":"\ufeffu","password":"p"}}}"#,
+                &[Code::StrayCharacters, Code::NoAuth],
+            ),
+            (
                 r#"{"auths":{"r":{"auth":"cm9ib3Q6cORzcw=="}}}"#,
                 &[Code::NotUtf8],
             ),
@@ -553,6 +503,22 @@ mod tests {
                 vec![(Error, NoEntries, "`auths` has no entries")],
             ),
             (
+                r#"{"auths":{"a":{"auth":"Y205aWIzUTZjMlZqY21WMA=="},"b":"{\"auth\":\"dTpw\"}","c":"dTpw"}}"#,
+                vec![
+                    (
+                        Error,
+                        EncodedTwice,
+                        "`a`: `auth` was encoded twice: decoded, it is base64 of `user:password`",
+                    ),
+                    (
+                        Error,
+                        EncodedTwice,
+                        "`b`: the entry is a string that contains an object: it was encoded twice",
+                    ),
+                    (Error, EntryNotObject, "`c`: the entry is not an object"),
+                ],
+            ),
+            (
                 r#"{"auths":{"r":false}}"#,
                 vec![(Error, EntryNotObject, "`r`: the entry is not an object")],
             ),
@@ -597,6 +563,42 @@ mod tests {
     }
 
     #[test]
+    fn content_that_contains_a_file_is_named() {
+        use Code::*;
+        const FILE: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
+        let utf16 = |to_bytes: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
+            text.encode_utf16().flat_map(to_bytes).collect()
+        };
+        let with_mark = format!("\u{feff}{FILE}");
+        let encoded = BASE64_STANDARD.encode(FILE);
+        let quoted = serde_json::json!(FILE).to_string();
+        for (content, code, message) in [
+            (with_mark.clone().into(), ByteOrderMark, "it contains a byte order mark (U+FEFF), so nodes reject it"),
+            (format!("\r\n {with_mark}").into(), ByteOrderMark, "it contains a byte order mark (U+FEFF), so nodes reject it"),
+            (format!("{FILE}\u{feff}").into(), ByteOrderMark, "it contains a byte order mark (U+FEFF), so nodes reject it"),
+            (utf16(u16::to_le_bytes, &with_mark), Utf16, "it is UTF-16, and nodes read only UTF-8"),
+            (utf16(u16::to_be_bytes, &with_mark), Utf16, "it is UTF-16, and nodes read only UTF-8"),
+            (utf16(u16::to_le_bytes, FILE), Utf16, "it is UTF-16, and nodes read only UTF-8"),
+            (utf16(u16::to_be_bytes, FILE), Utf16, "it is UTF-16, and nodes read only UTF-8"),
+            (encoded.clone().into(), EncodedTwice, "it is base64 or a string instead of a JSON object: it was encoded twice"),
+            (format!("{}\n", BASE64_STANDARD.encode(&encoded)).into(), EncodedTwice, "it is base64 or a string instead of a JSON object: it was encoded twice"),
+            (quoted.clone().into(), EncodedTwice, "it is base64 or a string instead of a JSON object: it was encoded twice"),
+            (format!("{encoded:?}").into(), EncodedTwice, "it is base64 or a string instead of a JSON object: it was encoded twice"),
+            (format!(r#"{{"auths":{quoted}}}"#).into(), EncodedTwice, "`auths` is a string that contains an object: it was encoded twice"),
+            (format!(r#"{{"auths":{encoded:?}}}"#).into(), EncodedTwice, "`auths` is a string that contains an object: it was encoded twice"),
+            (format!("apiVersion: v1\nkind: Secret\ndata:\n  .dockerconfigjson: {encoded}\n").into(), Manifest, "it is a Kubernetes manifest, not the credentials file in it"),
+            (format!(r#"{{"apiVersion":"v1","kind":"Secret","data":{{".dockerconfigjson":{encoded:?}}}}}"#).into(), Manifest, "it is a Kubernetes manifest, not the credentials file in it"),
+            (format!(r#"{{".dockerconfigjson":{encoded:?}}}"#).into(), NoAuths, "`auths` is not at the top level"),
+            (format!(r#"{{".dockerconfigjson":{FILE}}}"#).into(), NoAuths, "`auths` is not at the top level"),
+        ] {
+            let (config, findings) = validate_bytes(&content);
+            assert!(config.is_none(), "{content:?}");
+            let found: Vec<_> = findings.iter().map(|it| (it.code, it.to_string())).collect();
+            assert_eq!(found, [(code, message.to_owned())], "{content:?}");
+        }
+    }
+
+    #[test]
     fn no_finding_holds_a_credential() {
         for text in [
             r#"{"auths":{"r":{"auth":"hunter2"}}}"#,
@@ -605,6 +607,12 @@ mod tests {
             r#"{"auths":"hunter2"}"#,
             r#"{"auths":{"r":{"auth":"hunter2"}"#,
             "hunter2",
+            r#"{"auths":{"r":{"username":"u","password":"hunter2\n"}}}"#,
+            r#"{"auths":{"r":"{\"auth\":\"hunter2\"}"}}"#,
+            r#"{"auths":"{\"r\":\"hunter2\"}"}"#,
+            r#"{"hunter2":{"auths":{"r":{}}}}"#,
+            "\u{feff}hunter2",
+            "apiVersion: v1\nkind: Secret\nstringData: {x: hunter2}\n",
         ] {
             let (_, findings) = validate_bytes(text.as_bytes());
             assert!(!findings.is_empty(), "{text}");

@@ -1,9 +1,10 @@
 //! Docker's config.json and podman's auth.json as they are on a workstation, where programs may hold the passwords. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, parse, shown_key};
-use serde_json::Value;
+use globalps_core::dockerconfig::{
+    Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key,
+};
 
 use crate::error::Failure;
 use globalps_registry::HUB;
@@ -18,40 +19,8 @@ pub(crate) struct AuthFile {
     /// For messages.
     pub name: String,
     config: DockerConfig,
-    helpers: Helpers,
     /// Its user wrote it on this machine: the programs that it names may run.
     is_own: bool,
-}
-
-/// Programs that keep the passwords instead of the file.
-#[derive(Debug, Default)]
-struct Helpers {
-    /// Of one registry each.
-    cred_helpers: BTreeMap<String, String>,
-    /// Of all others.
-    creds_store: String,
-}
-
-impl Helpers {
-    /// As docker reads them: the case of a name is ignored, and null is no value. `None`: they have another form.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        type Named = BTreeMap<String, Option<String>>;
-        let file: Option<BTreeMap<String, Value>> = serde_json::from_slice(bytes).ok()?;
-        let mut found = Self::default();
-        for (name, value) in file.unwrap_or_default() {
-            if name.eq_ignore_ascii_case("credHelpers") {
-                let named: Option<Named> = serde_json::from_value(value).ok()?;
-                let named = named.unwrap_or_default().into_iter();
-                let named = named.filter_map(|(key, helper)| Some((key, helper?)));
-                found.cred_helpers.extend(named);
-            } else if name.eq_ignore_ascii_case("credsStore") {
-                let helper: Option<String> = serde_json::from_value(value).ok()?;
-                found.creds_store = helper.unwrap_or(found.creds_store);
-            }
-        }
-        found.cred_helpers.retain(|_, helper| !helper.is_empty());
-        Some(found)
-    }
 }
 
 /// Where the password of a registry is.
@@ -68,23 +37,30 @@ pub(crate) enum Place {
 impl AuthFile {
     pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
         let name = name.into();
-        let config = parse(bytes).map_err(|error| {
-            Failure::new(
-                format!("{name} is no registry credentials file: {error}"),
-                "name docker's config.json or podman's auth.json; `kubectl globalps validate FILE` says more",
-            )
+        let config = parse(bytes).and_then(|config| {
+            // Kubelets read one as a file without entries.
+            let is_manifest = config.is_manifest();
+            (!is_manifest)
+                .then_some(config)
+                .ok_or(ParseError::Form(Form::Manifest))
+        });
+        let config = config.map_err(|error| {
+            let hint = match error {
+                ParseError::Form(Form::Manifest) => "`--from-file` reads manifests",
+                ParseError::Form(form) => form.hint(),
+                _ => "name docker's config.json or podman's auth.json; `kubectl globalps validate FILE` says more",
+            };
+            Failure::new(format!("{name} is no registry credentials file: {error}"), hint)
         })?;
-        // The error would quote the file.
-        let helpers = Helpers::of(bytes).ok_or_else(|| {
-            Failure::new(
+        if !config.helpers().is_readable() {
+            return Err(Failure::new(
                 format!("{name} names its credential helpers in a way that can't be read"),
                 "`credHelpers` is an object of texts, `credsStore` is a text",
-            )
-        })?;
+            ));
+        }
         Ok(Self {
             name,
             config,
-            helpers,
             is_own: true,
         })
     }
@@ -100,7 +76,9 @@ impl AuthFile {
     /// Every registry that there is something about, each by one name.
     pub(crate) fn registries(&self) -> BTreeSet<String> {
         let entries = self.config.entries().iter().map(Entry::key);
-        let helpers = self.helpers.cred_helpers.keys().map(String::as_str);
+        let helpers = self.config.helpers().of_registries().iter();
+        let helpers = helpers.filter(|(_, helper)| !helper.is_empty());
+        let helpers = helpers.map(|(key, _)| key.as_str());
         entries.chain(helpers).map(registry_name).collect()
     }
 
@@ -133,22 +111,26 @@ impl AuthFile {
     }
 
     fn all_places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
-        let helpers = self.helpers.cred_helpers.iter();
-        let mut own = helpers.filter(|(key, _)| registry_name(key) == registry);
-        if let Some((server, helper)) = own.next() {
-            return Ok(vec![Place::Helper {
-                helper: helper.clone(),
-                server: server.clone(),
-            }]);
-        }
+        let helpers = self.config.helpers();
+        let mut own = helpers.of_registries().iter();
+        let store = match own.find(|(key, _)| registry_name(key) == registry) {
+            Some((server, helper)) if !helper.is_empty() => {
+                return Ok(vec![Place::Helper {
+                    helper: helper.clone(),
+                    server: server.clone(),
+                }]);
+            }
+            Some(_) => "",
+            None => helpers.store(),
+        };
         let entries = self.config.entries().iter();
         let entries: Vec<&Entry> = entries
             .filter(|entry| registry_name(entry.key()) == registry)
             .collect();
         let mut places = Vec::new();
-        if !self.helpers.creds_store.is_empty() {
+        if !store.is_empty() {
             places.push(Place::Helper {
-                helper: self.helpers.creds_store.clone(),
+                helper: store.to_owned(),
                 server: match entries.first() {
                     Some(entry) => entry.key().to_owned(),
                     None if registry == HUB => HUB_KEY.to_owned(),
@@ -269,6 +251,8 @@ mod tests {
             r#""credHelpers":null,"credsStore":null"#,
             r#""credHelpers":{"quay.io":null},"credsStore":"""#,
             r#""credHelpers":{"quay.io":""}"#,
+            r#""credHelpers":{"quay.io":"","ghcr.io":null},"credsStore":"desktop""#,
+            r#""credsStore":"desktop","CredsStore":"""#,
         ] {
             let file = format!("{{{helpers},{auths}}}");
             let file = AuthFile::new("`f`", file.as_bytes()).expect("a file");
@@ -279,8 +263,14 @@ mod tests {
                 "a password without a user"
             );
         }
-        let folded = AuthFile::new("`f`", br#"{"CREDSSTORE": "desktop"}"#).expect("a file");
-        assert_eq!(shown(&folded.places("r.io")), "desktop r.io");
+        for folded in [
+            r#"{"CREDSSTORE": "desktop"}"#,
+            r#"{"cred\u017fStore": "desktop", "credsStore": null, "\ud800": 1}"#,
+            r#"{"CREDHELPERS": {"q.io": "x"}, "credHelpers": {"r.io": "desktop"}}"#,
+        ] {
+            let folded = AuthFile::new("`f`", folded.as_bytes()).expect("a file");
+            assert_eq!(shown(&folded.places("r.io")), "desktop r.io");
+        }
         let empty = AuthFile::new("`f`", br#"{"credsStore": "desktop"}"#).expect("a file");
         let hub = shown(&empty.places("docker.io"));
         assert_eq!(hub, "desktop https://index.docker.io/v1/");
@@ -332,6 +322,14 @@ mod tests {
             (
                 "hunter2",
                 "`f` is no registry credentials file: not JSON (line 1, column 1)",
+            ),
+            (
+                "\u{feff}hunter2",
+                "`f` is no registry credentials file: it contains a byte order mark (U+FEFF), so nodes reject it",
+            ),
+            (
+                r#"{"kind": "Secret", "data": {"x": "hunter2"}}"#,
+                "`f` is no registry credentials file: it is a Kubernetes manifest, not the credentials file in it",
             ),
             (
                 r#"{"auths": "hunter2"}"#,

@@ -40,6 +40,14 @@ fn pair(draw: &mut Draw) -> Vec<u8> {
                 (Kind::PairNul, b"\0:p"),
                 (Kind::PairNotUtf8, b"\xff\xfe:\xc3\x28"),
                 (Kind::PairSpace, b" u : p\n"),
+                (Kind::PairSpace, b"u:p\r\n"),
+                (Kind::PairSpace, b"u:p \n\n"),
+                (Kind::PairByteOrderMark, b"\xef\xbb\xbfu:p"),
+                (Kind::PairByteOrderMark, b"u:\xef\xbb\xbfp"),
+                (Kind::PairUtf16, b"u\0:\0p\0"),
+                (Kind::PairUtf16, b"\0u\0:\0p"),
+                (Kind::PairUtf16, b"\xff\xfeu\0:\0p\0"),
+                (Kind::PairUtf16, b"u\0:\0p\0\r\0\n\0"),
             ])
             .to_vec(),
         1 | 2 => long.into_bytes(),
@@ -182,8 +190,14 @@ const ODD: [Change; 17] = [
             ])
             .to_owned();
     }),
-    (Kind::AuthTwice, |_, auth| {
-        *auth = BASE64_STANDARD.encode(&*auth)
+    (Kind::AuthTwice, |draw, auth| {
+        auth.push_str(draw.pick(&["", "", "\n", "\r\n"]));
+        for _ in 0..1 + draw.below(3) {
+            *auth = BASE64_STANDARD.encode(&*auth);
+        }
+        if draw.one_in(4) {
+            *auth = unpadded(auth).to_owned();
+        }
     }),
     (Kind::AuthWhiteOnly, |draw, auth| {
         *auth = draw.pick(&[" ", "\n", "\r\n", "\t", "\n\n\n\n"]).to_owned();

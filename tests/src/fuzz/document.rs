@@ -1,5 +1,8 @@
 //! Generates whole credentials files.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::draw::Draw;
 use super::entry;
 use super::json::{bytes, field, member, nested, object, other_type, space, string};
@@ -19,6 +22,13 @@ pub(super) fn document(draw: &mut Draw, keys: &[String], places: &Places) -> Vec
     }
     if draw.one_in(15) {
         cred_helpers(draw, places, &mut members);
+    }
+    if draw.one_in(40) {
+        draw.note(Kind::FileNulls);
+        for name in ["credHelpers", "credsStore", "HttpHeaders", "detachKeys"] {
+            let name = field(draw, name);
+            members.push(member(draw, &name, "null"));
+        }
     }
     if draw.one_in(20) {
         draw.note(Kind::FileOtherMembers);
@@ -79,6 +89,11 @@ fn entries(draw: &mut Draw, keys: &[String], odd: bool) -> String {
 fn auths(draw: &mut Draw, keys: &[String], odd: bool) -> String {
     let name = field(draw, "auths");
     let value = match draw.below(60) {
+        1 if draw.one_in(2) => {
+            draw.note(Kind::FileAuthsText);
+            let value = entries(draw, keys, odd);
+            entry::encoded(draw, &value)
+        }
         0 => draw
             .kind(&[
                 (Kind::FileAuthsNull, "null"),
@@ -158,6 +173,11 @@ fn cred_helpers(draw: &mut Draw, places: &Places, members: &mut Vec<String>) {
                 places.path(draw)
             )
         }
+        5 if draw.one_in(2) => {
+            draw.note(Kind::HelpersNull);
+            let (host, none) = (string(draw, host), draw.pick(&["null", "\"\""]));
+            format!("{{{host}:\"x\",\"quay.io\":null,{host}:{none}}}")
+        }
         5 => {
             draw.note(Kind::HelpersEmpty);
             draw.pick(&["{}", "null"]).to_owned()
@@ -181,7 +201,28 @@ fn cred_helpers(draw: &mut Draw, places: &Places, members: &mut Vec<String>) {
 /// A possible change of the bytes, with its name.
 type Damage = (Kind, fn(&mut Draw, &mut Vec<u8>));
 
-const DAMAGES: [Damage; 22] = [
+const DAMAGES: [Damage; 26] = [
+    (Kind::FileUtf16, |draw, file| utf16(draw, file, "\u{feff}")),
+    (Kind::FileUtf16Unmarked, |draw, file| utf16(draw, file, "")),
+    (Kind::FileEncoded, |draw, file| {
+        let text = BASE64_STANDARD.encode(&*file);
+        *file = match draw.below(4) {
+            0 => text,
+            1 => format!("{text}\n"),
+            2 => format!("\"{text}\""),
+            _ => BASE64_STANDARD.encode(text),
+        }
+        .into();
+    }),
+    (Kind::FileManifest, |draw, file| {
+        let text = BASE64_STANDARD.encode(&*file);
+        *file = if draw.one_in(2) {
+            format!("apiVersion: v1\nkind: Secret\ndata:\n  .dockerconfigjson: {text}\n")
+        } else {
+            format!("{{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"data\":{{\".dockerconfigjson\":\"{text}\"}}}}")
+        }
+        .into();
+    }),
     (Kind::FileByteOrderMark, |_, file| {
         file.splice(0..0, *b"\xef\xbb\xbf");
     }),
@@ -339,6 +380,13 @@ fn insert_last(file: &mut Vec<u8>, text: &str) {
         .rposition(|byte| *byte == b'}')
         .unwrap_or(file.len());
     file.splice(at..at, text.bytes());
+}
+
+/// The file in either byte order.
+fn utf16(draw: &mut Draw, file: &mut Vec<u8>, mark: &str) {
+    let text = format!("{mark}{}", String::from_utf8_lossy(file));
+    let to_bytes = draw.pick(&[u16::to_le_bytes as fn(u16) -> [u8; 2], u16::to_be_bytes]);
+    *file = text.encode_utf16().flat_map(to_bytes).collect();
 }
 
 fn damage(draw: &mut Draw, file: &mut Vec<u8>) {

@@ -1,5 +1,8 @@
 //! Generates the values of `auths`.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::auth;
 use super::draw::Draw;
 use super::json::{INVALID_UTF8, SURROGATE, field, member, nested, object, other_type, string};
@@ -70,6 +73,13 @@ pub(super) fn sound(draw: &mut Draw) -> String {
         let name = field(draw, name);
         members.push(member(draw, &name, "null"));
     }
+    if draw.one_in(48) {
+        draw.note(Kind::EntryFieldsNull);
+        for name in ["auth", "username", "password", "email", "identitytoken"] {
+            let name = field(draw, name);
+            members.push(member(draw, &name, "null"));
+        }
+    }
     if draw.one_in(24) {
         draw.note(Kind::EntryFieldTwice);
         members.push(auth_member(draw));
@@ -90,6 +100,11 @@ pub(super) fn odd(draw: &mut Draw) -> String {
             if draw.one_in(3) {
                 members.extend([text(draw, "username"), text(draw, "password")]);
             }
+        }
+        5 if draw.one_in(3) => {
+            draw.note(Kind::EntryText);
+            let text = sound(draw);
+            return encoded(draw, &text);
         }
         5 => {
             draw.note(Kind::EntryNotObject);
@@ -129,6 +144,16 @@ pub(super) fn odd(draw: &mut Draw) -> String {
     }
     draw.shuffle(&mut members);
     object(draw, &members)
+}
+
+/// A value that was encoded once too often: as a string, or as a string of base64.
+pub(super) fn encoded(draw: &mut Draw, value: &str) -> String {
+    let text = if draw.one_in(2) {
+        value.to_owned()
+    } else {
+        BASE64_STANDARD.encode(value)
+    };
+    string(draw, &text)
 }
 
 fn auth_member(draw: &mut Draw) -> String {

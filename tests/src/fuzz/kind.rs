@@ -24,7 +24,7 @@ kinds! {
     KeyPartOfName KeyPercent KeyPercentInstead KeyPort KeyPortGlob KeyQuery KeyQuestionMark KeyRepository KeyRespelled
     KeySign KeySlashes KeySpace KeySurrogate KeyTag KeyTrailingSlash KeyTwice KeyTwoOddities KeyUpperCase KeyUser
     // What `auth` encodes.
-    PairColons PairNeither PairNoPassword PairNoUser PairNotUtf8 PairNul PairSpace
+    PairByteOrderMark PairColons PairNeither PairNoPassword PairNoUser PairNotUtf8 PairNul PairSpace PairUtf16
     // Its base64.
     AuthCutOff AuthDirtyBits AuthEmpty AuthInvalidUtf8 AuthLineBreak AuthLineBreakAtEnd AuthLonger AuthNoColon
     AuthOtherCharacter AuthPaddingInside AuthPaddingMissing AuthPaddingMore AuthPaddingOnly AuthPaddingSplit AuthPlain
@@ -33,6 +33,7 @@ kinds! {
     TextColon TextControl TextEmpty TextInvalidUtf8 TextNotAscii TextSurrogate TextToken
     // Entries.
     EntryAll EntryBadThenGood EntryDeep EntryEmail EntryEmpty EntryFieldNull EntryFieldOtherType EntryFieldTwice
+    EntryFieldsNull EntryText
     EntryIdentityToken EntryIdentityTokenOnly EntryNotObject EntryNull EntryPasswordOnly EntryRegistryToken
     EntryUnknown EntryUserAndPassword EntryUserOnly
     // Names of members.
@@ -42,13 +43,13 @@ kinds! {
     // `HttpHeaders`.
     HeadersOtherType HeadersSound
     // `credHelpers`.
-    HelpersEmpty HelpersOfHost HelpersOfPath HelpersOtherType HelpersTwice
+    HelpersEmpty HelpersNull HelpersOfHost HelpersOfPath HelpersOtherType HelpersTwice
     // The file as a whole.
-    FileAuthsEmpty FileAuthsNull FileAuthsOtherType FileAuthsThenNull FileAuthsThenOtherType FileAuthsTwice
+    FileAuthsEmpty FileAuthsNull FileAuthsOtherType FileAuthsText FileAuthsThenNull FileAuthsThenOtherType FileAuthsTwice
     FileBadEscape FileBadLiteral FileBadNumber FileByteChanged FileByteGone FileByteMore FileByteOrderMark FileComment
     FileCutOff FileDeep FileEmpty FileLarge FileMoreBehind FileNestedWhole FileNoAuths FileNotObject FileOddNumber
     FileOddSpaceAround FileOldForm FileOtherMembers FileOtherQuotes FileRawControl FileSpaceAround FileTrailingComma
-    FileUnfinished
+    FileEncoded FileManifest FileNulls FileUnfinished FileUtf16 FileUtf16Unmarked
     // Names of images.
     ImageBadDigest ImageBadTag ImageBesideKey ImageDigest ImageDot ImageEdited ImageEmpty ImageHostOdd ImageHostOnly
     ImageHub ImageIdentifier ImageIpv6 ImageLong ImageLongTag ImageNotAscii ImageOfKey ImagePort ImageScheme
