@@ -11,6 +11,9 @@ use crate::terminal::prompt;
 
 /// Longer than any registry's token; stops early if a large file is piped in.
 const MAX_BYTES: u64 = 64 * 1024;
+/// At the start of a text it marks the encoding, and is not part of the text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+const UTF8_HINT: &str = "save it as UTF-8, or paste it at the prompt";
 
 /// User and password from flags, stdin or, on a terminal, a prompt.
 pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential, Failure> {
@@ -75,12 +78,21 @@ fn check_username(username: &str) -> Result<(), Failure> {
             "pass the user with `-u`",
         ));
     }
+    if username.contains(['\0', BYTE_ORDER_MARK]) {
+        return Err(Failure::new(
+            "the user name has a byte order mark or a zero byte in it",
+            "type it; the file or variable that it comes from is not plain UTF-8",
+        ));
+    }
     Ok(())
 }
 
 /// The input without one trailing newline, which `echo` and editors add.
 fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
     const HINT: &str = "pipe in the password and nothing else";
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(Failure::new("the password from stdin is UTF-16", UTF8_HINT));
+    }
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Failure::new(
             "the input from stdin is too long for a password",
@@ -98,7 +110,19 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
 
 /// Rejects a password with several lines, except the JSON key file of a Google service account.
 fn check_password(password: Secret) -> Result<Secret, Failure> {
+    // Windows programs write it into files and pipes.
+    let mark = BYTE_ORDER_MARK.to_string();
+    let password = match password.expose().strip_prefix(mark.as_bytes()) {
+        Some(rest) => Secret::new(rest),
+        None => password,
+    };
     let text = password.expose();
+    if text.contains(&0) {
+        return Err(Failure::new(
+            "the password is UTF-16: it has zero bytes in it",
+            UTF8_HINT,
+        ));
+    }
     if text.is_empty() {
         return Err(Failure::new(
             "the password is empty",
@@ -133,6 +157,18 @@ mod tests {
             ("", Err("the password is empty")),
             ("\n", Err("the password is empty")),
             ("\r\n", Err("the password is empty")),
+            ("\u{feff}pass\r\n", Ok("pass")),
+            ("\u{feff}", Err("the password is empty")),
+            ("pa\u{feff}ss", Ok("pa\u{feff}ss")),
+            ("\u{feff}{\n}", Ok("{\n}")),
+            (
+                "p\0a\0s\0s\0",
+                Err("the password is UTF-16: it has zero bytes in it"),
+            ),
+            (
+                "\0p\0a\0s\0s",
+                Err("the password is UTF-16: it has zero bytes in it"),
+            ),
         ] {
             let password = from_stdin(text.as_bytes().to_vec());
             let found = password.as_ref().map(Secret::expose);
@@ -142,7 +178,11 @@ mod tests {
                 "{text:?}"
             );
         }
-        assert!(from_stdin(vec![0xff, 0xfe]).is_err());
+        for marked in [&b"\xff\xfep\0"[..], b"\xfe\xff\0p"] {
+            let failure = from_stdin(marked.to_vec()).expect_err("it is UTF-16");
+            assert_eq!(failure.message, "the password from stdin is UTF-16");
+        }
+        assert!(from_stdin(vec![0xff]).is_err());
         assert!(from_stdin(vec![b'x'; 70_000]).is_err());
     }
 
@@ -155,6 +195,8 @@ mod tests {
             ("", false),
             ("a:b", false),
             ("a\n", false),
+            ("\u{feff}a", false),
+            ("a\0", false),
         ] {
             assert_eq!(check_username(name).is_ok(), good, "{name:?}");
         }
