@@ -21,6 +21,8 @@ pub enum Lifetime {
     Until(Timestamp),
     /// This many hours after it was issued; when that was is unknown.
     Hours(u8),
+    /// For the CI job that it was issued for, or for hours.
+    Job,
 }
 
 /// When a credential expires.
@@ -33,6 +35,14 @@ pub struct Expiry {
 
 /// Amazon ECR's passwords last this long.
 const ECR_HOURS: u8 = 12;
+
+/// Tokens of a GitHub installation, such as `GITHUB_TOKEN` of a workflow, and of a GitLab job.
+const JOB_TOKENS: [&str; 2] = ["ghs_", "glcbt-"];
+/// Of a user, by a GitHub App.
+const GITHUB_USER_TOKEN: &str = "ghu_";
+/// GitHub's personal access tokens, and those of OAuth apps.
+const GITHUB_LASTING: [&str; 3] = ["ghp_", "github_pat_", "gho_"];
+const GOOGLE_TOKEN: &str = "ya29.";
 
 #[derive(Deserialize)]
 struct Claims {
@@ -52,10 +62,21 @@ pub fn lifetime(registry: &str, credential: &Credential) -> Option<Lifetime> {
     if let Some(expiry) = expiry(registry, credential) {
         return Some(Lifetime::Until(expiry.at));
     }
+    let password = credential.password.expose();
+    let is = |prefixes: &[&str]| {
+        let mut prefixes = prefixes.iter();
+        prefixes.any(|prefix| password.starts_with(prefix.as_bytes()))
+    };
     match credential.username.expose() {
         b"AWS" if is_ecr(registry) => Some(Lifetime::Hours(ECR_HOURS)),
         b"oauth2accesstoken" | b"_dcgcloud_token" => Some(Lifetime::Hours(1)),
         b"00000000-0000-0000-0000-000000000000" => Some(Lifetime::Hours(3)),
+        b"gitlab-ci-token" => Some(Lifetime::Job),
+        // Any user is allowed with the others; this one is also used with tokens that last.
+        b"x-access-token" if !is(&GITHUB_LASTING) => Some(Lifetime::Job),
+        _ if is(&JOB_TOKENS) => Some(Lifetime::Job),
+        _ if is(&[GITHUB_USER_TOKEN]) => Some(Lifetime::Hours(8)),
+        _ if is(&[GOOGLE_TOKEN]) => Some(Lifetime::Hours(1)),
         _ => None,
     }
 }
@@ -147,6 +168,7 @@ mod tests {
     #[test]
     fn a_credential_lasts_as_long_as_it_says() {
         let hours = |hours| Some(Lifetime::Hours(hours));
+        let job = Some(Lifetime::Job);
         let ecr = BASE64_STANDARD.encode(r#"{"payload":"p","expiration":1800000000}"#);
         let absurd = BASE64_STANDARD.encode(r#"{"expiration":1}"#);
         let good = jwt(r#"{"exp":1800000000}"#);
@@ -224,6 +246,35 @@ mod tests {
                 None,
             ),
             ("gcr.io", "oauth2accesstoken", "p".to_owned(), hours(1)),
+            ("gcr.io", "robot", "ya29.a0".to_owned(), hours(1)),
+            (
+                "registry.gitlab.example.com",
+                "gitlab-ci-token",
+                "p".to_owned(),
+                job,
+            ),
+            (
+                "https://r.io:5050/v2/",
+                "deploy",
+                "glcbt-64_p".to_owned(),
+                job,
+            ),
+            ("r.io", "gitlab+deploy-token-1", "gldt-p".to_owned(), None),
+            ("r.io", "deploy", "glpat-p".to_owned(), None),
+            ("ghcr.io", "octocat", "ghs_p".to_owned(), job),
+            ("ghcr.io", "x-access-token", "ghs_p".to_owned(), job),
+            ("ghcr.io", "x-access-token", "v1.p".to_owned(), job),
+            ("ghcr.io", "x-access-token", "ghp_p".to_owned(), None),
+            ("ghcr.io", "x-access-token", "github_pat_p".to_owned(), None),
+            ("ghcr.io", "octocat", "ghu_p".to_owned(), hours(8)),
+            ("ghcr.io", "octocat", "gho_p".to_owned(), None),
+            ("ghcr.io", "octocat", "ghp_p".to_owned(), None),
+            (
+                "ghcr.io",
+                "octocat",
+                format!("ghs_1_{good}"),
+                until(1_800_000_000),
+            ),
             ("a.azurecr.io", AZURE, "p".to_owned(), hours(3)),
             ("a.azurecr.io", AZURE, good, until(1_800_000_000)),
         ] {

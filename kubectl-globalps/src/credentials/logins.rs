@@ -205,6 +205,9 @@ pub(crate) fn short_lived(logins: &[Login], now: Timestamp) -> BTreeMap<&str, St
             Lifetime::Until(time) => format!("expire at {time}"),
             Lifetime::Hours(1) => "expire an hour after they were issued".to_owned(),
             Lifetime::Hours(hours) => format!("expire {hours} hours after they were issued"),
+            Lifetime::Job => {
+                "expire with the CI job that they were issued for, or after hours".to_owned()
+            }
         };
         Some(format!("the credentials of `{registry}` {when}"))
     };
@@ -434,6 +437,7 @@ mod tests {
             login("gcr.io", "oauth2accesstoken", "p"),
             login("jwt.example.com", "u", TOKEN),
             login("quay.io", "team+robot", "p"),
+            login("registry.gitlab.example.com", "gitlab-ci-token", "p"),
         ];
         for (now, jwt) in [
             (1_799_999_999, "expire at 2027-01-15T08:00:00Z"),
@@ -447,6 +451,7 @@ mod tests {
                     "the credentials of `1.dkr.ecr.eu-west-1.amazonaws.com` expire 12 hours after they were issued".to_owned(),
                     "the credentials of `gcr.io` expire an hour after they were issued".to_owned(),
                     format!("the credentials of `jwt.example.com` {jwt}"),
+                    "the credentials of `registry.gitlab.example.com` expire with the CI job that they were issued for, or after hours".to_owned(),
                 ]
             );
         }

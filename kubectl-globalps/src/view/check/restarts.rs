@@ -58,7 +58,7 @@ fn hours(registry: &str, credential: &Credential) -> Option<i64> {
     }
     match lifetime(registry, credential)? {
         Lifetime::Hours(hours) => Some(i64::from(hours)),
-        Lifetime::Until(_) => None,
+        Lifetime::Until(_) | Lifetime::Job => None,
     }
 }
 
