@@ -14,5 +14,5 @@ pub use check::{Checker, Verdict};
 pub use endpoint::HUB;
 pub use error::{Peer, RegistryError, Why};
 pub use http::Connection;
-pub use name::registry_name;
+pub use name::{public_images, registry_name};
 pub use pull::{ImageName, Pull};

@@ -1,6 +1,7 @@
 //! Whether registries reject credentials, in the status. Pure.
 
 use globalps_core::api::condition;
+use globalps_registry::public_images;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::statement::{REGISTRY_LIMIT, Statement, list, shortened, statement};
@@ -28,10 +29,16 @@ pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) ->
                 format!("`{registry}` from Secret `{source}` ({status})")
             }
         });
-        let message = format!(
+        let mut message = format!(
             "registries reject the credentials: {}",
             list(&rejected.collect::<Vec<_>>(), NAMED)
         );
+        let mut registries = verified.rejected.iter().map(|(_, registry, _)| registry);
+        let whole = registries
+            .find_map(|registry| public_images(&shortened(registry.as_str(), REGISTRY_LIMIT)));
+        if let Some(whole) = whole {
+            message = format!("{message}; {whole}");
+        }
         return new("True", REJECTED, message);
     }
     if !verified.is_complete {
@@ -94,6 +101,8 @@ mod tests {
         }
     }
 
+    const REJECTED_BY_TWO: &str = "registries reject the credentials: `r0.io` (401), `r1.io` (401); public images of `r0.io` fail too, since nodes with an entry for an image don't pull it without credentials; if only some images need a login, use an entry for their path instead: `r0.io/ORG`";
+
     #[test]
     fn the_condition_names_registries_and_stays_while_nothing_is_known() {
         let mut before = Vec::new();
@@ -132,14 +141,14 @@ mod tests {
                 verified(2, 1, 2, false),
                 "True",
                 REJECTED,
-                "registries reject the credentials: `r0.io` (401), `r1.io` (401)",
+                REJECTED_BY_TWO,
             ),
             (
                 "a new leader after that",
                 verified(0, 0, 0, false),
                 "True",
                 REJECTED,
-                "registries reject the credentials: `r0.io` (401), `r1.io` (401)",
+                REJECTED_BY_TWO,
             ),
         ] {
             let found = credentials_rejected(&verified, &before);
@@ -151,15 +160,14 @@ mod tests {
             before = vec![dated(found, &before, 1, Timestamp::UNIX_EPOCH)];
         }
         let many = credentials_rejected(&verified(12, 0, 0, true), &[]).message;
-        assert!(many.ends_with("`r9.io` (401) and 2 more"), "{many}");
+        assert!(many.contains("`r9.io` (401) and 2 more; "), "{many}");
         let scoped = Verified {
-            rejected: vec![("team-a".to_owned(), "quay.io".to_owned(), 403)],
+            rejected: vec![("team-a".to_owned(), "quay.io/org".to_owned(), 403)],
             ..Verified::default()
         };
-        let found = credentials_rejected(&scoped, &[]).message;
-        assert!(
-            found.contains("`quay.io` from Secret `team-a` (403)"),
-            "{found}"
+        assert_eq!(
+            credentials_rejected(&scoped, &[]).message,
+            "registries reject the credentials: `quay.io/org` from Secret `team-a` (403)"
         );
     }
 }

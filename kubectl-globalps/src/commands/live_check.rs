@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::cli::Asking;
 use crate::error::Failure;
-use crate::registry::{Purpose, Trust, checker, failure};
+use crate::registry::{Purpose, Trust, checker, failure_with};
 use crate::secret::additional::Login;
 use crate::terminal::printer::Printer;
 
@@ -90,13 +90,16 @@ pub(super) async fn live_check(
 ) -> Result<(), Failure> {
     let answers = ask(logins, trust, flags, printer).await;
     let mut failures = Vec::new();
-    for (registry, answer) in answers {
+    for (login, (registry, answer)) in logins.iter().zip(answers) {
         match answer {
             Ok(Verdict::Accepted) => {
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
             Ok(verdict) => printer.warning(verdict.sentence(&registry)),
-            Err(error) => failures.push(failure(&error, &registry, Purpose::Add)),
+            Err(error) => {
+                let of_login = (registry.as_str(), &login.credential);
+                failures.push(failure_with(&error, of_login, Purpose::Add));
+            }
         }
     }
     let words: Vec<&str> = failures

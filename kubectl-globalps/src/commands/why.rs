@@ -299,10 +299,10 @@ impl Looked {
         if self.tries.is_empty() {
             return vec![question(None)];
         }
+        // Without credentials at last: a public image fails too where they are rejected.
         let tries = self.tries.iter();
-        tries
-            .map(|tried| question(Some(tried.credential.clone())))
-            .collect()
+        let tries = tries.map(|tried| question(Some(tried.credential.clone())));
+        tries.chain([question(None)]).collect()
     }
 
     /// Whether a credential of globalps is.
@@ -353,6 +353,8 @@ impl Looked {
             .collect();
         let anonymous = questions.first().filter(|_| self.tries.is_empty());
         let anonymous = anonymous.and_then(answer_to);
+        let public = questions.last().filter(|_| !self.tries.is_empty());
+        let public = public.and_then(answer_to);
         let image = self.image.as_ref();
         let evidence = Evidence {
             pod,
@@ -361,6 +363,7 @@ impl Looked {
             repository: image.map_or("", |image| &image.repository),
             tries: &tries,
             anonymous: anonymous.as_ref(),
+            is_public: public == Some(Ok(Pull::Available)),
             excluding: self
                 .excluding
                 .as_ref()

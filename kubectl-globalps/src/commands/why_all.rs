@@ -22,7 +22,7 @@ use crate::view::why::{Failing, Groups, Lag, PodSeen, Said, failing};
 /// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
 const MOST_LOOKED_AT: usize = 500;
 /// Requests to registries.
-const MOST_ASKED: usize = 100;
+const MOST_ASKED: usize = 200;
 /// Kinds of pods that are looked at concurrently.
 const AT_ONCE: usize = 8;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use globalps_registry::{Peer, RegistryError, Why};
+use globalps_core::dockerconfig::Credential;
+use globalps_registry::{HUB, Peer, RegistryError, Why};
 
 use crate::cli::Span;
 use crate::error::Failure;
@@ -130,6 +131,39 @@ pub(crate) fn failure(error: &RegistryError, key: &str, purpose: Purpose) -> Fai
         hint.text(purpose),
     )
 }
+
+/// The same for these credentials, with what is most likely wrong with them.
+pub(crate) fn failure_with(
+    error: &RegistryError,
+    (key, credential): (&str, &Credential),
+    purpose: Purpose,
+) -> Failure {
+    let mut failure = failure(error, key, purpose);
+    if let Some(suspicion) = suspicion(key, credential).filter(|_| error.is_refusal()) {
+        failure.hint = format!("{suspicion}; else {}", failure.hint);
+    }
+    failure
+}
+
+/// Why the registry most likely rejects these credentials.
+pub(crate) fn suspicion(key: &str, credential: &Credential) -> Option<String> {
+    if let Some(what) = credential.stray_characters() {
+        return Some(format!("{what}: add the credentials again without it"));
+    }
+    let user = str::from_utf8(credential.username.expose()).ok()?;
+    let rest = user.strip_prefix("robot")?;
+    let is_elsewhere = NOT_HARBOR.contains(&key.split('/').next().unwrap_or_default());
+    // A shell replaces `$NAME` by nothing.
+    let is_lost = !rest.contains('$') && !rest.starts_with(|first: char| first.is_alphanumeric());
+    let is_escaped = rest.contains("\\$") || rest.contains("$$");
+    (!is_elsewhere && (is_lost || is_escaped)).then(|| {
+        "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`"
+            .to_owned()
+    })
+}
+
+/// Registries with users of other forms.
+const NOT_HARBOR: [&str; 3] = [HUB, "quay.io", "ghcr.io"];
 
 fn way(to: &Peer, why: &Why) -> (String, Hint) {
     let (host, port) = to.address();
@@ -416,5 +450,51 @@ mod tests {
         let messages: BTreeSet<&str> = expected.lines().step_by(2).collect();
         let count = shown.len() - 2;
         assert_eq!(messages.len(), count, "429 has one message for three cases");
+    }
+
+    #[test]
+    fn what_is_likely_wrong_with_rejected_credentials_is_named() {
+        use globalps_core::dockerconfig::Secret;
+        let robot = Some(
+            "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`",
+        );
+        for (key, user, password, expected) in [
+            ("r.io", "robot", "p", robot),
+            ("r.io/team", "robot+name", "p", robot),
+            ("r.io", "robot-ci", "p", robot),
+            ("r.io", r"robot\$ci", "p", robot),
+            ("r.io", "robot$$ci", "p", robot),
+            ("r.io", "robot$ci", "p", None),
+            ("r.io", "robot$team+ci", "p", None),
+            ("r.io", "robotics", "p", None),
+            ("r.io", "team+robot", "p", None),
+            ("quay.io/org", "robot", "p", None),
+            ("docker.io", "robot", "p", None),
+            (
+                "r.io",
+                "robot",
+                "p\n",
+                Some("the password ends with a line break: add the credentials again without it"),
+            ),
+        ] {
+            let credential = Credential {
+                username: Secret::new(user),
+                password: Secret::new(password),
+            };
+            assert_eq!(
+                suspicion(key, &credential).as_deref(),
+                expected,
+                "{key} {user}"
+            );
+            let refusal = RegistryError::Refused {
+                url: "https://r/v2/".to_owned(),
+                status: 401,
+            };
+            for (error, is_named) in [(refusal, expected.is_some()), (host(Why::Refuses), false)] {
+                let hint = failure_with(&error, (key, &credential), Purpose::Add).hint;
+                let named = expected.is_some_and(|text| hint.starts_with(text));
+                assert_eq!(named, is_named, "{hint}");
+            }
+        }
     }
 }

@@ -4,5 +4,5 @@ mod advice;
 pub(crate) mod name;
 mod tls;
 
-pub(crate) use advice::{Purpose, failure, missing_flag};
+pub(crate) use advice::{Purpose, failure, failure_with, missing_flag, suspicion};
 pub(crate) use tls::{Trust, checker};

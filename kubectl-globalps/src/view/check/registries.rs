@@ -1,10 +1,10 @@
 //! Whether registries accept the cluster's credentials.
 
 use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
-use globalps_registry::{RegistryError, Verdict};
+use globalps_registry::{RegistryError, Verdict, public_images};
 
 use super::{Check, well};
-use crate::registry::{Purpose, failure};
+use crate::registry::{Purpose, failure_with};
 use crate::secret::additional::Login;
 use globalps_registry::registry_name;
 
@@ -105,12 +105,13 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
             }
         }
         Err(error) => {
-            let failure = failure(error, registry, Purpose::Look);
+            let of_login = (registry.as_str(), &question.login.credential);
+            let failure = failure_with(error, of_login, Purpose::Look);
             let line = line(&failure.message);
-            if error.is_refusal() {
-                line.fail(failure.hint)
-            } else {
-                line.warn(failure.hint)
+            match public_images(registry).filter(|_| error.is_refusal()) {
+                Some(also) => line.fail(format!("{}; until then, {also}", failure.hint)),
+                None if error.is_refusal() => line.fail(failure.hint),
+                None => line.warn(failure.hint),
             }
         }
     }

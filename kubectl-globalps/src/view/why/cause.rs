@@ -1,7 +1,7 @@
 //! The likely cause, and the command that fixes it. Pure.
 
 use globalps_core::api::Phase;
-use globalps_registry::{Pull, RegistryError};
+use globalps_registry::{Pull, RegistryError, public_images, registry_name};
 use serde::Serialize;
 
 use super::adding::Adding;
@@ -9,7 +9,7 @@ use super::commands::{Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said};
 use crate::error::quoted;
-use crate::registry::{Purpose, failure, missing_flag};
+use crate::registry::{Purpose, failure, missing_flag, suspicion};
 use crate::secret::tried::{Origin, Tried};
 
 /// Scripts rely on these names.
@@ -72,6 +72,8 @@ pub(crate) struct Evidence<'a> {
     pub tries: &'a [Tested<'a>],
     /// What the registry answers without credentials, where there are none.
     pub anonymous: Option<&'a Result<Pull, RegistryError>>,
+    /// Although there are credentials, the registry gives out the image without.
+    pub is_public: bool,
     /// A source that has a credential for other pods only, and who it is for.
     pub excluding: Option<(&'a str, &'a str)>,
     /// A Secret of the pod that a kubelet can't read.
@@ -197,7 +199,7 @@ impl Evidence<'_> {
         } else {
             source
         };
-        let message = match &tested.answer {
+        let mut message = match &tested.answer {
             Some(Err(RegistryError::Refused { status, .. })) => format!(
                 "`{}` rejects user `{username}` of entry `{key}` in {from} ({status})",
                 self.registry
@@ -229,7 +231,18 @@ impl Evidence<'_> {
                 (command, hint.to_owned())
             }
         };
-        self.of(Code::CredentialsRefused, message, command, &hint)
+        let mut hints = Vec::from_iter(suspicion(self.registry, &tested.tried.credential));
+        hints.extend(Some(hint).filter(|hint| !hint.is_empty()));
+        if self.is_public {
+            message.push_str(", although the image is public");
+            hints.extend(public_images(&registry_name(key)));
+        }
+        self.of(
+            Code::CredentialsRefused,
+            message,
+            command,
+            &hints.join("; "),
+        )
     }
 
     fn unreachable(&self, why: &str) -> Cause {
@@ -521,6 +534,7 @@ mod tests {
                 repository: "quay.io/org/app",
                 tries: &tries,
                 anonymous: found.as_ref().filter(|_| tries.is_empty()),
+                is_public: false,
                 excluding: None,
                 unreadable: None,
                 lag: lag.as_ref(),
@@ -565,6 +579,7 @@ mod tests {
                 repository: "quay.io/org/app",
                 tries: &[],
                 anonymous: None,
+                is_public: false,
                 excluding: Some(("team", "pods of b")),
                 unreadable: None,
                 lag: None,
@@ -627,6 +642,7 @@ mod tests {
                 repository: "quay.io/org/app",
                 tries: &tested,
                 anonymous: None,
+                is_public: false,
                 excluding: None,
                 unreadable: None,
                 lag: None,
@@ -668,6 +684,7 @@ mod tests {
                 repository: "quay.io/org/app",
                 tries: &[],
                 anonymous: Some(&found),
+                is_public: false,
                 excluding: None,
                 unreadable: None,
                 lag: None,
@@ -696,6 +713,7 @@ mod tests {
             repository: "quay.io/org/app",
             tries,
             anonymous: None,
+            is_public: false,
             excluding: None,
             unreadable: None,
             lag: None,
