@@ -17,6 +17,8 @@ use crate::http::{Answer, Connection, Http};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
+    /// It asks for a login, but not at `/v2/`, where containers/image expects that.
+    AcceptedInside,
     /// It lets anybody in, so nothing is known of the credentials.
     Open,
     /// The key names many registries.
@@ -30,8 +32,13 @@ impl Verdict {
     pub fn sentence(&self, registry: &str) -> String {
         match self {
             Self::Accepted => format!("`{registry}` accepts the credentials"),
+            Self::AcceptedInside => format!(
+                "`{registry}` accepts the credentials, but asks for no login at `/v2/`, so nodes with CRI-O don't send them"
+            ),
             Self::Open => {
-                format!("`{registry}` needs no login, so the credentials could not be checked")
+                format!(
+                    "`{registry}` asks for no login at `/v2/`, so the credentials could not be checked"
+                )
             }
             Self::Pattern => format!(
                 "`{registry}` stands for many registries, so its credentials could not be checked"
@@ -80,11 +87,19 @@ impl Checker {
         endpoint: &Endpoint,
         credential: &Credential,
     ) -> Result<Verdict, RegistryError> {
-        let (scheme, door) = self.ping(endpoint).await?;
-        match door.status {
-            StatusCode::UNAUTHORIZED => {}
-            status if status.is_success() => return Ok(Verdict::Open),
-            _ => return Err(unexpected(&door)),
+        let (scheme, mut door) = self.ping(endpoint).await?;
+        let is_open = door.status.is_success();
+        let good = match challenge(&door) {
+            None => Verdict::AcceptedInside,
+            Some(_) => Verdict::Accepted,
+        };
+        if is_open {
+            match self.inner_door(scheme, endpoint, credential).await? {
+                Some(inner) => door = inner,
+                None => return Ok(Verdict::Open),
+            }
+        } else if door.status != StatusCode::UNAUTHORIZED {
+            return Err(unexpected(&door));
         }
         let authorization = self.log_in(&door, None, Some(credential)).await?;
         // Starts again at the first URL, so that no redirect sends a password to another server.
@@ -94,16 +109,47 @@ impl Checker {
             .await?;
         accepted(&inside)?;
         let Some(repository) = &endpoint.repository else {
-            return Ok(Verdict::Accepted);
+            return Ok(good);
         };
         let url = endpoint.tags(scheme, repository);
-        Ok(
-            if self.may_pull(&url, repository, &door, credential).await? {
-                Verdict::Accepted
-            } else {
-                Verdict::MayNotPull(repository.clone())
-            },
-        )
+        match self.denial(&url, repository, &door, credential).await? {
+            None => Ok(good),
+            // Nothing else has checked the password.
+            Some(status @ 401) if is_open && challenge(&door) == Some(Challenge::Basic) => {
+                let url = without_query(&url);
+                Err(RegistryError::Refused { url, status })
+            }
+            Some(_) => Ok(Verdict::MayNotPull(repository.clone())),
+        }
+    }
+
+    /// The response of a registry that opens `/v2/` to anybody, and asks for a login further inside: at the repository, or at `/v2/`
+    /// once a password is sent. `None`: it asks for none.
+    async fn inner_door(
+        &self,
+        scheme: Scheme,
+        endpoint: &Endpoint,
+        credential: &Credential,
+    ) -> Result<Option<Answer>, RegistryError> {
+        if let Some(repository) = &endpoint.repository {
+            let answer = self
+                .http
+                .get(&endpoint.tags(scheme, repository), None)
+                .await?;
+            if answer.status == StatusCode::UNAUTHORIZED {
+                return Ok(Some(answer));
+            }
+        }
+        let password = basic(credential);
+        let answer = self
+            .http
+            .get(&endpoint.ping(scheme), Some(&password))
+            .await?;
+        match answer.status {
+            StatusCode::UNAUTHORIZED if challenge(&answer).is_some() => Ok(Some(answer)),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => accepted(&answer).map(|()| None),
+            _ => Ok(None),
+        }
     }
 
     /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
@@ -128,8 +174,7 @@ impl Checker {
         scope: Option<&str>,
         credential: Option<&Credential>,
     ) -> Result<HeaderValue, RegistryError> {
-        let headers = door.headers.get_all(WWW_AUTHENTICATE).into_iter();
-        match choose(headers.filter_map(|header| header.to_str().ok())) {
+        match challenge(door) {
             Some(Challenge::Basic) => {
                 let refused = || RegistryError::Refused {
                     url: without_query(&door.url),
@@ -179,24 +224,35 @@ impl Checker {
         sensitive(format!("Bearer {token}")).ok_or_else(no_token)
     }
 
-    /// `false`: the registry forbids it. Where it does not know the repository, or has something else to say, there is
-    /// nothing against the credentials: the key may stand for all that begins with it.
-    async fn may_pull(
+    /// The status with which the registry forbids a pull. Where it does not know the repository, or has something else to say,
+    /// there is nothing against the credentials: the key may stand for all that begins with it.
+    async fn denial(
         &self,
         url: &str,
         repository: &str,
         door: &Answer,
         credential: &Credential,
-    ) -> Result<bool, RegistryError> {
+    ) -> Result<Option<u16>, RegistryError> {
         let scope = format!("repository:{repository}:pull");
         let authorization = match self.log_in(door, Some(&scope), Some(credential)).await {
-            Err(RegistryError::Refused { .. }) => return Ok(false),
-            Err(RegistryError::Answer { .. }) => return Ok(true),
+            Err(RegistryError::Refused { status, .. }) => return Ok(Some(status)),
+            Err(RegistryError::Answer { .. }) => return Ok(None),
             other => other?,
         };
-        let status = self.http.get(url, Some(&authorization)).await?.status;
-        Ok(![StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status))
+        let status = self
+            .http
+            .get(url, Some(&authorization))
+            .await?
+            .status
+            .as_u16();
+        Ok([401, 403].contains(&status).then_some(status))
     }
+}
+
+/// The login that the response asks for.
+pub(crate) fn challenge(answer: &Answer) -> Option<Challenge> {
+    let headers = answer.headers.get_all(WWW_AUTHENTICATE).into_iter();
+    choose(headers.filter_map(|header| header.to_str().ok()))
 }
 
 /// Whether the answer lets the credentials in.

@@ -3,7 +3,7 @@
 use globalps_core::dockerconfig::Credential;
 use hyper::StatusCode;
 
-use crate::check::{Checker, accepted, unexpected};
+use crate::check::{Checker, accepted, challenge, unexpected};
 use crate::endpoint::endpoint;
 use crate::error::RegistryError;
 
@@ -60,16 +60,22 @@ impl Checker {
         let (host, repository) = image.repository.split_once('/').ok_or_else(not_a_name)?;
         let endpoint = endpoint(host).ok_or_else(not_a_name)?;
         let (scheme, door) = self.ping(&endpoint).await?;
+        let scope = format!("repository:{repository}:pull");
         let authorization = match door.status {
-            StatusCode::UNAUTHORIZED => {
-                let scope = format!("repository:{repository}:pull");
+            StatusCode::UNAUTHORIZED if challenge(&door).is_some() => {
                 Some(self.log_in(&door, Some(&scope), credential).await?)
             }
+            StatusCode::UNAUTHORIZED => None,
             status if status.is_success() => None,
             _ => return Err(unexpected(&door)),
         };
         let url = endpoint.manifest(scheme, repository, &image.reference);
-        let answer = self.http.head(&url, authorization.as_ref()).await?;
+        let mut answer = self.http.head(&url, authorization.as_ref()).await?;
+        if answer.status == StatusCode::UNAUTHORIZED && authorization.is_none() {
+            // `/v2/` lets anybody in, the repository does not.
+            let authorization = self.log_in(&answer, Some(&scope), credential).await?;
+            answer = self.http.head(&url, Some(&authorization)).await?;
+        }
         match answer.status {
             StatusCode::NOT_FOUND => Ok(Pull::Missing),
             _ => accepted(&answer).map(|()| Pull::Available),

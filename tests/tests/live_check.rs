@@ -6,8 +6,10 @@ mod common;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
-use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer};
+use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer, USER};
 use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_signed};
 
 const HERE: &[&str] = &["127.0.0.1"];
@@ -183,7 +185,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
             &desk.add(&address, &["--insecure"], &[]),
             &names,
             &format!(
-                "{LOUD}warning: `R` needs no login, so the credentials could not be checked\n+R: ***\n"
+                "{LOUD}warning: `R` asks for no login at `/v2/`, so the credentials could not be checked\n+R: ***\n"
             ),
         );
     }
@@ -193,7 +195,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
     goes_on(
         &desk.add(&address, &["--ca-file", &own_file], &[]),
         &[(&address, "R")],
-        "warning: `R` needs no login, so the credentials could not be checked\n+R: ***\n",
+        "warning: `R` asks for no login at `/v2/`, so the credentials could not be checked\n+R: ***\n",
     );
     // But not for a name that the certificate does not contain.
     let elsewhere = address.replace("127.0.0.1", "localhost");
@@ -297,6 +299,124 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
         let ran = desk.add(&address, &["--ca-file", &ca], &[]);
         refuses(&ran, &[(&address, "R")], message, &hint);
     }
+}
+
+#[test]
+fn a_registry_that_opens_v2_and_closes_the_rest_gets_the_credentials() {
+    let desk = Desk::new();
+    let (ca, identity) = issued(&desk);
+    let trusting = ["--ca-file", ca.as_str()];
+    let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();
+    let bearer = format!(
+        "Bearer realm=\"https://{}/token\",service=\"s\"",
+        tokens.server.address()
+    );
+    let right = format!(
+        "Basic {}",
+        BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"))
+    );
+    let warning = "warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n";
+    let accepts = "accepts the credentials, but asks for no login at `/v2/`, so nodes with CRI-O don't send them";
+    // The challenge, whether `/v2/` reads a password that is sent to it, and the name of who rejects a wrong one.
+    for (challenge, reads, rejects) in [
+        ("Basic realm=\"x\"", false, "R/v2/team/app/tags/list"),
+        ("Basic realm=\"x\"", true, "R/v2/"),
+        (bearer.as_str(), false, "T/token"),
+        (bearer.as_str(), true, "T/token"),
+    ] {
+        let (challenge_, right) = (challenge.to_owned(), right.clone());
+        let server = Server::web(Some(&identity), move |request| {
+            let sent = request.headers().get("authorization");
+            let sent = sent.and_then(|sent| sent.to_str().ok());
+            let is_right = match sent {
+                Some(sent) if challenge_.starts_with("Bearer") => sent.starts_with("Bearer "),
+                sent => sent == Some(&right),
+            };
+            let is_open = request.uri().path() == "/v2/" && (sent.is_none() || !reads);
+            if is_right || is_open {
+                return (200, Vec::new(), String::new());
+            }
+            let asks = vec![("www-authenticate", challenge_.clone())];
+            (401, asks, String::new())
+        })
+        .unwrap();
+        let (address, token_address) = (server.address(), tokens.server.address());
+        let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
+        let repository = format!("{address}/team/app");
+        eprintln!("{challenge}, {reads}");
+        goes_on(
+            &desk.add(&repository, &trusting, &[]),
+            &names,
+            &format!("warning: `R/team/app` {accepts}\n+R/team/app: ***\n{warning}"),
+        );
+        // It may as well ignore a password that it did not ask for.
+        let unknown = "asks for no login at `/v2/`, so the credentials could not be checked";
+        let is_basic = challenge.starts_with("Basic");
+        let right_one = if is_basic { unknown } else { accepts };
+        let rejected = |key: &str, url: &str| {
+            format!("`{key}` rejects the user or password: `https://{url}` responds with 401")
+        };
+        let hint = |key: &str| format!("try them with `podman login {key}`. Nothing was changed");
+        refuses(
+            &desk.add_as("wrong", &repository, &trusting, &[]),
+            &names,
+            &rejected("R/team/app", rejects),
+            &hint("R/team/app"),
+        );
+        if reads {
+            refuses(
+                &desk.add_as("wrong", &address, &trusting, &[]),
+                &names,
+                &rejected("R", rejects),
+                &hint("R"),
+            );
+            goes_on(
+                &desk.add(&address, &trusting, &[]),
+                &names,
+                &format!("warning: `R` {right_one}\n+R: ***\n"),
+            );
+        } else {
+            goes_on(
+                &desk.add_as("wrong", &address, &trusting, &[]),
+                &names,
+                &format!("warning: `R` {unknown}\n+R: ***\n"),
+            );
+        }
+    }
+}
+
+#[test]
+fn credentials_that_a_shell_or_an_editor_damaged_are_named() {
+    let desk = Desk::new();
+    let (ca, identity) = issued(&desk);
+    let registry = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
+    let address = registry.address();
+    let names = [(address.as_str(), "R")];
+    let trusting = ["--ca-file", ca.as_str()];
+    goes_on(
+        &desk.add_as(&format!("\u{feff}{PASSWORD}\r\n"), &address, &trusting, &[]),
+        &names,
+        "`R` accepts the credentials\n+R: ***\n",
+    );
+    let rejected = "`R` rejects the user or password: `https://R/v2/` responds with 401";
+    let auth = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}\n"));
+    let file = desk.write(
+        "line-feed.json",
+        &format!(r#"{{"auths":{{"{address}":{{"auth":"{auth}"}}}}}}"#),
+    );
+    refuses(
+        &desk.add_with(&["--authfile", &file, "--ca-file", &ca], &[], ""),
+        &names,
+        rejected,
+        "the password ends with a line break: add the credentials again without it; else try them with `podman login R`. Nothing was changed",
+    );
+    let robot = ["--registry", &address, "-u", "robot", "--password-stdin"];
+    refuses(
+        &desk.add_with(&[&robot, &trusting[..]].concat(), &[], PASSWORD),
+        &names,
+        rejected,
+        "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`; else try them with `podman login R`. Nothing was changed",
+    );
 }
 
 #[test]

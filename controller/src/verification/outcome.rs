@@ -17,9 +17,13 @@ pub(crate) enum Outcome {
 impl From<Result<Verdict, RegistryError>> for Outcome {
     fn from(answer: Result<Verdict, RegistryError>) -> Self {
         let error = match answer {
-            Ok(Verdict::Accepted | Verdict::Open | Verdict::Pattern | Verdict::MayNotPull(_)) => {
-                return Self::Accepted;
-            }
+            Ok(
+                Verdict::Accepted
+                | Verdict::AcceptedInside
+                | Verdict::Open
+                | Verdict::Pattern
+                | Verdict::MayNotPull(_),
+            ) => return Self::Accepted,
             Err(error) => error,
         };
         Self::Unknown(match error {

@@ -13,6 +13,7 @@ mod source;
 mod unfinished;
 mod why;
 mod why_advice;
+mod why_logins;
 
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};

@@ -7,23 +7,39 @@ use super::*;
 
 /// Answers to user `u` with password `p` only, without TLS. It has the image `team/app:1`.
 pub(super) fn registry() -> String {
+    web(|request, _| {
+        if !request.contains(RIGHT) {
+            "401 X\r\nWWW-Authenticate: Basic realm=\"x\"".to_owned()
+        } else if request.contains("/v2/ ") || request.contains(MANIFEST) {
+            "200 X".to_owned()
+        } else {
+            "404 X".to_owned()
+        }
+    })
+}
+
+/// User and password that a registry accepts, in a request in lower case.
+pub(super) const RIGHT: &str = "authorization: basic dtpw";
+const MANIFEST: &str = "/team/app/manifests/1 ";
+
+/// A web server without TLS. `status`: of the response to a request in lower case, and further headers and body; takes the
+/// server's address too.
+pub(super) fn web(status: impl Fn(&str, &str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
+    let own = address.clone();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut bytes = [0; 4096];
             let length = stream.read(&mut bytes).unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes[..length]).to_lowercase();
-            let status = if !text.contains("authorization: basic dtpw") {
-                "401 X\r\nWWW-Authenticate: Basic realm=\"x\""
-            } else if text.contains("/v2/ ") || text.contains("/team/app/manifests/1 ") {
-                "200 X"
-            } else {
-                "404 X"
-            };
-            let head =
-                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            let _ = stream.write_all(head.as_bytes());
+            let status = status(&text, &own);
+            let (head, body) = status.split_once("\r\n\r\n").unwrap_or((&status, ""));
+            let length = body.len();
+            let response = format!(
+                "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+            let _ = stream.write_all(response.as_bytes());
         }
     });
     address

@@ -97,7 +97,8 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
             let line = line(&verdict.sentence(registry));
             match verdict {
                 Verdict::Accepted => line,
-                Verdict::Open => line.warn("public images need no credentials"),
+                Verdict::AcceptedInside => line.warn("nodes with containerd send them"),
+                Verdict::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
                 Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` shows whether it matches an image"),
                 Verdict::MayNotPull(_) => line.warn(format!(
                     "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
@@ -210,7 +211,7 @@ mod tests {
             (
                 Ok(Verdict::Open),
                 Grade::Warning,
-                "`r` needs no login, so the credentials could not be checked (`s`)",
+                "`r` asks for no login at `/v2/`, so the credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
@@ -226,6 +227,8 @@ mod tests {
             let check = answered(&question, &answer);
             assert_eq!((check.result, check.message.as_str()), (result, message));
             assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
+            let names_path = check.hint.contains("`r/ORG`");
+            assert_eq!(names_path, result == Grade::Failure, "{check:?}");
         }
     }
 }
