@@ -475,6 +475,12 @@ pub const FILES: &[TestFile] = &[
         90,
         "nobody waits for nodes without a machine, known by a label or a taint: rotations, `status`, `check` and `remove --all`",
     ),
+    file(
+        "why",
+        On::Nodes(1),
+        60,
+        "`why` names the image that was broken: of a volume, an init or ephemeral container, a sandbox, a Secret that the kubelet can't read, an image that is there for other pods",
+    ),
 ];
 
 /// The names of the files that need nothing but this repository.

@@ -6,7 +6,7 @@ use super::{Asking, TEMPLATE, TextFormat};
 
 /// Show why a pod can't pull its image, and the command that fixes it
 ///
-/// Reads what the kubelet says, lists the credentials that the pod's node tries for the image, in order, and asks the
+/// Finds the image that the kubelet means: of a container, of a volume, or of the pod's sandbox. Reads what the kubelet says, lists the credentials that the pod's node tries for the image, in order, and asks the
 /// registry, from this machine, what it answers to each. Entries of other programs in a node's own file are not listed.
 /// Passwords go to the registry only, and are never shown.
 #[derive(Debug, Args)]

@@ -80,6 +80,7 @@ fn origin(secret: Option<&Secret>) -> Origin {
     let label = secret.and_then(|secret| secret.labels().get(names::IMAGE_PULL_SECRET_LABEL));
     match label.map(String::as_str) {
         Some("true") => Origin::Globalps,
+        _ if secret.is_some_and(|secret| secret.immutable == Some(true)) => Origin::Immutable,
         _ => Origin::Pod,
     }
 }

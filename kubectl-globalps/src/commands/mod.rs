@@ -58,6 +58,7 @@ mod wait;
 mod waiting_pods;
 mod why;
 mod why_all;
+mod why_facts;
 
 use crate::cli::{Cli, Command};
 use crate::error::{Exit, Failure};

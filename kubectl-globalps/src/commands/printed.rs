@@ -43,7 +43,7 @@ fn commands(page: &str) -> Vec<String> {
 }
 
 /// The programs of a line with their arguments, without redirections and comments.
-fn programs(line: &str) -> Vec<Vec<String>> {
+pub(super) fn programs(line: &str) -> Vec<Vec<String>> {
     let (mut quote, mut word, mut is_word) = (None, String::new(), false);
     let mut all = vec![Vec::new()];
     let mut words: Vec<String> = Vec::new();

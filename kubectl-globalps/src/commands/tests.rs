@@ -14,6 +14,8 @@ mod unfinished;
 mod why;
 mod why_advice;
 mod why_logins;
+mod why_broken;
+mod why_images;
 
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};

@@ -1,30 +1,26 @@
 //! `why`: why a pod can't pull its image.
 
 use globalps_core::dockerconfig::{Credential, attempts};
-use globalps_core::names;
 use globalps_registry::{Checker, ImageName, Pull, RegistryError};
-use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
-use kube::api::ListParams;
 
 use super::explain::{PullerSeen, Shared, asked, node_secret, there};
 use super::history::slots;
 use super::live_check::{ask_each, trust};
-use super::pull_secret;
+use super::why_facts::{account, adding, asked_with, events, has_image, shared};
 use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment, not_running, of_credentials};
-use crate::cluster::namespaces::each;
-use crate::error::{Exit, Failure, quoted};
+use crate::cluster::controller::of_credentials;
+use crate::error::{Exit, Failure};
 use crate::registry::Trust;
-use crate::secret::changes::InForce;
 use crate::secret::history::{Revision, sorted};
-use crate::secret::pull::Answer;
+use crate::secret::pull::{Answer, Asked};
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::Printer;
 use crate::view::why::{
-    Adding, Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested, failing,
-    not_an_image,
+    Adding, Evidence, Explained, Failing, Lag, Place, PodAnswer, PodSeen, Said, Tested, Use,
+    failing, not_an_image,
 };
 
 pub(super) async fn run(
@@ -43,7 +39,9 @@ pub(super) async fn run(
     cluster.namespace = of_credentials(&cluster, Some(&named.namespace)).await?;
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
     let pod = there(&cluster, &named, "Pod", api.get_opt(&named.name)).await?;
-    let answer = Box::pin(explained(&cluster, &named, pod, (&args.asking, trust))).await?;
+    let context = flags.context.as_deref();
+    let asking = (&args.asking, trust, context);
+    let answer = Box::pin(explained(&cluster, &named, pod, asking)).await?;
     printer.print(args.output, ("the answer", &answer), [], || {
         printer.data(&answer.text());
     })?;
@@ -58,10 +56,17 @@ async fn explained(
     cluster: &Cluster<'_>,
     named: &Named,
     pod: Pod,
-    (flags, trust): (&Asking, Option<Trust>),
+    (flags, trust, context): (&Asking, Option<Trust>, Option<&str>),
 ) -> Result<PodAnswer, Failure> {
     let seen = PodSeen::of(&pod);
-    let found = failing(&pod);
+    let namespace = Some(named.namespace.as_str());
+    let field = format!("involvedObject.name={}", named.name);
+    let events = events(cluster, namespace, &field).await?;
+    let found = failing(&pod, &events);
+    let place = Place {
+        context,
+        secrets: &cluster.namespace,
+    };
     let mut answer = PodAnswer {
         pod: named.to_string(),
         node: seen.node.clone(),
@@ -69,18 +74,14 @@ async fn explained(
         cause: None,
     };
     if found.is_empty() {
-        answer.cause = not_an_image(&pod);
+        answer.cause = not_an_image(&pod, &events).map(|cause| cause.at(&place));
         return Ok(answer);
     }
-    let (shared, events) = tokio::try_join!(
-        shared(cluster),
-        events(cluster, &named.namespace, &named.name)
-    )?;
+    let shared = shared(cluster).await?;
     let account = account(cluster, &seen).await?;
     let of = PullerSeen::Pod(named.clone(), Box::new(pod));
     let mut looked = Vec::new();
     for failing in found {
-        let failing = failing.with_events(&events);
         looked.push(look(cluster, &shared, &of, (&seen, failing)).await?);
     }
     for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
@@ -103,52 +104,11 @@ async fn explained(
         answers,
         asked_with: asked_with(flags),
     };
-    let judge = |looked: &Looked| looked.explained(&seen, &cluster.namespace, &known);
+    let judge = |looked: &Looked| looked.explained(&seen, &place, &known);
     answer.containers = looked.iter().map(judge).collect();
     let mut causes = answer.containers.iter().map(|found| &found.cause);
     answer.cause = causes.next().cloned();
     Ok(answer)
-}
-
-/// What globalps has in force.
-pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
-    Ok(Shared {
-        // Without globalps, pods have their own Secrets all the same.
-        gps: pull_secret::installed_configuration(cluster).await?,
-        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
-        nodes: None,
-    })
-}
-
-/// None for a user who may not read them: the container's state mostly has the message too.
-async fn events(cluster: &Cluster<'_>, namespace: &str, pod: &str) -> Result<Vec<Event>, Failure> {
-    let api: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
-    let params = ListParams::default().fields(&format!(
-        "involvedObject.kind=Pod,involvedObject.name={pod}"
-    ));
-    let mut found = Vec::new();
-    let keep = |event: Event| {
-        if event.involved_object.name.as_deref() == Some(pod) {
-            found.push(event);
-        }
-    };
-    match each(cluster, &api, params, "list the events of the pod", keep).await {
-        Err(failure) if !failure.is(403) => Err(failure),
-        _ => Ok(found),
-    }
-}
-
-/// `None`: the pod has none, or this user may not read it.
-async fn account(cluster: &Cluster<'_>, seen: &PodSeen) -> Result<Option<ServiceAccount>, Failure> {
-    if seen.service_account.is_empty() {
-        return Ok(None);
-    }
-    let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &seen.namespace);
-    let call = api.get_opt(&seen.service_account);
-    match cluster.call("get the pod's ServiceAccount", call).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => found,
-    }
 }
 
 /// A request to a registry: an image, with a credential or without.
@@ -168,30 +128,6 @@ pub(super) struct Known {
     pub adding: Adding,
     /// See [`asked_with`].
     pub asked_with: String,
-}
-
-/// What decides whether `add` helps in this cluster.
-pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
-    let stopped = match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => None,
-        found => not_running(Program::Controller, found?.as_ref(), cluster.now()),
-    };
-    let spec = shared.gps.as_ref().map(|gps| &gps.spec);
-    Ok(Adding {
-        in_force: InForce::of(shared.global.as_ref(), spec, names::ADDITIONAL_SECRET),
-        has_content: shared.global.is_some(),
-        gps: shared.gps.clone(),
-        stopped,
-    })
-}
-
-/// The flag that the registries are asked with, as a shell takes it; may be empty.
-pub(super) fn asked_with(flags: &Asking) -> String {
-    match &flags.ca_file {
-        Some(file) => format!("--ca-file {}", quoted(&file.to_string_lossy())),
-        None if flags.insecure => "--insecure".to_owned(),
-        None => String::new(),
-    }
 }
 
 /// Read only where a credential of globalps is rejected; none for a user who may not read them.
@@ -235,6 +171,7 @@ pub(super) struct Looked {
     excluding: Option<(String, String)>,
     unreadable: Option<(String, Origin)>,
     lag: Option<Lag>,
+    is_present: bool,
     notes: Vec<String>,
 }
 
@@ -245,14 +182,26 @@ pub(super) async fn look(
     of: &PullerSeen,
     (seen, failing): (&PodSeen, Failing),
 ) -> Result<Looked, Failure> {
-    let asked = asked(cluster, shared, &failing.image, of, true).await?;
+    let is_of_runtime = failing.used == Use::Sandbox;
+    let asked = if is_of_runtime {
+        let image = failing.image.clone();
+        Asked {
+            image,
+            ..Asked::default()
+        }
+    } else {
+        asked(cluster, shared, &failing.image, of, true).await?
+    };
     let lag = match seen.node.as_str() {
+        _ if is_of_runtime => None,
         "" => None,
         node => Lag::of(
             shared.gps.as_ref(),
             &node_secret(cluster, shared, node).await?,
         ),
     };
+    let is_present = failing.said() == Said::NeverPulled
+        && has_image(cluster, &seen.node, &failing.image).await?;
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
@@ -271,6 +220,7 @@ pub(super) async fn look(
         notes: notes.cloned().collect(),
         failing,
         lag,
+        is_present,
     })
 }
 
@@ -284,6 +234,7 @@ impl Looked {
             excluding: None,
             unreadable: None,
             lag: None,
+            is_present: false,
             notes: Vec::new(),
         }
     }
@@ -335,8 +286,7 @@ impl Looked {
         earlier.iter().find(is_other).map(|found| found.number)
     }
 
-    /// `secrets`: namespace of the pull secrets.
-    pub(super) fn explained(&self, pod: &PodSeen, secrets: &str, known: &Known) -> Explained {
+    pub(super) fn explained(&self, pod: &PodSeen, place: &Place<'_>, known: &Known) -> Explained {
         let questions = self.questions();
         let answer_to = |question: &Question| {
             let found = known.answers.iter().find(|(asked, _)| asked == question);
@@ -370,19 +320,15 @@ impl Looked {
                 .map(|(a, b)| (a.as_str(), b.as_str())),
             unreadable: self.unreadable.as_ref().map(|(a, b)| (a.as_str(), b)),
             lag: self.lag.as_ref(),
+            is_present: self.is_present,
             adding: &known.adding,
-            secrets,
+            secrets: place.secrets,
             earlier: self.other_revision(&known.earlier),
             asked_with: &known.asked_with,
         };
-        let cause = evidence.cause();
-        Explained::of(
-            &self.failing,
-            &tries,
-            anonymous.as_ref(),
-            &self.notes,
-            cause,
-        )
+        let cause = evidence.cause().at(place);
+        let notes: Vec<String> = self.notes.iter().map(|note| place.text(note)).collect();
+        Explained::of(&self.failing, &tries, anonymous.as_ref(), &notes, cause)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, adding, ask, asked_with, earlier, look, shared};
+use super::why::{Known, Looked, Question, ask, earlier, look};
+use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
@@ -17,7 +18,7 @@ use crate::cluster::facts::node_secrets;
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::view::why::{Failing, Groups, Lag, PodSeen, Said, failing};
+use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
 /// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
 const MOST_LOOKED_AT: usize = 500;
@@ -34,6 +35,7 @@ struct Alike {
     image: String,
     pull_secrets: Vec<String>,
     said: Said,
+    used: Use,
     /// The node, where it does not have the newest revision.
     lagging: String,
 }
@@ -118,8 +120,12 @@ pub(super) async fn run(
         answers,
         asked_with: asked_with(&args.asking),
     };
+    let place = Place {
+        context: flags.context.as_deref(),
+        secrets: &cluster.namespace,
+    };
     let groups = Groups::of(looked.into_iter().map(|(seen, looked, names)| {
-        let found = looked.explained(&seen, &cluster.namespace, &known);
+        let found = looked.explained(&seen, &place, &known);
         (found.cause, names)
     }));
     printer.print(args.output, ("the answer", &groups), [], || {
@@ -142,18 +148,30 @@ async fn kinds(
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
 ) -> Result<Vec<Kind>, Failure> {
+    // Only of sandboxes: the state of a container has its message.
+    let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
+    let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
+    for event in all {
+        let pod = &event.involved_object;
+        let key = (pod.namespace.clone(), pod.name.clone());
+        let key = (key.0.unwrap_or_default(), key.1.unwrap_or_default());
+        of_sandboxes.entry(key).or_default().push(event);
+    }
     let mut kinds: BTreeMap<Alike, Kind> = BTreeMap::new();
     unfinished_pods(cluster, namespace, |pod| {
-        let Some(failing) = failing(&pod).into_iter().next() else {
+        let seen = PodSeen::of(&pod);
+        let own = of_sandboxes.get(&(seen.namespace.clone(), seen.name.clone()));
+        let own = own.map_or(&[][..], |own| own.as_slice());
+        let Some(failing) = failing(&pod, own).into_iter().next() else {
             return;
         };
-        let seen = PodSeen::of(&pod);
         let name = format!("{}/{}", seen.namespace, seen.name);
         let references = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
         let alike = Alike {
             pull_secrets: references.flatten().map(|it| it.name.clone()).collect(),
             image: failing.image.clone(),
             said: failing.said(),
+            used: failing.used.clone(),
             lagging: Some(seen.node)
                 .filter(|node| lags(node))
                 .unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! What a pod belongs to: the workload to restart, and whether anything recreates the pod. Pure.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
@@ -53,6 +53,19 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| is_end(c) || "-.".contains(c))
 }
 
+/// Whether its kubelet reads it from a file of the node: changes of the object change nothing.
+pub(crate) fn is_static(pod: &Pod) -> bool {
+    pod.annotations().contains_key(MIRROR)
+}
+
+/// Whether an event is about this pod, not about an earlier one of its name. A kubelet refers to a static pod by the hash of its file.
+pub(crate) fn is_of_pod(reference: &ObjectReference, pod: &Pod) -> bool {
+    let is_named = reference.name.as_deref() == Some(&pod.name_any());
+    let uid = reference.uid.as_deref();
+    let hash = pod.annotations().get(MIRROR).map(String::as_str);
+    is_named && (uid.is_none() || uid == pod.metadata.uid.as_deref() || uid == hash)
+}
+
 /// Why deleting the pod would not, or might not, bring a new one; `None`: its controller recreates it.
 pub(crate) fn kept(pod: &Pod) -> Option<&'static str> {
     let owners = pod.owner_references();
@@ -60,7 +73,7 @@ pub(crate) fn kept(pod: &Pod) -> Option<&'static str> {
     if pod.metadata.deletion_timestamp.is_some() {
         return Some("already being deleted");
     }
-    if pod.annotations().contains_key(MIRROR) {
+    if is_static(pod) {
         return Some("static pods, which only their node can restart");
     }
     match controller {

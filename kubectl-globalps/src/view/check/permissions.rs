@@ -84,10 +84,13 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             &[(&["list"], "the number of nodes")],
         ),
         nodes("get", &["why"]),
-        secret(
-            "get",
-            names::ADDITIONAL_SECRET,
-            &["add", "diff", "remove", "remove --all", "undo", "bundle"],
+        without(
+            secret(
+                "get",
+                names::ADDITIONAL_SECRET,
+                &["add", "diff", "remove", "remove --all", "undo", "bundle"],
+            ),
+            &[(&["why", "why -A"], "credentials that are not merged")],
         ),
         // RBAC can't restrict `create` by name.
         secret("create", "", &["the first add"]),
@@ -216,10 +219,22 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
 /// Of pods that wait for an image. A user may have these in some namespaces only.
 fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     const OTHERS: &str = "pods of namespaces without this permission";
-    let all: [(_, _, Shorter); 6] = [
+    let all: [(_, _, Shorter); 7] = [
         ("get", "pods", &[(&["why"], OTHERS)]),
         ("list", "pods", &[(&["why -A", "--retry-pods"], OTHERS)]),
-        ("list", "events", &[(&["why"], "messages of older pulls")]),
+        (
+            "list",
+            "events",
+            &[(
+                &["why", "why -A"],
+                "messages of older pulls, and of sandbox images",
+            )],
+        ),
+        (
+            "get",
+            "nodes",
+            &[(&["why", "why -A"], "whether a node has an image")],
+        ),
         (
             "get",
             "serviceaccounts",

@@ -223,7 +223,7 @@ fn a_missing_permission_says_for_what_it_is() {
     let checks = permissions(&answers(false), "kube-system");
     for (expected, result) in [
         (
-            "may not get secrets `additional-pull-secret` in namespace `kube-system`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`",
+            "may not get secrets `additional-pull-secret` in namespace `kube-system`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`; `why`, `why -A` do not show credentials that are not merged",
             Verdict::Failure,
         ),
         (

@@ -1,9 +1,13 @@
 //! Whether `add` can put a credential into force: advice that changes nothing is not printed. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
-use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Secret, canonical_key};
+use globalps_core::dockerconfig::{
+    Credential, DockerConfig, Entry, Secret, attempts, canonical_key, validate_bytes,
+};
+use globalps_core::names;
 
 use crate::registry::name::registry_key;
+use crate::secret::additional::{self, data_of, may_change, with_logins};
 use crate::secret::changes::InForce;
 use crate::view::status::{NO_CONFIGURATION, REMOVAL_HELD, is_removal_held};
 
@@ -21,9 +25,70 @@ pub(crate) struct Adding {
     /// Why the controller does nothing; `None`: it runs, or that is not known.
     pub stopped: Option<String>,
     pub in_force: InForce,
+    /// The pull secrets as they are now, those that this user may read.
+    pub live: Vec<Live>,
+}
+
+/// A pull secret that `add` would write, and what the controller merged of it.
+pub(crate) struct Live {
+    pub name: String,
+    pub secret: k8s_openapi::api::core::v1::Secret,
+    pub merged: DockerConfig,
+    pub is_for_every_pod: bool,
+}
+
+impl Live {
+    /// Whether it has another credential for the image than the one that is merged.
+    fn has_other(&self, image: &str) -> bool {
+        let first = |config: &DockerConfig| {
+            let tries = attempts(&[config], image).unwrap_or_default();
+            tries.into_iter().next().map(|(_, found)| found.credential)
+        };
+        let is_there = self.secret.metadata.deletion_timestamp.is_none();
+        let bytes = data_of(&self.secret, names::DATA_KEY).filter(|_| is_there);
+        let content = bytes.and_then(|bytes| validate_bytes(bytes).0);
+        let new = content.as_ref().and_then(first);
+        self.is_for_every_pod && new.is_some() && new != first(&self.merged)
+    }
+
+    /// Why `add` would refuse to write it; `None`: it would not.
+    fn refuses(&self, key: &str) -> Option<String> {
+        let login = additional::Login {
+            registry: key.to_owned(),
+            credential: any(),
+        };
+        let secret = self.secret.clone();
+        let written = with_logins(Some(secret), "", &self.name, &[login]);
+        let refused = written.err();
+        let failure = refused.or_else(|| may_change(&self.secret, false).err())?;
+        Some(format!("{}; {}", failure.message, failure.hint))
+    }
+}
+
+fn any() -> Credential {
+    Credential {
+        username: Secret::new("any"),
+        password: Secret::new("any"),
+    }
 }
 
 impl Adding {
+    /// The pull secret with a credential for the image that is not merged.
+    pub(super) fn unmerged_for(&self, image: &str) -> Option<&str> {
+        let found = self.live.iter().find(|live| live.has_other(image));
+        found.map(|live| live.name.as_str())
+    }
+
+    /// `source`: as for [`Self::without_effect_for`].
+    fn refused_for(&self, key: &str, source: &str) -> Option<String> {
+        let name = match source {
+            "" => names::ADDITIONAL_SECRET,
+            source => source,
+        };
+        let live = self.live.iter().find(|live| live.name == name);
+        live.and_then(|live| live.refuses(key))
+    }
+
     /// Why a change of the configuration or of a pull secret would not come into force; `None`: it would.
     pub(super) fn without_effect(&self) -> Option<String> {
         let Some(gps) = &self.gps else {
@@ -55,16 +120,13 @@ impl Adding {
         }
         let is_shadowed = || source.is_empty() && !self.is_effective(key);
         self.without_effect()
+            .or_else(|| self.refused_for(key, source))
             .or_else(|| is_shadowed().then(|| SHADOWED.to_owned()))
     }
 
     /// Whether a new credential of the additional pull secret would be the one that nodes get.
     fn is_effective(&self, key: &str) -> bool {
-        let any = Credential {
-            username: Secret::new("any"),
-            password: Secret::new("any"),
-        };
-        let added = Entry::from_credential(key, &any);
+        let added = Entry::from_credential(key, &any());
         let others = self.in_force.additional.entries().iter();
         let is_other = |entry: &&Entry| canonical_key(entry.key()) != canonical_key(key);
         let others = others.filter(is_other).cloned();
@@ -208,6 +270,7 @@ mod tests {
                 },
                 gps,
                 has_content: case == "deleted",
+                live: Vec::new(),
                 stopped: stopped.map(str::to_owned),
             };
             let found = adding.without_effect_for(key, source).unwrap_or_default();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::cause::{Cause, Tested};
-use super::failing::Failing;
+use super::failing::{Failing, Use};
 use globalps_registry::{Pull, RegistryError};
 
 use crate::error::Failure;
@@ -51,7 +51,11 @@ impl Answer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Explained {
+    /// Empty: the image is that of the pod's sandbox.
     container: String,
+    /// The volume of the container whose image it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    volume: String,
     image: String,
     reason: String,
     message: String,
@@ -81,6 +85,10 @@ impl Explained {
         });
         Self {
             container: failing.container.clone(),
+            volume: match &failing.used {
+                Use::Volume(name) => name.clone(),
+                _ => String::new(),
+            },
             image: failing.image.clone(),
             reason: failing.reason.clone(),
             message: failing.message.clone(),
@@ -88,6 +96,23 @@ impl Explained {
             without_credentials: anonymous.map(answer),
             notes: notes.to_vec(),
             cause,
+        }
+    }
+}
+
+impl Explained {
+    fn title(&self) -> String {
+        let Self {
+            container,
+            volume,
+            image,
+            ..
+        } = self;
+        match (container.as_str(), volume.as_str()) {
+            ("", _) => format!("sandbox:    image `{image}`"),
+            (_, "") if image.is_empty() => format!("container:  {container}"),
+            (_, "") => format!("container:  {container}, image `{image}`"),
+            _ => format!("container:  {container}, image `{image}` of volume `{volume}`"),
         }
     }
 }
@@ -110,14 +135,15 @@ impl PodAnswer {
             lines.push(format!("node:       {}", self.node));
         }
         for found in &self.containers {
-            lines.push(format!(
-                "container:  {}, image `{}`",
-                found.container, found.image
-            ));
+            lines.push(found.title());
             let message = found.message.trim();
             lines.push(format!("kubelet:    {}: {message}", found.reason));
             if found.tries.is_empty() {
-                lines.push("tries:      no credential for it".to_owned());
+                let tries = match found.container.as_str() {
+                    "" => "only what the container runtime's own configuration has",
+                    _ => "no credential for it",
+                };
+                lines.push(format!("tries:      {tries}"));
             }
             for (at, tried) in found.tries.iter().enumerate() {
                 let label = if at == 0 {
@@ -183,6 +209,7 @@ mod tests {
             node: evil.to_owned(),
             containers: vec![Explained {
                 container: "c".to_owned(),
+                volume: String::new(),
                 image: evil.to_owned(),
                 reason: evil.to_owned(),
                 message: evil.to_owned(),

@@ -5,9 +5,9 @@ use globalps_registry::{Pull, RegistryError, public_images, registry_name};
 use serde::Serialize;
 
 use super::adding::Adding;
-use super::commands::{Login, add, go_back, widen};
+use super::commands::{Login, Place, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
-use super::failing::{Failing, Said};
+use super::failing::{Failing, Said, Use};
 use crate::error::quoted;
 use crate::registry::{Purpose, failure, missing_flag, suspicion};
 use crate::secret::tried::{Origin, Tried};
@@ -26,6 +26,13 @@ pub(crate) enum Code {
     RateLimited,
     InvalidImageName,
     ImageNeverPulled,
+    /// The node has it, pulled with credentials that the pod does not have.
+    ImageNotAllowed,
+    SignatureRejected,
+    /// The container runtime pulls it, with credentials of its own.
+    SandboxImage,
+    /// A pull secret has a credential that the controller has not merged.
+    NotMerged,
     /// The cause is gone; the kubelet tries again later.
     WaitsForRetry,
     NotAnImage,
@@ -79,6 +86,8 @@ pub(crate) struct Evidence<'a> {
     /// A Secret of the pod that a kubelet can't read.
     pub unreadable: Option<(&'a str, &'a Origin)>,
     pub lag: Option<&'a Lag>,
+    /// The node has the image, as its status says.
+    pub is_present: bool,
     pub adding: &'a Adding,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
@@ -86,6 +95,17 @@ pub(crate) struct Evidence<'a> {
     pub earlier: Option<i64>,
     /// The flag that the registries were asked with, `--insecure` or `--ca-file FILE`; may be empty.
     pub asked_with: &'a str,
+}
+
+impl Cause {
+    /// With commands that are right for this cluster.
+    pub(crate) fn at(self, place: &Place<'_>) -> Self {
+        Self {
+            command: place.text(&self.command),
+            hint: place.text(&self.hint),
+            ..self
+        }
+    }
 }
 
 impl Evidence<'_> {
@@ -100,11 +120,15 @@ impl Evidence<'_> {
             self.tries.iter().any(|tried| tried.is(pull)) || self.anonymous.as_ref().is_some_and(is)
         };
         match self.failing.said() {
+            _ if self.failing.image.is_empty() => return self.unknown(),
+            _ if self.failing.used == Use::Sandbox => return self.sandbox(),
             Said::InvalidName => return self.invalid_name(),
             Said::NeverPulled => return self.never_pulled(),
             _ if let Some((source, origin)) = self.unreadable => {
                 return self.secret_unreadable(source, origin);
             }
+            Said::Unsigned => return self.unsigned(),
+            Said::NotAccess => return self.unknown(),
             Said::RateLimited => return self.rate_limited(),
             Said::Unreachable => return self.unreachable(&self.failing.message),
             _ if answers.any(is_limited) => return self.rate_limited(),
@@ -120,6 +144,14 @@ impl Evidence<'_> {
         }
         if has(Pull::Available) {
             return self.waits();
+        }
+        let is_denied = self.failing.said() == Said::Denied
+            || self.anonymous.is_some_and(is_refusal)
+            || self.tries.iter().any(Tested::is_refused);
+        if let Some(found) = self.adding.unmerged_for(&self.failing.image)
+            && is_denied
+        {
+            return self.not_merged(found);
         }
         match (self.tries, self.excluding) {
             ([], Some((source, who))) => return self.outside_scope(source, who),
@@ -166,7 +198,15 @@ impl Evidence<'_> {
 
     /// The command, with a hint; no command where it would not help, but why.
     fn add(&self, login: &Login<'_>, hint: &str) -> (String, String) {
-        if let Some(why) = self.adding.without_effect_for(login.key, login.source) {
+        let adding = self.adding;
+        let why = adding.without_effect_for(login.key, login.source);
+        let unmerged = || {
+            let found = adding.unmerged_for(&self.failing.image)?;
+            Some(format!(
+                "Secret `{found}` has a credential for it that the controller has not merged: `kubectl globalps check` shows why"
+            ))
+        };
+        if let Some(why) = why.or_else(|| self.unreached()).or_else(unmerged) {
             return (String::new(), why);
         }
         let answers = self.tries.iter().filter_map(|tried| tried.answer.as_ref());
@@ -226,7 +266,7 @@ impl Evidence<'_> {
                 let hint = format!("{asks}; the scope stays");
                 self.add(&Login { source, ..login }, &hint)
             }
-            Origin::Catalog(..) | Origin::Pod => {
+            Origin::Catalog(..) | Origin::Pod | Origin::Immutable => {
                 let (command, hint) = self.edit(source, origin);
                 (command, hint.to_owned())
             }
@@ -272,24 +312,57 @@ impl Evidence<'_> {
         self.of(Code::RateLimited, message, command, &hint)
     }
 
+    /// Why the node gets no credentials of globalps, and the pod no Secret with them; `None`: it does.
+    fn unreached(&self) -> Option<String> {
+        let gps = self.adding.gps.as_ref()?;
+        self.lag.filter(|lag| lag.is_left_out())?;
+        let node = &self.pod.node;
+        (!gps.spec.image_pull_secrets.enabled).then(|| {
+            format!(
+                "`{node}` gets nothing of globalps: `kubectl globalps status -o wide` shows why"
+            )
+        })
+    }
+
     fn not_synced(&self, lag: &Lag) -> Cause {
         let node = &self.pod.node;
-        let (command, hint) = match lag.phase {
-            Phase::Failed | Phase::RolledBack => (
-                format!("kubectl globalps retry {} --wait", quoted(node)),
-                "`kubectl globalps status` has the reason: fix it first",
+        let (command, hint) = match (self.adding.without_effect(), &lag.phase) {
+            (Some(why), _) => (String::new(), why),
+            (None, _) if lag.is_left_out() => (
+                "kubectl globalps status -o wide".to_owned(),
+                "it shows why the node gets nothing: excluded, not selected, unsupported, or its file is another program's".to_owned(),
             ),
-            _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), ""),
+            (None, Phase::Failed | Phase::RolledBack) => (
+                format!("kubectl globalps retry {} --wait", quoted(node)),
+                "`kubectl globalps status` has the reason: fix it first".to_owned(),
+            ),
+            _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), String::new()),
             _ => (
                 format!("kubectl globalps status --node {} --wait", quoted(node)),
-                "the rollout reaches it; `kubectl globalps check` shows what is in its way",
+                "the rollout reaches it; `kubectl globalps check` shows what is in its way"
+                    .to_owned(),
             ),
         };
         let message = format!(
             "node `{node}` is {} with revision {} of {}",
             lag.phase, lag.revision, lag.wanted
         );
-        self.of(Code::NodeNotSynced, message, command, hint)
+        self.of(Code::NodeNotSynced, message, command, &hint)
+    }
+
+    fn not_merged(&self, secret: &str) -> Cause {
+        let message = format!(
+            "Secret `{}/{secret}` has a credential for `{}` that the controller has not merged",
+            self.secrets, self.registry
+        );
+        let (command, hint) = match self.adding.without_effect() {
+            Some(why) => (String::new(), why),
+            None => (
+                "kubectl globalps status --wait".to_owned(),
+                "`kubectl globalps check` shows what keeps it".to_owned(),
+            ),
+        };
+        self.of(Code::NotMerged, message, command, &hint)
     }
 
     fn outside_scope(&self, source: &str, who: &str) -> Cause {
@@ -305,6 +378,10 @@ impl Evidence<'_> {
         let gps = self.adding.gps.as_ref();
         let (command, hint) = match self.adding.without_effect() {
             Some(why) => (String::new(), why),
+            None if service_account.is_empty() => (
+                String::new(),
+                "a static pod has no service account, so no scope covers it".to_owned(),
+            ),
             None => (
                 gps.and_then(|gps| widen(gps, source, self.pod, self.secrets))
                     .unwrap_or_default(),
@@ -377,6 +454,7 @@ mod tests {
     fn failing(message: &str) -> Failing {
         Failing {
             container: "c".to_owned(),
+            used: Use::Container,
             image: "quay.io/org/app:1".to_owned(),
             reason: "ErrImagePull".to_owned(),
             message: message.to_owned(),
@@ -526,6 +604,7 @@ mod tests {
                 revision: 2,
                 wanted: 3,
                 is_paused: false,
+                is_absent: false,
             });
             let evidence = Evidence {
                 pod: &pod,
@@ -535,6 +614,7 @@ mod tests {
                 tries: &tries,
                 anonymous: found.as_ref().filter(|_| tries.is_empty()),
                 is_public: false,
+                is_present: false,
                 excluding: None,
                 unreadable: None,
                 lag: lag.as_ref(),
@@ -580,6 +660,7 @@ mod tests {
                 tries: &[],
                 anonymous: None,
                 is_public: false,
+                is_present: false,
                 excluding: Some(("team", "pods of b")),
                 unreadable: None,
                 lag: None,
@@ -643,6 +724,7 @@ mod tests {
                 tries: &tested,
                 anonymous: None,
                 is_public: false,
+                is_present: false,
                 excluding: None,
                 unreadable: None,
                 lag: None,
@@ -685,6 +767,7 @@ mod tests {
                 tries: &[],
                 anonymous: Some(&found),
                 is_public: false,
+                is_present: false,
                 excluding: None,
                 unreadable: None,
                 lag: None,
@@ -714,6 +797,7 @@ mod tests {
             tries,
             anonymous: None,
             is_public: false,
+            is_present: false,
             excluding: None,
             unreadable: None,
             lag: None,

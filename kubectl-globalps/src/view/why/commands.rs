@@ -8,6 +8,35 @@ use serde_json::{Value, json};
 use super::facts::PodSeen;
 use crate::error::quoted;
 
+/// The cluster that commands are for.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The context that was named.
+    pub context: Option<&'a str>,
+    /// Namespace of the pull secrets.
+    pub secrets: &'a str,
+}
+
+impl Place<'_> {
+    /// The text, with the flags that its commands need.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let context = self.context.map(quoted);
+        let context = context.map_or(String::new(), |name| format!("--context {name} "));
+        let namespace = match self.secrets {
+            names::NAMESPACE => String::new(),
+            other => format!("-n {} ", quoted(other)),
+        };
+        let plugin = format!("kubectl globalps {context}{namespace}");
+        let flags = |part: &str| match part.strip_prefix("globalps ") {
+            Some(rest) => format!("{plugin}{rest}"),
+            None => format!("kubectl {context}{part}"),
+        };
+        let mut parts = text.split("kubectl ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        std::iter::once(first).chain(parts.map(flags)).collect()
+    }
+}
+
 /// What `add` is to write.
 pub(crate) struct Login<'a> {
     pub key: &'a str,
@@ -100,6 +129,26 @@ pub(super) fn widen(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_for_the_cluster_that_was_asked() {
+        let text = "kubectl -n a edit secret x, or `kubectl globalps add r`";
+        for (context, secrets, expected) in [
+            (None, names::NAMESPACE, text),
+            (
+                None,
+                "team",
+                "kubectl -n a edit secret x, or `kubectl globalps -n team add r`",
+            ),
+            (
+                Some("my prod"),
+                "team",
+                "kubectl --context 'my prod' -n a edit secret x, or `kubectl globalps --context 'my prod' -n team add r`",
+            ),
+        ] {
+            assert_eq!(Place { context, secrets }.text(text), expected);
+        }
+    }
 
     #[test]
     fn add_is_one_command_of_a_shell() {

@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use crate::view::owner::{kept, workload};
+use crate::view::owner::{is_static, kept, workload};
 
 /// What matters of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,10 @@ pub(crate) struct PodSeen {
     /// Empty: it has none yet.
     pub node: String,
     pub service_account: String,
-    /// `deployment/web`, or `pod/NAME`.
-    pub workload: String,
+    /// `deployment/web`; `None`: nothing that `kubectl` can restart.
+    pub workload: Option<String>,
+    /// Its kubelet reads it from a file.
+    pub is_static: bool,
     /// Why nothing would recreate it; `None`: its controller would.
     pub kept: Option<&'static str>,
 }
@@ -29,7 +31,8 @@ impl PodSeen {
             namespace: pod.namespace().unwrap_or_default(),
             node: text(spec.and_then(|spec| spec.node_name.as_ref())),
             service_account: text(spec.and_then(|spec| spec.service_account_name.as_ref())),
-            workload: workload(pod).unwrap_or_else(|| format!("pod/{name}")),
+            workload: workload(pod),
+            is_static: is_static(pod),
             kept: kept(pod),
             name,
         }
@@ -43,6 +46,8 @@ pub(crate) struct Lag {
     pub revision: i64,
     pub wanted: i64,
     pub is_paused: bool,
+    /// It has no `NodePullSecret`: it is new, excluded, not selected or unsupported.
+    pub is_absent: bool,
 }
 
 impl Lag {
@@ -57,6 +62,17 @@ impl Lag {
             revision: status.revision,
             wanted,
             is_paused: gps.is_some_and(|gps| gps.spec.rollout.paused),
+            is_absent: object.name_any().is_empty(),
         })
+    }
+
+    /// Whether no rollout reaches the node as it is.
+    pub(super) fn is_left_out(&self) -> bool {
+        use Phase::{Excluded, ForeignOwner, Unreadable, Unsupported};
+        self.is_absent
+            || matches!(
+                self.phase,
+                Excluded | ForeignOwner | Unreadable | Unsupported
+            )
     }
 }

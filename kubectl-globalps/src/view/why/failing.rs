@@ -1,17 +1,32 @@
-//! Containers that wait for their image, and what the runtime says about it. Pure.
+//! Images that the containers of a pod wait for, and what the runtime says about them. Pure.
 
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod, PodSpec, PodStatus, Volume, VolumeMount};
 
-/// A container whose image was not pulled.
+use super::named::{names, sandbox_image};
+use crate::view::owner::is_of_pod;
+
+/// An image that was not pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
+    /// Empty: it is for the pod's sandbox.
     pub container: String,
-    /// As in the pod's spec.
+    pub used: Use,
+    /// As in the pod's spec. Empty: the message does not say which of several it is about.
     pub image: String,
     /// As the kubelet names it: `ImagePullBackOff`.
     pub reason: String,
     /// Of the runtime, or of the kubelet where no event has more.
     pub message: String,
+}
+
+/// What the image is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    Container,
+    Ephemeral,
+    /// The volume of this name, which the container mounts.
+    Volume(String),
+    Sandbox,
 }
 
 /// The kind of answer that the runtime got.
@@ -24,69 +39,179 @@ pub(crate) enum Said {
     /// Network, DNS or TLS, and servers that fail.
     Unreachable,
     InvalidName,
-    /// `imagePullPolicy: Never`, and the node does not have it.
+    /// `imagePullPolicy: Never`, and the node does not have it, or not for this pod.
     NeverPulled,
+    /// A policy of the node accepts signed images only.
+    Unsigned,
+    /// The node has a problem of its own, or the image has.
+    NotAccess,
     /// Nothing that is known here.
     Other,
 }
 
-/// Containers of the pod that wait for their image, in the order of their start.
-pub(crate) fn failing(pod: &Pod) -> Vec<Failing> {
-    const REASONS: [&str; 5] = [
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "RegistryUnavailable",
-    ];
+const REASONS: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+];
+/// The kubelet's reason where it can't read the pod's credentials is the text of the error.
+const IS_TEXT: char = ' ';
+
+/// Images that the pod waits for, in the order of the start of its containers. `events`: of pods of this name.
+pub(crate) fn failing(pod: &Pod, events: &[Event]) -> Vec<Failing> {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return Vec::new();
     };
-    let all = [&status.init_container_statuses, &status.container_statuses];
+    let events = own(pod, events);
+    let all = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
     let found = all.into_iter().flatten().flatten().filter_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref()?;
-        if !REASONS.contains(&reason) {
+        let reason = waiting.reason.clone()?;
+        if !REASONS.contains(&reason.as_str()) && !reason.contains(IS_TEXT) {
             return None;
         }
-        // The status can have another spelling of the image.
-        let mut specs = spec
-            .init_containers
-            .iter()
-            .flatten()
-            .chain(&spec.containers);
-        let of_spec = specs.find(|one| one.name == container.name);
-        let image = of_spec.and_then(|one| one.image.clone());
-        Some(Failing {
+        let message = waiting.message.clone().unwrap_or_default();
+        let failing = Failing {
             container: container.name.clone(),
-            image: image.unwrap_or_else(|| container.image.clone()),
-            reason: reason.to_owned(),
-            message: waiting.message.clone().unwrap_or_default(),
-        })
+            used: Use::Container,
+            // The spec can have another spelling of it.
+            image: container.image.clone(),
+            reason,
+            message,
+        };
+        Some(failing.of_spec(spec, &events).with_events(&events))
     });
-    found.collect()
+    let found: Vec<Failing> = found.collect();
+    if found.is_empty() {
+        return sandbox(status, &events).into_iter().collect();
+    }
+    found
+}
+
+/// Events of this very pod, the oldest first: another one may have had its name.
+pub(super) fn own<'a>(pod: &Pod, events: &'a [Event]) -> Vec<&'a Event> {
+    let events = events.iter();
+    let mut own: Vec<&Event> = events
+        .filter(|event| is_of_pod(&event.involved_object, pod))
+        .collect();
+    own.sort_by_key(|event| time(event));
+    own
+}
+
+fn time(event: &Event) -> Option<jiff::Timestamp> {
+    let series = event.series.as_ref();
+    let last = series.and_then(|series| series.last_observed_time.as_ref());
+    let last = last.or(event.event_time.as_ref()).map(|time| time.0);
+    event.last_timestamp.as_ref().map(|time| time.0).or(last)
+}
+
+/// The image of the sandbox, where the runtime could not pull it.
+fn sandbox(status: &PodStatus, events: &[&Event]) -> Option<Failing> {
+    if !waits_for_sandbox(status) {
+        return None;
+    }
+    let mut events = events.iter().rev();
+    let newest = events.find(|event| event.reason.as_deref() == Some(SANDBOX))?;
+    let message = newest.message.clone()?;
+    let image = sandbox_image(&message)?.to_owned();
+    Some(Failing {
+        container: String::new(),
+        used: Use::Sandbox,
+        image,
+        reason: SANDBOX.to_owned(),
+        message,
+    })
+}
+
+pub(crate) const SANDBOX: &str = "FailedCreatePodSandBox";
+
+/// Whether the kubelet has not created the sandbox, or must create it again.
+pub(super) fn waits_for_sandbox(status: &PodStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    let is_ready = match conditions.find(|it| it.type_ == "PodReadyToStartContainers") {
+        Some(condition) => condition.status == "True",
+        None => status.pod_ip.is_some(),
+    };
+    let phase = status.phase.as_deref();
+    !is_ready && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// What a container's spec says of its images: its own, and its mounts.
+fn of_container<'a>(spec: &'a PodSpec, name: &str) -> Option<(Use, &'a str, &'a [VolumeMount])> {
+    let usual = spec.init_containers.iter().flatten();
+    let usual = usual.chain(&spec.containers).map(|one| {
+        let parts = (&one.name, &one.image, &one.volume_mounts);
+        (Use::Container, parts)
+    });
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|one| {
+        let parts = (&one.name, &one.image, &one.volume_mounts);
+        (Use::Ephemeral, parts)
+    });
+    let mut all = usual.chain(ephemeral);
+    let (used, (_, image, mounts)) = all.find(|(_, (of, ..))| *of == name)?;
+    Some((used, image.as_deref()?, mounts.as_deref().unwrap_or(&[])))
+}
+
+/// Whether it is a failed pull for this use: events about volumes name no container.
+fn is_about(event: &Event, used: &Use, container: &str) -> bool {
+    let path = event.involved_object.field_path.as_deref();
+    let path = path.unwrap_or_default();
+    let is_own = match used {
+        Use::Volume(_) => path.is_empty(),
+        _ => path.ends_with(&format!("{{{container}}}")),
+    };
+    is_own && event.reason.as_deref() == Some("Failed")
 }
 
 impl Failing {
-    /// Takes the runtime's message from the newest event where the container's state no longer has it.
-    pub(crate) fn with_events(mut self, events: &[Event]) -> Self {
-        let place = format!("{{{}}}", self.container);
-        let mut own: Vec<&Event> = events
-            .iter()
-            .filter(|event| {
-                let path = event.involved_object.field_path.as_deref();
-                let is_failed = event.reason.as_deref() == Some("Failed");
-                let message = event.message.as_deref().unwrap_or_default();
-                is_failed
-                    && path.is_some_and(|path| path.ends_with(&place))
-                    && message.starts_with("Failed to pull image")
-                    && message.contains(&self.image)
+    /// With the image that the message is about. The kubelet pulls the volumes of a container first, and reports the last one that
+    /// fails in place of the container's own image.
+    fn of_spec(mut self, spec: &PodSpec, events: &[&Event]) -> Self {
+        let Some((used, own, mounts)) = of_container(spec, &self.container) else {
+            return self;
+        };
+        let reference = |mount: &VolumeMount| {
+            let mut volumes = spec.volumes.iter().flatten();
+            let volume: &Volume = volumes.find(|it| it.name == mount.name)?;
+            let image = volume.image.as_ref()?.reference.clone()?;
+            Some((Use::Volume(volume.name.clone()), image))
+        };
+        let mut all: Vec<(Use, String)> = mounts.iter().rev().filter_map(reference).collect();
+        all.push((used, own.to_owned()));
+        let is_only = all.len() == 1 || self.reason.contains(IS_TEXT);
+        let named = |message: &str| all.iter().find(|(_, image)| names(message, image));
+        let of_event = |event: &&Event| {
+            let message = event.message.as_deref().unwrap_or_default();
+            all.iter().find(|(used, image)| {
+                names(message, image) && is_about(event, used, &self.container)
             })
-            .collect();
-        own.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
-        let newest = own.last().and_then(|event| event.message.clone());
-        if let (Some(message), Said::Other) = (newest, self.said()) {
-            self.message = message;
+        };
+        let found = match all.last() {
+            Some(own) if is_only => Some(own),
+            _ => named(&self.message).or_else(|| events.iter().rev().find_map(of_event)),
+        };
+        (self.used, self.image) = found.cloned().unwrap_or((Use::Container, String::new()));
+        self
+    }
+
+    /// Takes the runtime's message from the newest event where the container's state no longer has it.
+    fn with_events(mut self, events: &[&Event]) -> Self {
+        let mut newest = events.iter().rev().filter_map(|event| {
+            let message = event.message.as_ref()?;
+            let is_own = is_about(event, &self.used, &self.container)
+                && message.starts_with("Failed to pull image")
+                && names(message, &self.image);
+            is_own.then_some(message)
+        });
+        if let (Some(message), Said::Other) = (newest.next(), self.said()) {
+            self.message.clone_from(message);
         }
         self
     }
@@ -96,12 +221,27 @@ impl Failing {
             "InvalidImageName" => return Said::InvalidName,
             "ErrImageNeverPull" => return Said::NeverPulled,
             "RegistryUnavailable" => return Said::Unreachable,
+            "SignatureValidationFailed" => return Said::Unsigned,
             _ => {}
         }
         // A tag such as `v1.403` is no answer of a registry.
         let message = self.message.replace(&self.image, "").to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        if has(&["toomanyrequests", "429 too many", "rate limit"]) {
+        if has(&["signaturevalidationfailed", "signature validation failed"]) {
+            Said::Unsigned
+        } else if has(&["invalid reference format", "couldn't parse image"]) {
+            Said::InvalidName
+        } else if has(&[
+            "no space left on device",
+            "read-only file system",
+            "input/output error",
+            "failed to extract layer",
+            "no match for platform",
+            "no image found in image index",
+            "no image found in manifest list",
+        ]) {
+            Said::NotAccess
+        } else if has(&["toomanyrequests", "429 too many", "rate limit"]) {
             Said::RateLimited
         } else if has(&[
             "unauthorized",
@@ -118,6 +258,8 @@ impl Failing {
         ]) {
             Said::Denied
         } else if has(&[
+            "registryunavailable",
+            "registry is unavailable",
             "x509:",
             "tls:",
             "tls handshake",
@@ -208,6 +350,7 @@ mod tests {
         ] {
             let failing = Failing {
                 container: "c".to_owned(),
+                used: Use::Container,
                 image: "r/a:1".to_owned(),
                 reason: reason.to_owned(),
                 message: message.to_owned(),
@@ -221,7 +364,7 @@ mod tests {
         let event = |container: &str, time: &str, message: &str| -> Event {
             let event = json!({
                 "metadata": {}, "reason": "Failed", "lastTimestamp": time, "message": message,
-                "involvedObject": {"fieldPath": format!("spec.containers{{{container}}}")},
+                "involvedObject": {"name": "p", "fieldPath": format!("spec.containers{{{container}}}")},
             });
             serde_json::from_value(event).expect("an event")
         };
@@ -241,16 +384,16 @@ mod tests {
             event("c", "2026-01-01T00:04:00Z", "Error: ErrImagePull"),
         ];
         let pod = json!({
-            "metadata": {}, "spec": {"containers": [{"name": "c", "image": "r/a:1"}]},
+            "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "r/a:1"}]},
             "status": {"containerStatuses": [{
                 "name": "c", "image": "docker.io/r/a:1", "imageID": "", "ready": false, "restartCount": 0,
                 "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}},
             }]},
         });
         let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let found = failing(&pod);
+        let found = failing(&pod, &events);
         assert_eq!(found.len(), 1);
-        let found = found[0].clone().with_events(&events);
+        let found = &found[0];
         assert_eq!(
             (found.message.as_str(), found.said()),
             (denied, Said::Denied)

@@ -2,9 +2,13 @@
 
 use super::cause::{Cause, Code, Evidence};
 use super::facts::PodSeen;
-use super::failing::Failing;
+use super::failing::{Said, Use};
+use super::named::Runtime;
 use crate::error::quoted;
 use crate::secret::tried::Origin;
+
+const CONTAINERD: &str = "containerd reads its name (`sandbox`, before 2.0 `sandbox_image`) and its credentials (`registry.configs`, or a header in `hosts.toml`) from its own configuration, and not the kubelet's file";
+const CRIO: &str = "CRI-O reads its name (`pause_image`) and the file with its credentials (`pause_image_auth_file`, else `global_auth_file`) from its own configuration; only if that is the kubelet's file, as on OpenShift, does globalps write them";
 
 impl Evidence<'_> {
     pub(super) fn not_found(&self) -> Cause {
@@ -13,7 +17,7 @@ impl Evidence<'_> {
             Code::ImageNotFound,
             format!("`{}` has no image `{image}` (404)", self.registry),
             self.set_image(&format!("{}:TAG", self.repository)),
-            "push the image, or name an existing one. Some registries also answer 404 to users who may not see the repository",
+            &self.with_place("push the image, or name an existing one. Some registries also answer 404 to users who may not see the repository"),
         )
     }
 
@@ -23,38 +27,121 @@ impl Evidence<'_> {
             Code::InvalidImageName,
             format!("`{image}` is not an image name"),
             self.set_image("IMAGE"),
-            "",
+            &self.with_place(""),
         )
     }
 
+    /// The command that names another image; empty: none can.
     fn set_image(&self, image: &str) -> String {
         let PodSeen {
             namespace,
+            name,
             workload,
             ..
         } = self.pod;
-        let Failing { container, .. } = self.failing;
-        format!(
-            "kubectl -n {} set image {} {}={}",
-            quoted(namespace),
-            quoted(workload),
-            quoted(container),
-            quoted(image)
+        let workload = workload.clone().unwrap_or_else(|| format!("pod/{name}"));
+        match self.failing.used {
+            Use::Container if !self.pod.is_static => format!(
+                "kubectl -n {} set image {} {}={}",
+                quoted(namespace),
+                quoted(&workload),
+                quoted(&self.failing.container),
+                quoted(image)
+            ),
+            Use::Volume(_) => self.edit_workload(),
+            _ => String::new(),
+        }
+    }
+
+    /// Of a pod, only the images of its containers can change.
+    fn edit_workload(&self) -> String {
+        let namespace = quoted(&self.pod.namespace);
+        let workload = self.pod.workload.as_deref();
+        let edit = |workload| format!("kubectl -n {namespace} edit {}", quoted(workload));
+        workload.map(edit).unwrap_or_default()
+    }
+
+    /// With where the image is named, if that is not what the command changes.
+    fn with_place(&self, hint: &str) -> String {
+        let place = match &self.failing.used {
+            Use::Volume(name) => format!("the image is the `reference` of volume `{name}`"),
+            Use::Ephemeral => {
+                "an ephemeral container can't be changed: `kubectl debug` adds another one"
+                    .to_owned()
+            }
+            _ if self.pod.is_static => {
+                format!("the pod is static: change its file on `{}`", self.pod.node)
+            }
+            _ => return hint.to_owned(),
+        };
+        let between = if hint.is_empty() { "" } else { "; " };
+        format!("{place}{between}{hint}")
+    }
+
+    /// The kubelet says the same whether it has no such image, or may not give it to this pod.
+    pub(super) fn never_pulled(&self) -> Cause {
+        let (image, node) = (&self.failing.image, &self.pod.node);
+        let field = match self.failing.used {
+            Use::Volume(_) => "pullPolicy",
+            _ => "imagePullPolicy",
+        };
+        let set = format!("set `{field}: IfNotPresent`");
+        let (code, message, hint) = if self.is_present {
+            (
+                Code::ImageNotAllowed,
+                format!(
+                    "`{field}` is `Never`, and `{node}` has `{image}`, but not for this pod: it was pulled with credentials that the pod does not have"
+                ),
+                format!(
+                    "{set}: the kubelet then asks the registry with the credentials of this pod, and pulls nothing that is there"
+                ),
+            )
+        } else {
+            (
+                Code::ImageNeverPulled,
+                format!("`{field}` is `Never`, and the node does not have `{image}` for this pod"),
+                format!(
+                    "{set}. Since Kubernetes 1.35 the kubelet says the same of an image that it pulled with a pull secret which this pod does not have"
+                ),
+            )
+        };
+        let command = match self.failing.used {
+            Use::Ephemeral => String::new(),
+            _ => self.edit_workload(),
+        };
+        self.of(code, message, command, &self.with_place(&hint))
+    }
+
+    pub(super) fn unsigned(&self) -> Cause {
+        let (image, node) = (&self.failing.image, &self.pod.node);
+        self.of(
+            Code::SignatureRejected,
+            format!("`{node}` takes signed images only, and rejects the signature of `{image}`"),
+            String::new(),
+            "credentials don't fix it: sign the image, or change the signature policy of the node's container runtime",
         )
     }
 
-    pub(super) fn never_pulled(&self) -> Cause {
-        let PodSeen {
-            namespace,
-            workload,
-            ..
-        } = self.pod;
-        let image = &self.failing.image;
+    /// Neither the pod nor globalps has a part in it.
+    pub(super) fn sandbox(&self) -> Cause {
+        let (registry, image, message) =
+            (self.registry, &self.failing.image, &self.failing.message);
+        let what = match self.failing.said() {
+            Said::Denied => format!("`{registry}` needs a login, or rejects the runtime's"),
+            Said::Missing => format!("`{registry}` has no such image (404)"),
+            Said::RateLimited => format!("`{registry}` limits the rate of pulls (429)"),
+            _ => message.clone(),
+        };
+        let config = match Runtime::of(message) {
+            Runtime::Containerd => CONTAINERD.to_owned(),
+            Runtime::Crio => CRIO.to_owned(),
+            Runtime::Unknown => format!("{CONTAINERD}; {CRIO}"),
+        };
         self.of(
-            Code::ImageNeverPulled,
-            format!("`imagePullPolicy` is `Never`, and the node does not have `{image}`"),
-            format!("kubectl -n {} edit {}", quoted(namespace), quoted(workload)),
-            "set `imagePullPolicy: IfNotPresent`",
+            Code::SandboxImage,
+            format!("the container runtime of `{}` can't pull `{image}`, the image of every pod's sandbox: {what}", self.pod.node),
+            String::new(),
+            &format!("no pull secret of a pod is used for it, and no credential provider. {config}. An image that needs no login, or one that is imported on each node, needs no credentials"),
         )
     }
 
@@ -77,6 +164,12 @@ impl Evidence<'_> {
                 "the pod's Secret is a copy that globalps keeps: put the new credentials into the catalog's pull secret, and globalps copies them",
             );
         }
+        if *origin == Origin::Immutable {
+            return (
+                String::new(),
+                "the Secret is immutable: delete it, and create it again with the new credentials",
+            );
+        }
         let name = source.strip_prefix("Secret ").unwrap_or(source);
         let name = name.split([',', ' ']).next().unwrap_or(name);
         let (namespace, name) = name.split_once('/').unwrap_or((&self.pod.namespace, name));
@@ -95,12 +188,13 @@ impl Evidence<'_> {
         } = self.pod;
         // Without a controller, deleting it would not bring it back.
         let command = match kept {
-            None => format!(
+            // The new pod would not have it.
+            None if self.failing.used != Use::Ephemeral => format!(
                 "kubectl -n {} delete pod {}",
                 quoted(namespace),
                 quoted(name)
             ),
-            Some(_) => String::new(),
+            _ => String::new(),
         };
         self.of(
             Code::WaitsForRetry,
@@ -114,6 +208,13 @@ impl Evidence<'_> {
         let PodSeen {
             namespace, name, ..
         } = self.pod;
+        let hint = match self.failing.said() {
+            _ if self.failing.image.is_empty() => {
+                "the message does not say whether the container's own image is meant, or that of one of its volumes"
+            }
+            Said::NotAccess => "credentials don't fix it",
+            _ => "the message is not one that globalps knows",
+        };
         self.of(
             Code::Unknown,
             format!(
@@ -125,7 +226,7 @@ impl Evidence<'_> {
                 quoted(namespace),
                 quoted(name)
             ),
-            "the message is not one that globalps knows",
+            hint,
         )
     }
 }

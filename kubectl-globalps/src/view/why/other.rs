@@ -1,12 +1,13 @@
 //! What else keeps a pod from running, where its images are there. Pure.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 
 use super::cause::{Cause, Code};
 use super::facts::PodSeen;
+use super::failing::{own, waits_for_sandbox};
 
-/// Why the pod doesn't run where its images are there; `None`: nothing is wrong.
-pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
+/// Why the pod doesn't run where its images are there; `None`: nothing is wrong. `events`: of pods of this name.
+pub(crate) fn not_an_image(pod: &Pod, events: &[Event]) -> Option<Cause> {
     let seen = PodSeen::of(pod);
     let PodSeen {
         namespace, name, ..
@@ -20,7 +21,11 @@ pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
         hint: String::new(),
     };
     let describe = format!("kubectl -n {namespace} describe pod {name}");
-    let all = [&status.init_container_statuses, &status.container_statuses];
+    let all = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
     for container in all.into_iter().flatten().flatten() {
         let waiting = container.state.as_ref().and_then(|it| it.waiting.as_ref());
         let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
@@ -34,21 +39,36 @@ pub(crate) fn not_an_image(pod: &Pod) -> Option<Cause> {
                 ));
             }
             Some(reason) => {
-                return Some(cause(format!("container `{of}` waits: {reason}"), describe));
+                let message = waiting.and_then(|waiting| waiting.message.as_deref());
+                let colon = if message.is_some() { ": " } else { "" };
+                let message = message.unwrap_or_default();
+                let message = format!("container `{of}` waits: {reason}{colon}{message}");
+                return Some(cause(message, describe));
             }
         }
     }
-    let conditions = status.conditions.unwrap_or_default();
-    let unscheduled = conditions
-        .iter()
-        .find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    let mut conditions = status.conditions.iter().flatten();
+    let unscheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
     if let Some(condition) = unscheduled {
         let why = condition.message.clone().unwrap_or_default();
         return Some(cause(format!("the pod has no node: {why}"), describe));
     }
     if status.phase.as_deref() == Some("Failed") {
-        let why = status.message.or(status.reason).unwrap_or_default();
+        let why = status.message.clone().or(status.reason).unwrap_or_default();
         return Some(cause(format!("the pod failed: {why}"), describe));
+    }
+    // What the kubelet does before it starts a container is in no state of one: volumes, network, sandbox.
+    if waits_for_sandbox(&status) {
+        let own = own(pod, events);
+        let newest = own
+            .last()
+            .filter(|it| it.type_.as_deref() == Some("Warning"))?;
+        let reason = newest.reason.as_deref().unwrap_or_default();
+        let message = newest.message.as_deref().unwrap_or_default();
+        return Some(cause(
+            format!("the pod has not started: {reason}: {message}"),
+            describe,
+        ));
     }
     None
 }
@@ -76,7 +96,7 @@ mod tests {
         ] {
             let pod = json!({"metadata": {"namespace": "a", "name": "p"}, "status": status});
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
-            let found = not_an_image(&pod);
+            let found = not_an_image(&pod, &[]);
             assert_eq!(found.as_ref().map(|cause| cause.command.as_str()), expected);
         }
     }

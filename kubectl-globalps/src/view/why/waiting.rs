@@ -7,7 +7,7 @@ use globalps_core::provider::{PodIdentity, Scope};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::failing::{Said, failing};
+use super::failing::{Said, Use, failing};
 use crate::cli::Span;
 use crate::view::owner::kept;
 
@@ -68,9 +68,13 @@ impl Waiting {
             .scope
             .as_ref()
             .is_none_or(|scope| scope.covers(&identity));
-        let waits = failing(pod).iter().any(|failing| {
-            let can_pull = !matches!(failing.said(), Said::InvalidName | Said::NeverPulled);
-            can_pull && added.serves(&failing.image)
+        let waits = failing(pod, &[]).iter().any(|failing| {
+            let can_pull = !matches!(
+                failing.said(),
+                Said::InvalidName | Said::NeverPulled | Said::Unsigned | Said::NotAccess
+            );
+            // Who debugs a pod that runs would lose it.
+            failing.used != Use::Ephemeral && can_pull && added.serves(&failing.image)
         });
         (is_covered && waits).then(|| Self {
             namespace: identity.namespace,
@@ -213,6 +217,20 @@ mod tests {
             let found = Waiting::of(&pod(image, reason, &json!({})), &added);
             assert_eq!(found.is_some(), expected, "{image} {reason}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_runs_is_not_evicted_for_the_image_that_debugs_it() {
+        let added = Added::new(["quay.io"].into_iter(), None);
+        let mut pod = pod("quay.io/a:1", "ImagePullBackOff", &json!({}));
+        assert!(Waiting::of(&pod, &added).is_some());
+        let status = pod.status.as_mut().expect("a status");
+        status.ephemeral_container_statuses = status.container_statuses.take();
+        let debugs = json!([{"name": "c", "image": "quay.io/a:1"}]);
+        let spec = pod.spec.as_mut().expect("a spec");
+        spec.containers.clear();
+        spec.ephemeral_containers = serde_json::from_value(debugs).expect("a container");
+        assert!(Waiting::of(&pod, &added).is_none());
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! What `why` reads of the cluster.
+
+use globalps_core::names;
+use k8s_openapi::api::core::v1::{Event, Node, ServiceAccount};
+use kube::Api;
+use kube::api::ListParams;
+
+use super::explain::Shared;
+use super::pull_secret;
+use crate::cli::Asking;
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::{Program, deployment, not_running};
+use crate::cluster::namespaces::each;
+use crate::error::{Failure, quoted};
+use crate::secret::changes::InForce;
+use crate::view::why::{Adding, Live, PodSeen, is_spelled};
+
+/// What globalps has in force.
+pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
+    Ok(Shared {
+        // Without globalps, pods have their own Secrets all the same.
+        gps: pull_secret::installed_configuration(cluster).await?,
+        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
+        nodes: None,
+    })
+}
+
+/// Events of pods with this field. None for a user who may not read them: the container's state mostly has
+/// the message too.
+pub(super) async fn events(
+    cluster: &Cluster<'_>,
+    namespace: Option<&str>,
+    field: &str,
+) -> Result<Vec<Event>, Failure> {
+    let client = cluster.client.clone();
+    let api: Api<Event> = match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    let params = ListParams::default().fields(&format!("involvedObject.kind=Pod,{field}"));
+    let mut found = Vec::new();
+    let keep = |event: Event| found.push(event);
+    match each(cluster, &api, params, "list the events of pods", keep).await {
+        Err(failure) if !failure.is(403) => Err(failure),
+        _ => Ok(found),
+    }
+}
+
+/// Whether the node has the image. Its status names 50 of them at most; this user may not read it.
+pub(super) async fn has_image(
+    cluster: &Cluster<'_>,
+    node: &str,
+    image: &str,
+) -> Result<bool, Failure> {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    let found = match cluster.call("get the pod's Node", api.get_opt(node)).await {
+        Err(failure) if failure.is(403) => None,
+        found => found?,
+    };
+    let images = found.and_then(|node| node.status?.images);
+    let mut names = images.iter().flatten().flat_map(|image| &image.names);
+    Ok(names.any(|names| names.iter().any(|name| is_spelled(name, image))))
+}
+
+/// `None`: the pod has none, or this user may not read it.
+pub(super) async fn account(
+    cluster: &Cluster<'_>,
+    seen: &PodSeen,
+) -> Result<Option<ServiceAccount>, Failure> {
+    if seen.service_account.is_empty() {
+        return Ok(None);
+    }
+    let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &seen.namespace);
+    let call = api.get_opt(&seen.service_account);
+    match cluster.call("get the pod's ServiceAccount", call).await {
+        Err(failure) if failure.is(403) => Ok(None),
+        found => found,
+    }
+}
+
+/// What decides whether `add` helps in this cluster.
+pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
+    let stopped = match deployment(cluster, Program::Controller).await {
+        Err(failure) if failure.is(403) => None,
+        found => not_running(Program::Controller, found?.as_ref(), cluster.now()),
+    };
+    let spec = shared.gps.as_ref().map(|gps| &gps.spec);
+    Ok(Adding {
+        in_force: InForce::of(shared.global.as_ref(), spec, names::ADDITIONAL_SECRET),
+        has_content: shared.global.is_some(),
+        gps: shared.gps.clone(),
+        stopped,
+        live: live(cluster, shared).await?,
+    })
+}
+
+/// The pull secrets as they are; without those that this user may not read.
+async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>, Failure> {
+    let spec = shared.gps.as_ref().map(|gps| &gps.spec);
+    let sources = spec.into_iter().flat_map(|spec| &spec.sources);
+    let sources = sources.map(|source| (source.name.as_str(), source.scope.is_none()));
+    let mut found = Vec::new();
+    for (name, is_for_every_pod) in std::iter::once((names::ADDITIONAL_SECRET, true)).chain(sources)
+    {
+        let secret = match pull_secret::get(cluster, name).await {
+            Err(failure) if failure.is(403) => None,
+            secret => secret?,
+        };
+        found.extend(secret.map(|secret| Live {
+            name: name.to_owned(),
+            secret,
+            merged: InForce::of(shared.global.as_ref(), spec, name).additional,
+            is_for_every_pod,
+        }));
+    }
+    Ok(found)
+}
+
+/// The flag that the registries are asked with, as a shell takes it; may be empty.
+pub(super) fn asked_with(flags: &Asking) -> String {
+    match &flags.ca_file {
+        Some(file) => format!("--ca-file {}", quoted(&file.to_string_lossy())),
+        None if flags.insecure => "--insecure".to_owned(),
+        None => String::new(),
+    }
+}
