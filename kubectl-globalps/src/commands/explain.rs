@@ -241,7 +241,11 @@ pub(super) async fn node_secret(
     } else {
         let api = cluster.api::<Item<NodePullSecret>>();
         let call = api.get_opt(name);
-        cluster.read("get the node's NodePullSecret", call).await?
+        match cluster.read("get the node's NodePullSecret", call).await {
+            // The kind doesn't exist: globalps is not installed.
+            Err(failure) if failure.is(404) && shared.gps.is_none() => None,
+            found => found?,
+        }
     };
     Ok(found.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())))
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod beside;
+mod broken_pods;
 mod bundle;
 mod deleted;
 mod dry_run;
