@@ -8,7 +8,7 @@ use super::pull_secret;
 use crate::cli::CatalogSecret;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, may_change};
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
 
@@ -80,9 +80,19 @@ fn origin(secret: Option<&Secret>) -> Origin {
     let label = secret.and_then(|secret| secret.labels().get(names::IMAGE_PULL_SECRET_LABEL));
     match label.map(String::as_str) {
         Some("true") => Origin::Globalps,
-        _ if secret.is_some_and(|secret| secret.immutable == Some(true)) => Origin::Immutable,
-        _ => Origin::Pod,
+        _ => secret.and_then(kept).map_or(Origin::Pod, Origin::Kept),
     }
+}
+
+/// Why an edit would not change it; `None`: it would.
+fn kept(secret: &Secret) -> Option<String> {
+    if secret.immutable == Some(true) {
+        let how =
+            "the Secret is immutable: delete it, and create it again with the new credentials";
+        return Some(how.to_owned());
+    }
+    let failure = may_change(secret, false).err()?;
+    Some(format!("{}: change it there", failure.message))
 }
 
 /// The catalog's pull secret whose copy it is.

@@ -17,8 +17,8 @@ pub(crate) struct Tried {
 pub(crate) enum Origin {
     /// The owner of the pod: a Secret of its namespace.
     Pod,
-    /// The same, where nobody can change the Secret.
-    Immutable,
+    /// The same, and why an edit of the Secret fails or does not last.
+    Kept(String),
     /// globalps, of its Secrets for every pod.
     Globalps,
     /// The source with a scope of this name.

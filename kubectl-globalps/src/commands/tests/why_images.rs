@@ -114,14 +114,27 @@ fn a_kubelet_that_cannot_read_a_secret_gives_no_reason_but_the_error() {
     let error = "illegal base64 data at input byte 0";
     let pod = pod("quay.io/team/app:1", &waiting(error, error));
     let mut own = secret(&[("quay.io", "x")]);
-    for (is_immutable, command) in [(false, "kubectl -n a edit secret own"), (true, "")] {
+    let reference = json!([{
+        "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name": "own", "uid": "u", "controller": true,
+    }]);
+    for (is_immutable, owners, command, hint) in [
+        (false, json!([]), "kubectl -n a edit secret own", ""),
+        (true, json!([]), "", "is immutable"),
+        (
+            false,
+            reference,
+            "",
+            "belongs to `ExternalSecret/own`, which would undo the change: change it there",
+        ),
+    ] {
         own["immutable"] = json!(is_immutable);
+        own["metadata"]["ownerReferences"] = owners;
         let api = with_pods(&[], &[("p", pod.clone())])
             .with_object("/api/v1/namespaces/a/secrets/own", own.clone());
         let (found, text) = answer(&api, "--no-ask");
         assert_eq!(found["cause"]["code"], "SecretUnreadable", "{text}");
         assert_eq!(found["cause"]["command"], command, "{text}");
-        assert_eq!(text.contains("is immutable"), is_immutable, "{text}");
+        assert!(text.contains(hint), "{text}");
     }
 }
 

@@ -266,10 +266,7 @@ impl Evidence<'_> {
                 let hint = format!("{asks}; the scope stays");
                 self.add(&Login { source, ..login }, &hint)
             }
-            Origin::Catalog(..) | Origin::Pod | Origin::Immutable => {
-                let (command, hint) = self.edit(source, origin);
-                (command, hint.to_owned())
-            }
+            Origin::Catalog(..) | Origin::Pod | Origin::Kept(_) => self.edit(source, origin),
         };
         let mut hints = Vec::from_iter(suspicion(self.registry, &tested.tried.credential));
         hints.extend(Some(hint).filter(|hint| !hint.is_empty()));

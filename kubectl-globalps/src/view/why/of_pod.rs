@@ -152,30 +152,27 @@ impl Evidence<'_> {
             Code::SecretUnreadable,
             format!("{source} of the pod can't be read by a kubelet, so it does not pull at all"),
             command,
-            hint,
+            &hint,
         )
     }
 
     /// The command that changes a Secret of the pod, and whose it is.
-    pub(super) fn edit(&self, source: &str, origin: &Origin) -> (String, &'static str) {
+    pub(super) fn edit(&self, source: &str, origin: &Origin) -> (String, String) {
         if let Origin::Catalog(namespace, name) = origin {
             return (
                 edit(namespace, name),
-                "the pod's Secret is a copy that globalps keeps: put the new credentials into the catalog's pull secret, and globalps copies them",
+                "the pod's Secret is a copy that globalps keeps: put the new credentials into the catalog's pull secret, and globalps copies them".to_owned(),
             );
         }
-        if *origin == Origin::Immutable {
-            return (
-                String::new(),
-                "the Secret is immutable: delete it, and create it again with the new credentials",
-            );
+        if let Origin::Kept(why) = origin {
+            return (String::new(), why.clone());
         }
         let name = source.strip_prefix("Secret ").unwrap_or(source);
         let name = name.split([',', ' ']).next().unwrap_or(name);
         let (namespace, name) = name.split_once('/').unwrap_or((&self.pod.namespace, name));
         (
             edit(namespace, name),
-            "the Secret belongs to the namespace; put the new credentials into its data",
+            "the Secret belongs to the namespace; put the new credentials into its data".to_owned(),
         )
     }
 
