@@ -230,7 +230,7 @@ pub(super) async fn asked(
     Ok(asked)
 }
 
-/// The node's `NodePullSecret`; an empty one if it has none.
+/// The node's `NodePullSecret`; an empty one if it has none, or globalps is not installed.
 pub(super) async fn node_secret(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -242,7 +242,6 @@ pub(super) async fn node_secret(
         let api = cluster.api::<Item<NodePullSecret>>();
         let call = api.get_opt(name);
         match cluster.read("get the node's NodePullSecret", call).await {
-            // The kind doesn't exist: globalps is not installed.
             Err(failure) if failure.is(404) && shared.gps.is_none() => None,
             found => found?,
         }
