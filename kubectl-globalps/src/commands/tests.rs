@@ -14,9 +14,9 @@ mod source;
 mod unfinished;
 mod why;
 mod why_advice;
-mod why_logins;
 mod why_broken;
 mod why_images;
+mod why_logins;
 
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
