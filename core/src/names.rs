@@ -189,6 +189,12 @@ pub fn hub_shard(index: u32) -> String {
 }
 /// Label of a Secret with a kubeconfig that registers a cluster with the hub: `true`.
 pub const CLUSTER_LABEL: &str = "globalps.io/cluster";
+/// Annotation of a `Cluster`: the name of the Secret whose kubeconfig the hub uses instead of Cluster API's.
+pub const KUBECONFIG_ANNOTATION: &str = "globalps.io/kubeconfig";
+/// Annotation of the hub's Secret in a member: `NAMESPACE/NAME` of the cluster on the hub.
+pub const CLUSTER_ANNOTATION: &str = "globalps.io/cluster";
+/// Annotation of a `ClusterPullSecret`: the identity that the cluster may have from now on.
+pub const ACCEPTED_IDENTITY_ANNOTATION: &str = "globalps.io/accepted-identity";
 /// Keys of such a Secret that may have the kubeconfig, in order of preference. Cluster API uses the first.
 pub const CLUSTER_KUBECONFIG_KEYS: [&str; 2] = ["value", KUBECONFIG_KEY];
 /// Label of the Secrets with the revisions of a `FleetPullSecret`: its name.

@@ -296,13 +296,20 @@ fn the_chart_has_the_objects_of_install() {
         let values = with_spec(&objects, more);
         assert_same(&by_name(objects), &rendered(&helm, &values), &values);
     }
-    for (namespaces, shards) in [(vec![], 1), (vec!["one", "two"], 1), (vec!["one"], 3)] {
+    for (namespaces, trusted, shards) in [
+        (vec![], vec![], 1),
+        (vec!["one", "two"], vec!["two"], 1),
+        (vec!["one"], vec![], 3),
+    ] {
         let hub = HubInstall {
             image: image("globalps-hub"),
             namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+            trusted_namespaces: trusted.iter().map(|&name: &&str| name.to_owned()).collect(),
             shards,
         };
-        let hub_values = json!({"enabled": true, "namespaces": namespaces, "shards": shards});
+        let hub_values = json!({
+            "enabled": true, "namespaces": namespaces, "trustedNamespaces": trusted, "shards": shards,
+        });
         for with_controller in [true, false] {
             let mut objects = by_name(hub.objects());
             if with_controller {
@@ -344,6 +351,7 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
     let hub = HubInstall {
         image: image(1),
         namespaces: Vec::new(),
+        trusted_namespaces: Vec::new(),
         shards: 1,
     };
     let mut objects = by_name(hub.objects());

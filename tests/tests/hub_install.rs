@@ -45,6 +45,15 @@ fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
         fleet(FLEET, NAME, &spec),
     ])
     .unwrap();
+    // Who may create a FleetPullSecret there may not choose images for every node.
+    let message = hub
+        .wait_ready(FLEET, NAME, ("False", "NamespaceNotTrusted"))
+        .unwrap();
+    let trusted = format!("--trusted-namespaces {FLEET},{SYSTEM}");
+    assert!(message.contains(&trusted), "{message}");
+    let trusted = format!("--trusted-namespaces={FLEET},{SYSTEM}");
+    hub.fleet_command(&["install", "--apply", &trusted])
+        .unwrap();
     // The installation does not begin without credentials for the images.
     let message = hub
         .wait_ready(FLEET, NAME, ("False", "NoImagePullSecret"))

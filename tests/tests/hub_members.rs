@@ -41,6 +41,7 @@ fn a_cluster_in_trouble_is_named_and_holds_up_no_other() {
     a_secret_of_somebody_else_stays(&hub, &two);
     each_bad_kubeconfig_has_its_reason(&hub, &two);
     two_names_of_one_cluster_and_the_hub_itself_are_refused(&hub, &one, &two);
+    a_kubeconfig_of_another_cluster_is_used_once_it_is_accepted(&hub, &one, &two);
     of_two_fleets_the_older_one_writes(&hub);
     a_cluster_that_is_away_is_passed_over_and_caught_up(&hub, &one, &two);
     another_hub_goes_on(&hub, &[&one, &two]);
@@ -195,8 +196,7 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
     wait_has(one, 2);
     hub.wait_ready(FLEET, NAME, ("False", "ClustersBlocked"))
         .unwrap();
-    let twin = hub.cluster(FLEET, NAME, "twin").unwrap();
-    assert_eq!(twin["spec"]["revision"], 0, "{twin:#}");
+    assert_eq!(written_for(one), format!("{FLEET}/one"));
     assert!(member_secret(hub.management()).unwrap().is_null());
     for name in ["twin", "self"] {
         hub.management()
@@ -205,6 +205,56 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
     }
     wait_has(one, 2);
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
+}
+
+/// The cluster that the Secret in the member names.
+fn written_for(member: &Cluster) -> String {
+    let secret = member_secret(member).unwrap();
+    let name = &secret["metadata"]["annotations"]["globalps.io/cluster"];
+    name.as_str().unwrap_or_default().to_owned()
+}
+
+fn a_kubeconfig_of_another_cluster_is_used_once_it_is_accepted(
+    hub: &Hub,
+    one: &Cluster,
+    two: &Cluster,
+) {
+    let changed = ("Blocked", "IdentityChanged");
+    let accept = ["accept", NAME, "two", "-n", FLEET];
+    let before = hub.cluster(FLEET, NAME, "two").unwrap()["status"]["identity"].clone();
+    hub.apply(&[registered("two", &kubeconfig(one))]).unwrap();
+    let status = hub.wait_phase((FLEET, NAME, "two"), changed).unwrap();
+    assert_eq!(status["identity"], before, "{status:#}");
+    let of_one = hub.cluster(FLEET, NAME, "one").unwrap()["status"]["identity"].clone();
+    assert_eq!(status["foundIdentity"], of_one, "{status:#}");
+    let message = status["message"].as_str().unwrap();
+    let command = format!("kubectl globalps fleet accept {NAME} {FLEET}/two -n {FLEET}");
+    assert!(message.contains(&command), "{message}");
+    let reasons = [
+        "get",
+        "events",
+        "-n",
+        FLEET,
+        "-o",
+        "jsonpath={.items[*].reason}",
+    ];
+    until("the event", DEADLINE, POLL, || {
+        let events = hub.management().kubectl(&reasons)?;
+        Ok(events.contains("IdentityChanged").then_some(()))
+    })
+    .unwrap();
+    hub.fleet_command(&accept).unwrap();
+    let duplicate = ("Blocked", "DuplicateCluster");
+    hub.wait_phase((FLEET, NAME, "two"), duplicate).unwrap();
+    assert_eq!(written_for(one), format!("{FLEET}/one"));
+    // The accepted one counts now.
+    hub.apply(&[registered("two", &kubeconfig(two))]).unwrap();
+    hub.wait_phase((FLEET, NAME, "two"), changed).unwrap();
+    hub.fleet_command(&accept).unwrap();
+    hub.wait_phase((FLEET, NAME, "two"), ("Synced", ""))
+        .unwrap();
+    hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
+    assert!(has(one, 2) && has(two, 2));
 }
 
 fn of_two_fleets_the_older_one_writes(hub: &Hub) {

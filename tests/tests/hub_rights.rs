@@ -69,6 +69,7 @@ fn the_hub_may_do_what_it_does_and_its_identity_in_a_member_is_good_for_nothing_
     let install = HubInstall {
         image: "none".to_owned(),
         namespaces: vec![CLUSTERS.to_owned()],
+        trusted_namespaces: Vec::new(),
         shards: 1,
     };
     let calls = |cluster: &Cluster, user| Calls::read(&cluster.audit_log(), &[user], |_| true);
@@ -106,10 +107,12 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     .unwrap();
     hub.wait_phase((CLUSTERS, NAME, MEMBER), ("Synced", ""))
         .unwrap();
+    a_kubeconfig_that_leads_elsewhere_is_not_used(&hub);
     // A cluster of Cluster API, deleted later, with its ClusterPullSecret.
     apply(management, &[cluster_object("passing")]);
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
+    a_secret_with_the_name_of_a_cluster_is_not_used_until_that_names_it(&hub);
     let delete = [
         "delete",
         "clusters.cluster.x-k8s.io/passing",
@@ -150,6 +153,59 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     management.kubectl(&delete).unwrap();
     assert!(member_secret(member).unwrap().is_null());
     stage.stop().unwrap();
+}
+
+/// The hub writes an event.
+fn a_kubeconfig_that_leads_elsewhere_is_not_used(hub: &Hub) {
+    let secret = get(hub.management(), CLUSTERS, &format!("secret/{MEMBER}"));
+    let own = secret["data"]["value"].clone();
+    let kubeconfig = std::fs::read_to_string(hub.management().kubeconfig()).unwrap();
+    let what = format!("secret/{MEMBER}");
+    let redirect = |value: Value| {
+        let data = json!({"data": {"value": value}});
+        merge_in(hub.management(), CLUSTERS, &what, &data);
+    };
+    redirect(json!(base64(&kubeconfig)));
+    let place = (CLUSTERS, NAME, MEMBER);
+    hub.wait_phase(place, ("Blocked", "IdentityChanged"))
+        .unwrap();
+    assert!(member_secret(hub.management()).unwrap().is_null());
+    redirect(own);
+    hub.wait_phase(place, ("Synced", "")).unwrap();
+}
+
+/// It leads to the cluster that is registered under another name.
+fn a_secret_with_the_name_of_a_cluster_is_not_used_until_that_names_it(hub: &Hub) {
+    let secret = get(hub.management(), CLUSTERS, &format!("secret/{MEMBER}"));
+    let labels = json!({"globalps.io/cluster": "true"});
+    let mut other = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "passing", "namespace": CLUSTERS, "labels": labels},
+    });
+    other["data"] = secret["data"].clone();
+    hub.apply(&[other]).unwrap();
+    let place = (CLUSTERS, NAME, "passing");
+    until("the status to name the Secret", DEADLINE, POLL, || {
+        let status = hub.wait_phase(place, ("Unreachable", "NoKubeconfig"))?;
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        Ok(message
+            .contains("globalps.io/kubeconfig=passing")
+            .then_some(()))
+    })
+    .unwrap();
+    let annotate = |annotation: &str| {
+        let cluster = "clusters.cluster.x-k8s.io/passing";
+        let annotate = ["annotate", cluster, "-n", CLUSTERS, annotation];
+        hub.management().kubectl(&annotate).unwrap();
+    };
+    annotate("globalps.io/kubeconfig=passing");
+    hub.wait_phase(place, ("Blocked", "DuplicateCluster"))
+        .unwrap();
+    annotate("globalps.io/kubeconfig-");
+    let delete = ["delete", "secret", "passing", "-n", CLUSTERS];
+    hub.management().kubectl(&delete).unwrap();
+    hub.wait_phase(place, ("Unreachable", "NoKubeconfig"))
+        .unwrap();
 }
 
 fn cluster_object(name: &str) -> Value {

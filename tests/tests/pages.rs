@@ -187,6 +187,8 @@ fn the_commands_for_many_clusters_do_what_they_say() {
     let node = &member.nodes().unwrap()[0];
     assert!(config_file::auth(node, &registry).unwrap().is_some());
     admin.runs(page, "nodes");
+    // Its identity is the pinned one.
+    admin.runs(page, "accept");
     let status = get(&management, CLUSTERS, "fleetpullsecret/shared");
     assert_eq!(status["status"]["revision"], 1);
 }

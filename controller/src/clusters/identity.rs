@@ -1,114 +1,118 @@
-//! Detects kubeconfigs that lead to the same cluster, or to the management cluster itself. Pure.
+//! Which cluster a kubeconfig leads to. Its identity is pinned at first contact, as a host key is, and changes only if an admin accepts
+//! another one. Pure.
 
-use std::collections::BTreeMap;
+use globalps_core::api::ClusterPullSecretStatus;
 
 use super::input::{ClusterKey, title};
 use super::member::Reason;
 
-/// A cluster's identity, from its `ClusterPullSecret`.
-#[derive(Clone, Debug)]
-pub(crate) struct Identified {
-    pub(crate) cluster: ClusterKey,
-    /// uid of its `kube-system`; empty: the hub can't read it, and treats the cluster as unique.
-    pub(crate) identity: String,
-    /// A revision is in force there.
-    pub(crate) has_content: bool,
+/// Reason of a cluster whose kubeconfig leads to another one than before, or may do so.
+pub(crate) const IDENTITY_CHANGED: &str = "IdentityChanged";
+
+/// What a session must find. An identity is the uid of the cluster's namespace `kube-system`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pin {
+    /// `None`: the hub has never reached the cluster. Empty: the hub can't read it.
+    pub(crate) identity: Option<String>,
+    /// The one that an admin accepts instead.
+    pub(crate) accepted: Option<String>,
 }
 
-/// The clusters that the hub must not write into. `own`: uid of the management cluster's `kube-system`.
-///
-/// If several clusters report one identity and only one of them has content, that one continues. So a member that pretends to
-/// be another one blocks only itself.
-pub(crate) fn obstacles(found: &[Identified], own: Option<&str>) -> BTreeMap<ClusterKey, Reason> {
-    let mut by_identity: BTreeMap<&str, BTreeMap<&ClusterKey, bool>> = BTreeMap::new();
-    for it in found.iter().filter(|it| !it.identity.is_empty()) {
-        let clusters = by_identity.entry(&it.identity).or_default();
-        *clusters.entry(&it.cluster).or_default() |= it.has_content;
-    }
-    let mut obstacles = BTreeMap::new();
-    for (identity, clusters) in by_identity {
-        if own == Some(identity) {
-            let message = "its kubeconfig leads to the management cluster itself";
-            let all = clusters.into_keys().cloned();
-            obstacles.extend(all.map(|key| (key, ("IsHub", message.to_owned()))));
-            continue;
+impl Pin {
+    /// Whether `found` is the cluster, or becomes it: at first contact, or because it is accepted. `found`: `None`: not known yet,
+    /// empty: the kubeconfig does not allow to read it.
+    pub(crate) fn allows(&self, found: Option<&str>) -> bool {
+        let Some(found) = found else { return true };
+        match self.identity.as_deref() {
+            None | Some("") => true,
+            Some(known) => {
+                known == found || !found.is_empty() && self.accepted.as_deref() == Some(found)
+            }
         }
-        let mut with_content = clusters.iter().filter(|(_, has_content)| **has_content);
-        let kept = match (with_content.next(), with_content.next()) {
-            (Some((key, _)), None) => Some(*key),
-            _ => None,
+    }
+
+    /// Sets the fields of the status that say which cluster it is.
+    pub(crate) fn report(&self, found: Option<&str>, status: &mut ClusterPullSecretStatus) {
+        let found = found.map(str::to_owned);
+        if self.allows(found.as_deref()) {
+            status.identity = found.or_else(|| self.identity.clone());
+        } else {
+            status.identity.clone_from(&self.identity);
+            status.found_identity = found.filter(|it| !it.is_empty());
+        }
+    }
+
+    /// Why nothing is written, and how an admin accepts what was found. `fleet`: `NAMESPACE/NAME`.
+    pub(crate) fn refusal(&self, found: &str, fleet: &str, cluster: &ClusterKey) -> Reason {
+        let known = self.identity.as_deref().unwrap_or_default();
+        let message = if found.is_empty() {
+            format!(
+                "its kubeconfig does not allow to read the namespace `kube-system`, whose uid was `{known}`: the hub can't tell whether it leads to the same cluster as before, and writes nothing until it may `get` this namespace, as after `kubectl globalps fleet join`"
+            )
+        } else {
+            let (namespace, name) = fleet.split_once('/').unwrap_or(("", fleet));
+            format!(
+                "its kubeconfig leads to another cluster than before: the namespace `kube-system` has the uid `{found}`, not `{known}`. The hub writes nothing there until `kubectl globalps fleet accept {name} {} -n {namespace}`",
+                title(cluster)
+            )
         };
-        for key in clusters.keys().filter(|key| Some(**key) != kept) {
-            let Some(other) = kept.or_else(|| clusters.keys().find(|it| it != &key).copied())
-            else {
-                continue;
-            };
-            let consequence = match kept {
-                Some(_) => ", which already has content",
-                None => "; the hub can't tell which one is right, and writes into neither",
-            };
-            let message = format!(
-                "its kubeconfig leads to the same cluster as that of `{}`{consequence}",
-                title(other)
-            );
-            obstacles.insert((*key).clone(), ("DuplicateCluster", message));
-        }
+        (IDENTITY_CHANGED, message)
     }
-    obstacles
+}
+
+/// Why the hub writes nothing into its own cluster.
+pub(crate) fn is_hub() -> Reason {
+    let message = "its kubeconfig leads to the management cluster itself";
+    ("IsHub", message.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn key(name: &str) -> ClusterKey {
-        ("fleet".to_owned(), name.to_owned())
+    #[test]
+    fn an_identity_is_pinned_at_first_contact_and_only_the_accepted_one_replaces_it() {
+        for (pinned, accepted, found, is_allowed, identity, other) in [
+            (None, None, None, true, None, None),
+            (None, None, Some("1"), true, Some("1"), None),
+            (None, None, Some(""), true, Some(""), None),
+            (Some(""), None, Some("1"), true, Some("1"), None),
+            (Some("1"), None, None, true, Some("1"), None),
+            (Some("1"), None, Some("1"), true, Some("1"), None),
+            (Some("1"), None, Some("2"), false, Some("1"), Some("2")),
+            (Some("1"), Some("2"), Some("2"), true, Some("2"), None),
+            (Some("1"), Some("2"), Some("1"), true, Some("1"), None),
+            (Some("1"), Some("2"), Some("3"), false, Some("1"), Some("3")),
+            (Some("1"), Some("2"), None, true, Some("1"), None),
+            // Nothing can be accepted that the hub can't read.
+            (Some("1"), None, Some(""), false, Some("1"), None),
+            (Some("1"), Some(""), Some(""), false, Some("1"), None),
+        ] {
+            let case = format!("{pinned:?}, {accepted:?}: {found:?}");
+            let pin = Pin {
+                identity: pinned.map(str::to_owned),
+                accepted: accepted.map(str::to_owned),
+            };
+            assert_eq!(pin.allows(found), is_allowed, "{case}");
+            let mut status = ClusterPullSecretStatus::default();
+            pin.report(found, &mut status);
+            assert_eq!(status.identity.as_deref(), identity, "{case}");
+            assert_eq!(status.found_identity.as_deref(), other, "{case}");
+        }
     }
 
     #[test]
-    fn duplicates_and_the_hub_are_blocked_except_the_only_one_with_content() {
-        let found = |all: &[(&str, &str, bool)]| -> Vec<(String, &'static str, bool)> {
-            let found = all.iter().map(|(name, identity, has_content)| Identified {
-                cluster: key(name),
-                identity: (*identity).to_owned(),
-                has_content: *has_content,
-            });
-            let found: Vec<Identified> = found.collect();
-            let obstacles = obstacles(&found, Some("hub"));
-            let one = |((_, name), (reason, message)): (ClusterKey, Reason)| {
-                (name, reason, message.contains("already has content"))
-            };
-            obstacles.into_iter().map(one).collect()
+    fn the_message_has_the_command_that_accepts_the_identity() {
+        let pin = Pin {
+            identity: Some("1".to_owned()),
+            accepted: None,
         };
-        let duplicate = |name: &str, is_late| (name.to_owned(), "DuplicateCluster", is_late);
-        assert_eq!(found(&[("a", "1", true), ("b", "2", false)]), []);
-        assert_eq!(
-            found(&[("a", "", false), ("b", "", false)]),
-            [],
-            "unknown identities"
-        );
-        assert_eq!(
-            found(&[("a", "1", false), ("a", "1", true)]),
-            [],
-            "one cluster in two fleets"
-        );
-        assert_eq!(
-            found(&[("a", "1", false), ("b", "1", false), ("c", "2", false)]),
-            [duplicate("a", false), duplicate("b", false)]
-        );
-        assert_eq!(
-            found(&[("a", "1", false), ("b", "1", true)]),
-            [duplicate("a", true)],
-            "b continues"
-        );
-        assert_eq!(
-            found(&[("a", "1", true), ("b", "1", true)]),
-            [duplicate("a", false), duplicate("b", false)],
-            "both have content"
-        );
-        assert_eq!(
-            found(&[("a", "hub", true)]),
-            [("a".to_owned(), "IsHub", false)]
-        );
+        let cluster = ("edge".to_owned(), "m".to_owned());
+        let (_, message) = pin.refusal("2", "clusters/shared", &cluster);
+        let command = "kubectl globalps fleet accept shared edge/m -n clusters";
+        assert!(message.contains(command), "{message}");
+        assert!(message.contains("`2`, not `1`"), "{message}");
+        let (_, message) = pin.refusal("", "clusters/shared", &cluster);
+        assert!(!message.contains("fleet accept"), "{message}");
     }
 }

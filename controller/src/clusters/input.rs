@@ -16,6 +16,7 @@ use super::clock::ClusterClock;
 use super::installation::Installation;
 use super::member::Reason;
 use super::revision::Revision;
+use super::trust::Trust;
 use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
 
@@ -36,10 +37,22 @@ pub(crate) struct ClusterView {
     /// Labels of the Secret that registers it; `None`: there is none.
     pub(crate) registered: Option<BTreeMap<String, String>>,
     pub(crate) is_deleting: bool,
+    /// uids of the `Cluster` and of the Secret with its name.
+    pub(crate) owners: Vec<String>,
+    /// There is a Secret with the name of the `Cluster`, which does not name it.
+    pub(crate) ignores_secret: bool,
     /// When the API server created the first of both.
     pub(crate) created: Option<Timestamp>,
     /// Reason and message if the hub must not write into it.
     pub(crate) obstacle: Option<Reason>,
+}
+
+impl ClusterView {
+    /// The object is of an earlier cluster with this name.
+    pub(super) fn has_replaced_owner(&self, object: &ClusterPullSecret) -> bool {
+        let owner = object.owner_references().first();
+        !self.owners.is_empty() && owner.is_some_and(|it| !self.owners.contains(&it.uid))
+    }
 }
 
 /// What other clients did to the `ClusterPullSecret`s and the revisions of a fleet. It is undone, and nothing is planned from it.
@@ -78,6 +91,7 @@ pub(crate) struct Input<'a> {
     /// Clusters that another `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
     pub(crate) hidden: Hidden,
+    pub(crate) trust: &'a Trust,
     /// Writes that failed.
     pub(crate) refused: &'a Failures,
     /// What has waited how long.

@@ -1,20 +1,13 @@
 //! The observed state of a member cluster, the next write into it, and its status. Pure.
 
-use std::sync::Arc;
-
-use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MAX_REVISION, MESSAGE_LIMIT};
-use globalps_core::names::{
-    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
-};
-use globalps_core::rollout::{Revision, RevisionId};
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
+use globalps_core::names::{DATA_KEY, SECRET_TYPE};
 use globalps_core::state::RESTORE_CONFIGURATION;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
 
-use super::fleets::KnownFleets;
-use super::installation::Installation;
+use super::desired::{Desired, Release};
+use super::known::Known;
 use super::member_report::{MemberReport, MemberStatus};
-use crate::content::source::Data;
+use super::target::{Names, Owner, TargetView};
 
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
 const DELETE: &str =
@@ -28,134 +21,6 @@ pub(crate) const INSTALLING: &str = "Installing";
 /// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
-/// Desired state of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Desired {
-    /// No desired state is known: the hub reads the cluster and writes nothing.
-    Nothing,
-    Revision(Release),
-    Removed,
-}
-
-/// A revision to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Release {
-    pub(crate) revision: Revision,
-    pub(crate) content: Arc<Data>,
-    /// What to install; `None`: the hub does not install globalps.
-    pub(crate) install: Option<Arc<Installation>>,
-    /// With each new value, the cluster's globalps retries its failed nodes. Empty: no retry requested.
-    pub(crate) retry: String,
-}
-
-/// The target Secret in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TargetView {
-    pub(crate) uid: String,
-    /// Its `resourceVersion`.
-    pub(crate) version: String,
-    type_: String,
-    is_immutable: bool,
-    /// `NAMESPACE/NAME` of the `FleetPullSecret` that wrote it.
-    fleet: Option<String>,
-    revision: Option<i64>,
-    retry: String,
-    content: Arc<Data>,
-    /// It has other keys besides the hub's.
-    has_other_keys: bool,
-    /// Another field manager that owns the content.
-    other_manager: Option<String>,
-    owner: Owner,
-}
-
-/// Who owns the content, by `managedFields`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Nobody,
-    /// This hub alone.
-    Hub,
-    /// This hub and another client.
-    Both,
-    /// Another client, and the hub no longer does.
-    Others,
-}
-
-impl TargetView {
-    /// The hub has written its content, maybe beside another client.
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self.owner, Owner::Hub | Owner::Both)
-    }
-
-    /// What this hub wrote there for the fleet or for one that is gone, if no object says which revision that is; `NONE`: nothing. The
-    /// number is the cluster's own word, so it has no id.
-    pub(crate) fn unknown_revision(&self, fleet: &str, known: &KnownFleets) -> Revision {
-        let of = self.fleet.as_deref();
-        let is_of = of.is_some_and(|of| of == fleet || !known.may_exist(of));
-        if !self.is_own() || !is_of {
-            return Revision::NONE;
-        }
-        let number = self.revision.filter(|it| (1..=MAX_REVISION).contains(it));
-        Revision::new(number.unwrap_or(1), RevisionId::UNKNOWN)
-    }
-
-    /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
-    pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
-        let content = Data::of(secret, DATA_KEY);
-        let content = match desired {
-            Desired::Revision(release) if *release.content == content => {
-                Arc::clone(&release.content)
-            }
-            _ => Arc::new(content),
-        };
-        let annotations = secret.annotations();
-        let owns_content = |fields: &serde_json::Value| {
-            fields
-                .pointer("/f:data")
-                .is_some_and(|data| data.get(format!("f:{DATA_KEY}")).is_some())
-        };
-        let owners = secret.managed_fields().iter().filter(|entry| {
-            let fields = entry.fields_v1.as_ref();
-            fields.is_some_and(|it| owns_content(&it.0))
-        });
-        let (own, others): (Vec<_>, Vec<_>) =
-            owners.partition(|entry| entry.manager.as_deref() == Some(manager));
-        Self {
-            uid: secret.uid().unwrap_or_default(),
-            version: secret.resource_version().unwrap_or_default(),
-            type_: secret.type_.clone().unwrap_or_default(),
-            is_immutable: secret.immutable == Some(true),
-            fleet: annotations.get(FLEET_ANNOTATION).cloned(),
-            revision: annotations
-                .get(REVISION_ANNOTATION)
-                .and_then(|number| number.parse().ok()),
-            retry: annotations
-                .get(RETRY_ANNOTATION)
-                .cloned()
-                .unwrap_or_default(),
-            content,
-            has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
-            owner: match (own.is_empty(), others.is_empty()) {
-                (true, true) => Owner::Nobody,
-                (false, true) => Owner::Hub,
-                (false, false) => Owner::Both,
-                (true, false) => Owner::Others,
-            },
-            other_manager: others
-                .first()
-                .map(|it| it.manager.clone().unwrap_or_default()),
-        }
-    }
-
-    /// Whether content and annotations match.
-    fn has(&self, fleet: &str, release: &Release) -> bool {
-        self.fleet.as_deref() == Some(fleet)
-            && self.revision == Some(release.revision.number)
-            // Without a request of its own, the hub does not care whether others have made one there.
-            && (release.retry.is_empty() || self.retry == release.retry)
-            && self.content == release.content
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Keep,
@@ -166,18 +31,19 @@ pub(crate) enum Action {
     Block(Reason),
 }
 
-/// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`. What this hub wrote for one that is gone, it
-/// adopts.
+/// What to write into the cluster. What this hub wrote for a `FleetPullSecret` or a cluster that is gone, it adopts.
 pub(crate) fn action(
     target: Option<&TargetView>,
     desired: &Desired,
-    fleet: &str,
-    known: &KnownFleets,
+    names: Names,
+    known: &Known,
 ) -> Action {
     let block = |reason, message| Action::Block((reason, message));
     match (desired, target) {
         (Desired::Removed, Some(target))
-            if target.fleet.as_deref() == Some(fleet) && target.owner != Owner::Others =>
+            if target.fleet.as_deref() == Some(names.fleet)
+                && target.owner != Owner::Others
+                && target.other_cluster(names, known).is_none() =>
         {
             if target.has_other_keys {
                 return block(
@@ -189,12 +55,13 @@ pub(crate) fn action(
             }
             Action::Delete(target.uid.clone(), target.version.clone())
         }
-        // A Secret that another client or fleet owns now stays.
+        // A Secret that another client, fleet or cluster owns now stays.
         (Desired::Nothing | Desired::Removed, _) => Action::Keep,
         (Desired::Revision(release), None) => Action::Apply(release.clone()),
         (Desired::Revision(release), Some(target)) => {
             let is_same = target.content == release.content;
-            let other = target.fleet.as_deref().filter(|other| *other != fleet);
+            let other = target.fleet.as_deref();
+            let other = other.filter(|other| *other != names.fleet);
             if let Some(other) =
                 other.filter(|it| target.owner != Owner::Hub || known.may_exist(it))
             {
@@ -202,6 +69,14 @@ pub(crate) fn action(
                     CONFLICT,
                     format!(
                         "FleetPullSecret `{other}`, possibly of another hub, writes the Secret; if no hub has it any more, {DELETE}"
+                    ),
+                );
+            }
+            if let Some(other) = target.other_cluster(names, known) {
+                return block(
+                    "DuplicateCluster",
+                    format!(
+                        "the Secret is that of cluster `{other}`, so both kubeconfigs lead to one cluster; if this one is a copy of the other, {DELETE}"
                     ),
                 );
             }
@@ -222,7 +97,7 @@ pub(crate) fn action(
                     ),
                 );
             }
-            if target.has(fleet, release) {
+            if target.has(names, release) {
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
@@ -262,14 +137,14 @@ pub(crate) struct DoneCriteria {
 pub(crate) fn status(
     facts: &Facts,
     desired: &Desired,
-    fleet: &str,
+    (names, known): (Names, &Known),
     criteria: DoneCriteria,
 ) -> ClusterPullSecretStatus {
     let reported = match &facts.report {
         MemberReport::Status(reported) => Some(&**reported),
         _ => None,
     };
-    let (phase, reason, message) = phase(facts, desired, fleet, criteria, reported);
+    let (phase, reason, message) = phase(facts, desired, (names, known), criteria, reported);
     ClusterPullSecretStatus {
         phase,
         reason: sanitized(reason, 64),
@@ -282,7 +157,7 @@ pub(crate) fn status(
 fn phase<'a>(
     facts: &'a Facts,
     desired: &Desired,
-    fleet: &str,
+    (names, known): (Names, &Known),
     criteria: DoneCriteria,
     reported: Option<&'a MemberStatus>,
 ) -> (ClusterPhase, &'a str, String) {
@@ -296,8 +171,7 @@ fn phase<'a>(
     let release = match desired {
         Desired::Nothing => return none(ClusterPhase::Pending),
         Desired::Removed => {
-            let known = KnownFleets::default();
-            let is_gone = action(facts.target.as_ref(), desired, fleet, &known) == Action::Keep;
+            let is_gone = action(facts.target.as_ref(), desired, names, known) == Action::Keep;
             return none(if is_gone {
                 ClusterPhase::Removed
             } else {
@@ -321,7 +195,7 @@ fn phase<'a>(
         return (phase, INSTALLING, message);
     }
     let target = facts.target.as_ref();
-    let Some(target) = target.filter(|target| target.has(fleet, release)) else {
+    let Some(target) = target.filter(|target| target.has(names, release)) else {
         return none(ClusterPhase::Syncing);
     };
     if !criteria.require_nodes || !criteria.is_additional {
@@ -379,11 +253,20 @@ pub(crate) fn sanitized(text: &str, most: usize) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+
+    use globalps_core::rollout::Revision;
     use serde_json::{Value, json};
 
+    use super::super::installation::Installation;
     use super::*;
+    use crate::content::source::Data;
 
     const FLEET: &str = "ns/shared";
+    const NAMES: Names = Names {
+        fleet: FLEET,
+        cluster: "ns/m",
+    };
     const MANAGER: &str = "globalps-hub-1";
 
     fn content(text: &str) -> Arc<Data> {
@@ -405,7 +288,10 @@ mod tests {
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
             "metadata": {
                 "name": "additional-pull-secret", "uid": "u", "resourceVersion": "7",
-                "annotations": {"globalps.io/fleet": FLEET, "globalps.io/revision": "1"},
+                "annotations": {
+                    "globalps.io/fleet": FLEET, "globalps.io/cluster": NAMES.cluster,
+                    "globalps.io/revision": "1",
+                },
                 "managedFields": [owner(MANAGER)],
             },
             "data": {".dockerconfigjson": "QQ=="},
@@ -570,15 +456,16 @@ mod tests {
                 "keep",
             ),
         ] {
-            let found = action(target.as_ref(), &desired, FLEET, &exists("ns/other"));
+            let found = action(target.as_ref(), &desired, NAMES, &exists("ns/other"));
             assert_eq!(in_one_line(&found), expected, "{case}");
         }
     }
 
     /// The hub knows everything in these namespaces.
-    fn exists(title: &str) -> KnownFleets {
-        KnownFleets {
+    fn exists(title: &str) -> Known {
+        Known {
             titles: [FLEET.to_owned(), title.to_owned()].into(),
+            clusters: ["ns/m".to_owned(), "ns/twin".to_owned()].into(),
             namespaces: Some(["ns".to_owned(), "hidden".to_owned()].into()),
             hidden: ["hidden".to_owned()].into(),
         }
@@ -622,16 +509,83 @@ mod tests {
                 "annotations": {"globalps.io/fleet": fleet}, "managedFields": owners,
             }}));
             let known = exists("ns/other");
-            let found = action(Some(&target), &desired(2, "B", ""), FLEET, &known);
+            let found = action(Some(&target), &desired(2, "B", ""), NAMES, &known);
             assert_eq!(in_one_line(&found), expected, "{case}");
-            let removed = action(Some(&target), &Desired::Removed, FLEET, &known);
+            let removed = action(Some(&target), &Desired::Removed, NAMES, &known);
             assert_eq!(removed, Action::Keep, "{case}: it is not of this one");
         }
-        let everything = KnownFleets::default();
+        let everything = Known::default();
         assert!(
             !everything.may_exist("elsewhere/gone"),
             "the hub of all namespaces"
         );
+    }
+
+    #[test]
+    fn the_secret_of_another_cluster_stays_until_that_one_is_gone() {
+        for (case, cluster, owner_, written, removed) in [
+            ("its own", "ns/m", MANAGER, "apply 2", "delete u 7"),
+            ("none is named", "", MANAGER, "apply 2", "delete u 7"),
+            (
+                "it exists",
+                "ns/twin",
+                MANAGER,
+                "block DuplicateCluster",
+                "keep",
+            ),
+            (
+                "its namespace can't be read",
+                "hidden/twin",
+                MANAGER,
+                "block DuplicateCluster",
+                "keep",
+            ),
+            ("it is gone", "ns/gone", MANAGER, "apply 2", "delete u 7"),
+            (
+                "its namespace is not the hub's",
+                "elsewhere/m",
+                MANAGER,
+                "apply 2",
+                "delete u 7",
+            ),
+            (
+                "another client wrote that",
+                "ns/twin",
+                "kubectl",
+                "block Conflict",
+                "keep",
+            ),
+        ] {
+            let target = target(&json!({"metadata": {
+                "annotations": {"globalps.io/cluster": cluster}, "managedFields": [owner(owner_)],
+            }}));
+            let known = exists("ns/other");
+            let act = |desired| in_one_line(&action(Some(&target), &desired, NAMES, &known));
+            assert_eq!(act(desired(2, "B", "")), written, "{case}");
+            assert_eq!(act(Desired::Removed), removed, "{case}");
+            let has_content = target.unknown_revision(NAMES, &known) != Revision::NONE;
+            assert_eq!(has_content, written == "apply 2", "{case}");
+            let facts = Facts {
+                target: Some(target.clone()),
+                ..Facts::default()
+            };
+            let criteria = DoneCriteria {
+                require_nodes: false,
+                is_additional: true,
+            };
+            let status = status(&facts, &Desired::Removed, (NAMES, &known), criteria);
+            let is_left = status.phase == ClusterPhase::Removed;
+            assert_eq!(is_left, removed == "keep", "{case}");
+        }
+        let of_another =
+            target(&json!({"metadata": {"annotations": {"globalps.io/cluster": "ns/gone"}}}));
+        let same = action(
+            Some(&of_another),
+            &desired(1, "A", ""),
+            NAMES,
+            &exists("ns/other"),
+        );
+        assert_eq!(in_one_line(&same), "apply 1", "it gets its new name");
     }
 
     #[test]
@@ -646,9 +600,9 @@ mod tests {
             (json!({"immutable": true}), b(), true),
             (keys, Desired::Removed, false),
         ] {
-            let known = KnownFleets::default();
+            let known = Known::default();
             let Action::Block((reason, message)) =
-                action(Some(&target(&changes)), &desired, FLEET, &known)
+                action(Some(&target(&changes)), &desired, NAMES, &known)
             else {
                 panic!("{changes}");
             };
@@ -890,7 +844,7 @@ mod tests {
                 report,
                 ..Facts::default()
             };
-            let status = status(&facts, &desired, FLEET, criteria);
+            let status = status(&facts, &desired, (NAMES, &Known::default()), criteria);
             let found = format!("{} {}", status.phase, status.reason);
             assert_eq!(found, expected, "{case}");
             assert!(!status.message.contains('\u{1b}'), "{case}");
@@ -901,11 +855,17 @@ mod tests {
             blocked: Some(("Conflict", "another owner".to_owned())),
             ..Facts::default()
         };
-        let phase = |facts: &Facts| status(facts, &a(), FLEET, nodes).phase;
+        let phase = |facts: &Facts| status(facts, &a(), (NAMES, &Known::default()), nodes).phase;
         assert_eq!(phase(&facts), ClusterPhase::Blocked);
         facts.unreachable = Some(("Timeout", "no response".to_owned()));
         assert_eq!(phase(&facts), ClusterPhase::Unreachable);
-        assert_eq!(status(&facts, &a(), FLEET, nodes).nodes.unwrap().synced, 2);
+        assert_eq!(
+            status(&facts, &a(), (NAMES, &Known::default()), nodes)
+                .nodes
+                .unwrap()
+                .synced,
+            2
+        );
     }
 
     #[test]
@@ -955,15 +915,16 @@ mod tests {
                 lacks_config,
                 ..Facts::default()
             };
-            let status = status(&facts, &desired, FLEET, criteria);
+            let status = status(&facts, &desired, (NAMES, &Known::default()), criteria);
             let found = format!("{} {}", status.phase, status.reason);
             assert_eq!(found, expected, "{:?}", facts.report);
             let late = Facts {
                 is_install_late: true,
                 ..facts
             };
-            let is_failed =
-                super::status(&late, &desired, FLEET, criteria).phase == ClusterPhase::Failed;
+            let is_failed = super::status(&late, &desired, (NAMES, &Known::default()), criteria)
+                .phase
+                == ClusterPhase::Failed;
             assert_eq!(is_failed, is_installing);
         }
     }

@@ -29,6 +29,8 @@ pub(crate) enum Hold {
     Selector(String),
     /// The hub may not read namespaces that concern the fleet: why and what to do, as clauses.
     Hidden(String),
+    /// The hub's installation does not trust the fleet's namespace with a field: which one and what to do, as clauses.
+    NotTrusted(String),
     /// There is no valid source, and no revision yet.
     NothingYet,
     /// globalps can't be installed.
@@ -114,6 +116,11 @@ fn rollout(input: &Input) -> FleetPlan {
         let is_visible = |key: &ClusterKey| !input.hidden.contains_key(&key.0);
         let reverted = reverted(input).filter(|(key, _)| is_visible(key));
         plan.assignments = reverted.collect();
+        return plan;
+    }
+    if let Some(reason) = input.trust.hold(input.fleet) {
+        plan.hold = Some(Hold::NotTrusted(reason));
+        plan.assignments = reverted(input).collect();
         return plan;
     }
     let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
@@ -232,6 +239,11 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
             (None, obstacle) => obstacle.clone(),
         };
         let object = input.objects.get(key).copied();
+        if object.is_some_and(|it| cluster.has_replaced_owner(it)) {
+            // The next plan begins with a new object, as for a new cluster.
+            plan.released.push(key.clone());
+            continue;
+        }
         let goal = Goal::Revision(plan.revision);
         let context = Context::of(input, key, input.joins(key));
         let mut member = member(title(key), object, goal, context);
@@ -256,7 +268,9 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         // Behind an obstacle is another cluster's content.
         let has_nothing =
             !object.spec.has_assignment() && (has_nothing(object) || cluster.obstacle.is_some());
-        let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
+        let is_gone = !input.clusters.contains_key(key)
+            || cluster.is_deleting
+            || cluster.has_replaced_owner(object);
         if orphans || has_nothing || is_gone || member.is_done() {
             plan.released.push(key.clone());
         } else {

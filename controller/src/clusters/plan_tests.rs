@@ -8,13 +8,14 @@ use globalps_core::api::{
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::RevisionId;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use super::super::clock::ClusterClock;
 use super::super::input::{Drift, Hidden, object_title, revision_title};
 use super::super::installation::Installation;
+use super::super::trust::Trust;
 use super::*;
 use crate::content::secret::revision_of_test;
 use crate::content::source::{Data, Source};
@@ -45,6 +46,7 @@ struct Hub {
     taken: BTreeMap<ClusterKey, String>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     hidden: Hidden,
+    trust: Trust,
     refused: Failures,
 }
 
@@ -75,6 +77,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         taken: BTreeMap::new(),
         namespaces: BTreeMap::new(),
         hidden: Hidden::new(),
+        trust: Trust::new(&["ns".to_owned()]),
         refused: Failures::default(),
     };
     for word in clusters.split_whitespace() {
@@ -186,6 +189,7 @@ impl Hub {
             drift: self.drift.clone(),
             taken: self.taken.clone(),
             hidden: self.hidden.clone(),
+            trust: &self.trust,
             refused: &self.refused,
             clock,
             now: now(),
@@ -855,6 +859,85 @@ fn a_namespace_that_the_hub_may_not_read_holds_the_fleets_that_it_concerns() {
 }
 
 #[test]
+fn a_fleet_selects_in_other_namespaces_and_installs_only_if_its_namespace_is_trusted() {
+    let selects = |hub: &mut Hub| {
+        hub.fleet.spec.namespace_selector = Some(LabelSelector::default());
+    };
+    let installs = |hub: &mut Hub| {
+        let install = json!({"enabled": true, "controllerImage": "c", "syncerImage": "s"});
+        hub.fleet.spec.install = serde_json::from_value(install).unwrap();
+    };
+    let disabled = |hub: &mut Hub| {
+        let install = json!({"controllerImage": "c", "syncerImage": "s"});
+        hub.fleet.spec.install = serde_json::from_value(install).unwrap();
+    };
+    let deleted = |hub: &mut Hub| {
+        selects(hub);
+        hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
+    };
+    let nothing = |_: &mut Hub| {};
+    for (case, change, field) in [
+        ("neither", &nothing as &dyn Fn(&mut Hub), None),
+        ("a selector", &selects, Some("`spec.namespaceSelector`")),
+        ("an installation", &installs, Some("`spec.install`")),
+        ("one that is disabled", &disabled, None),
+        ("it is removed", &deleted, None),
+    ] {
+        for is_trusted in [false, true] {
+            let mut hub = hub(found(B), &[(1, A, "r")], "a=1:Synced -b=1:Synced");
+            hub.namespaces = [("ns".to_owned(), BTreeMap::new())].into();
+            let trusted = if is_trusted { "ns" } else { "globalps-system" };
+            hub.trust = Trust::new(&[trusted.to_owned()]);
+            change(&mut hub);
+            let plan = hub.plan();
+            let changes = plan.revisions.len() + plan.assignments.len() + plan.released.len();
+            let Some(field) = field.filter(|_| !is_trusted) else {
+                assert!(plan.hold.is_none() && changes > 0, "{case}: {plan:?}");
+                continue;
+            };
+            let Some(Hold::NotTrusted(reason)) = plan.hold else {
+                panic!("{case}: {plan:?}");
+            };
+            assert!(reason.contains(field), "{case}: {reason}");
+            let command =
+                "kubectl globalps fleet install --apply --trusted-namespaces globalps-system,ns";
+            assert!(reason.contains(command), "{case}: {reason}");
+            assert_eq!(changes, 0, "{case}");
+        }
+    }
+}
+
+/// The `Cluster` or the Secret was deleted and created again.
+#[test]
+fn a_cluster_with_a_new_owner_begins_with_a_new_object() {
+    let mut hub = hub(
+        found(A),
+        &[(1, A, "r")],
+        "a=1:Synced b=1:Synced -c=1:Synced",
+    );
+    let owner = |uid: &str| {
+        let uid = uid.to_owned();
+        Some(vec![OwnerReference {
+            uid,
+            ..OwnerReference::default()
+        }])
+    };
+    for name in ["a", "b", "c"] {
+        let object = hub.objects.get_mut(&key(name)).unwrap();
+        object.metadata.owner_references = owner("old");
+        let view = hub.clusters.get_mut(&key(name)).unwrap();
+        view.owners = vec!["new".to_owned()];
+    }
+    // A Secret with the name of the `Cluster` was there before.
+    let view = hub.clusters.get_mut(&key("b")).unwrap();
+    view.owners.push("old".to_owned());
+    assert_eq!(hub.line(), "-a -c");
+    hub.objects.remove(&key("a"));
+    hub.objects.remove(&key("c"));
+    assert_eq!(hub.line(), "a=0");
+}
+
+#[test]
 fn the_older_of_two_fleets_writes_their_common_target() {
     let mut hub = hub(found(A), &[(1, A, "p")], "a=1:Synced b=0");
     hub.taken.insert(key("b"), "ns/older".to_owned());
@@ -1093,8 +1176,8 @@ fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back
     hub.objects.insert(key("a"), unknown);
     assert_eq!(hub.line(), "a=R", "it is not selected");
     let view = hub.clusters.get_mut(&key("a")).unwrap();
-    view.obstacle = Some(("DuplicateCluster", "it is b".to_owned()));
-    assert_eq!(hub.line(), "-a", "that is the content of b");
+    view.obstacle = Some(("IsHub", "it is the hub".to_owned()));
+    assert_eq!(hub.line(), "-a", "the hub wrote nothing there");
     hub.clusters.get_mut(&key("a")).unwrap().obstacle = None;
     hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
     hub.objects.remove(&key("b"));

@@ -1,7 +1,6 @@
 //! Cache of the management cluster: fleets, clusters, kubeconfigs, revisions and `ClusterPullSecret`s.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
@@ -12,15 +11,14 @@ use kube::runtime::watcher::Event;
 
 use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;
-use super::views::{Id, NamespaceLabels, key, pair, revision};
+use super::views::{NamespaceLabels, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
-use crate::clusters::input::{ClusterKey, ClusterView, Drift, Hidden, fleet_title};
+use crate::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
-use crate::content::source::Data;
 
 pub(super) struct HubCache {
     /// By namespace; the empty string stands for all namespaces.
@@ -29,7 +27,7 @@ pub(super) struct HubCache {
     /// Namespaces and names of Secrets that are named like revisions and have no label of them.
     taken: BTreeSet<ClusterKey>,
     /// The cache drops kubeconfigs of other shards.
-    shard: Shard,
+    pub(super) shard: Shard,
 }
 
 impl HubCache {
@@ -202,8 +200,8 @@ impl HubCache {
             // The garbage collector deletes the object of a deleted cluster.
             let deleted = objects.deleted().filter_map(|object| {
                 let cluster = of_fleet(object)?;
-                let (_, uid) = self.owner(&cluster)?;
-                (owner_uid(object) == Some(&uid)).then(|| (cluster, object.spec.clone()))
+                let is_current = self.owns(&cluster, owner_uid(object)?);
+                is_current.then(|| (cluster, object.spec.clone()))
             });
             drift.deleted.extend(deleted);
         }
@@ -324,64 +322,12 @@ impl HubCache {
         let kube_system = self.namespaces.get("/kube-system")?;
         Some(&kube_system.id.uid)
     }
-
-    /// The clusters that this shard plans for or connects to, without obstacles.
-    pub(super) fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
-        let is_relevant = |id: &Id| {
-            let (namespace, name) = &id.key;
-            self.shard.concerns(namespace, name)
-        };
-        let mut clusters: BTreeMap<ClusterKey, ClusterView> = BTreeMap::new();
-        for scope in self.scopes.values() {
-            let of_cluster_api = scope.clusters.live.values();
-            for cluster in of_cluster_api.filter(|it| is_relevant(&it.id)) {
-                let view = clusters.entry(cluster.id.key.clone()).or_default();
-                view.labels = Some(cluster.labels.clone());
-                view.is_deleting = cluster.is_deleting;
-                view.created = cluster.id.created;
-            }
-            let registered = scope.registered.live.values();
-            for secret in registered.filter(|it| is_relevant(&it.id)) {
-                let view = clusters.entry(secret.id.key.clone()).or_default();
-                view.registered = Some(secret.labels.clone());
-                view.created = view.created.into_iter().chain(secret.id.created).min();
-            }
-        }
-        clusters
-    }
-
-    /// Prefers the kubeconfig that registers the cluster: Cluster API's has all permissions there.
-    pub(super) fn kubeconfig(&self, (namespace, name): &ClusterKey) -> Option<Arc<Data>> {
-        let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
-        let own = scope.registered.get(&format!("{namespace}/{name}"));
-        let of_cluster_api = || {
-            scope
-                .kubeconfigs
-                .get(&format!("{namespace}/{name}-kubeconfig"))
-        };
-        let found = own.or_else(of_cluster_api)?;
-        found
-            .kubeconfig
-            .0
-            .is_some()
-            .then(|| Arc::clone(&found.kubeconfig))
-    }
-
-    /// Owner of the cluster's `ClusterPullSecret`: the `apiVersion` of its `Cluster` (`None`: it is the Secret that registers the
-    /// cluster), and its uid.
-    pub(super) fn owner(&self, (namespace, name): &ClusterKey) -> Option<(Option<String>, String)> {
-        let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
-        let key = format!("{namespace}/{name}");
-        let cluster = scope.clusters.get(&key);
-        let cluster = cluster.map(|it| (Some(it.api_version.clone()), it.id.uid.clone()));
-        let registered = || Some((None, scope.registered.get(&key)?.id.uid.clone()));
-        cluster.or_else(registered)
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::views::Id;
     use super::*;
     use crate::cache::list_watch::WatchError;
 

@@ -13,12 +13,16 @@ use kube::ResourceExt as _;
 use super::Hub;
 use super::cache::HubCache;
 use super::messages::{MemberSpec, Outcome};
+use super::pins::Pins;
 use super::sessions::Pair;
 use super::views::pair;
-use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title};
-use crate::clusters::member::{Desired, INSTALLING, Release};
+use crate::clusters::desired::{Desired, Release};
+use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
+use crate::clusters::known::Known;
+use crate::clusters::member::INSTALLING;
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
+use crate::clusters::trust::Trust;
 
 impl Hub {
     /// Sends the desired state to each session of this shard.
@@ -27,7 +31,17 @@ impl Hub {
             return;
         };
         let manager: Arc<str> = format!("{HUB}-{own}").into();
-        let specs = member_specs(&self.cache, clusters);
+        let known = self.cache.known();
+        // The sessions compare it at each reconcile.
+        if *self.known != known {
+            self.known = Arc::new(known);
+        }
+        let specs = member_specs(
+            &self.cache,
+            clusters,
+            (&self.trust, &self.pins),
+            &self.known,
+        );
         let pairs: BTreeSet<Pair> = specs.iter().map(|(pair, _)| pair.clone()).collect();
         for (pair, spec) in specs {
             self.sessions.update(pair, spec, &manager);
@@ -40,6 +54,8 @@ impl Hub {
 pub(super) fn member_specs(
     cache: &HubCache,
     clusters: &BTreeMap<ClusterKey, ClusterView>,
+    (trust, pins): (&Trust, &Pins),
+    known: &Arc<Known>,
 ) -> Vec<(Pair, MemberSpec)> {
     let namespaces = cache.namespaces();
     let fleets = cache.fleets().into_iter();
@@ -50,7 +66,6 @@ pub(super) fn member_specs(
             (fleet_title(&fleet), (fleet, selection, revisions))
         })
         .collect();
-    let known = Arc::new(cache.known_fleets());
     let specs = cache.own_objects().filter_map(|object| {
         let pair = pair(object)?;
         let (fleet, selection, revisions) = fleets.get(&pair.0)?;
@@ -60,17 +75,21 @@ pub(super) fn member_specs(
         let is_selected = selection
             .as_ref()
             .is_none_or(|it| it.selects(&pair.1, cluster, &namespaces));
+        let desired = desired_state(object, is_selected, revisions);
+        let reaches = object.spec.remove || trust.reaches(fleet, &pair.1.0);
         let spec = MemberSpec {
             kubeconfig: cache.kubeconfig(&pair.1),
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
-            desired: desired_state(object, is_selected, revisions),
+            desired: trust.limited(fleet, desired),
             target: fleet.spec.target.clone(),
             fleet: pair.0.clone(),
-            known: Arc::clone(&known),
+            cluster: title(&pair.1),
+            known: Arc::clone(known),
             require_nodes: fleet.spec.require_nodes,
-            identity: status.and_then(|status| status.identity.clone()),
-            may_write: cluster.obstacle.is_none() && !cluster.is_deleting,
+            pin: pins.of(cache, object, &pair.1),
+            may_write: cluster.obstacle.is_none() && !cluster.is_deleting && reaches,
+            ignores_secret: cluster.ignores_secret,
             revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
             outcome: outcome(object),
         };

@@ -5,8 +5,8 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{key, pair};
-use crate::clusters::fleets::KnownFleets;
 use crate::clusters::input::{ClusterKey, fleet_title};
+use crate::clusters::known::Known;
 
 impl HubCache {
     /// Oldest first: if two have the same target, the older one writes it.
@@ -40,7 +40,7 @@ impl HubCache {
         scopes.find_map(|it| Some(it.fleets.unreadable.get(&key)?.to_string()))
     }
 
-    pub(super) fn known_fleets(&self) -> KnownFleets {
+    pub(super) fn known(&self) -> Known {
         let title = |key: &String| key.clone();
         let of = |scope: &Scope| {
             let fleets = &scope.fleets;
@@ -49,8 +49,9 @@ impl HubCache {
             titles
         };
         let is_all = self.scopes.contains_key("");
-        KnownFleets {
+        Known {
             titles: self.scopes.values().flat_map(of).collect(),
+            clusters: self.cluster_titles(),
             namespaces: (!is_all).then(|| self.scopes.keys().cloned().collect()),
             hidden: self.hidden().into_keys().collect(),
         }

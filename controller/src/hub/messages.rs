@@ -6,9 +6,11 @@ use globalps_core::api::{ClusterPullSecretStatus, Target};
 use globalps_core::rollout::Revision;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::clusters::fleets::KnownFleets;
+use crate::clusters::desired::Desired;
+use crate::clusters::identity::Pin;
 use crate::clusters::input::ClusterKey;
-use crate::clusters::member::Desired;
+use crate::clusters::known::Known;
+use crate::clusters::target::Names;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 
@@ -24,13 +26,16 @@ pub(super) struct MemberSpec {
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
-    /// All of them.
-    pub(super) known: Arc<KnownFleets>,
+    /// The same of the cluster.
+    pub(super) cluster: String,
+    /// All of both.
+    pub(super) known: Arc<Known>,
     pub(super) require_nodes: bool,
-    /// uid of the cluster's `kube-system`, as reported. `None`: not known yet.
-    pub(super) identity: Option<String>,
-    /// The session writes into the cluster with this identity, which is neither a duplicate nor the management cluster.
+    pub(super) pin: Pin,
+    /// The session writes into the cluster with the pinned identity, which is not the management cluster.
     pub(super) may_write: bool,
+    /// A Secret with the name of the `Cluster` has no effect.
+    pub(super) ignores_secret: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
     pub(super) outcome: Outcome,
@@ -53,15 +58,23 @@ impl MemberSpec {
             && matches!(&self.desired, Desired::Revision(release) if release.revision == self.revision)
     }
 
-    /// Whether the session may write into the cluster with this identity.
+    /// Whether the session may write into the cluster with this identity, which the status has already.
     pub(super) fn accepts(&self, identity: Option<&String>) -> bool {
-        self.may_write && self.identity.is_some() && self.identity.as_ref() == identity
+        self.may_write && self.pin.identity.is_some() && self.pin.identity.as_ref() == identity
+    }
+
+    pub(super) fn names(&self) -> Names<'_> {
+        Names {
+            fleet: &self.fleet,
+            cluster: &self.cluster,
+        }
     }
 
     /// Whether the same connection and watch serve both.
     pub(super) fn has_same_place(&self, other: &Self) -> bool {
-        (&self.kubeconfig, &self.target, self.require_nodes)
-            == (&other.kubeconfig, &other.target, other.require_nodes)
+        let place = |it: &Self| (it.require_nodes, it.pin.accepted.clone());
+        (&self.kubeconfig, &self.target) == (&other.kubeconfig, &other.target)
+            && place(self) == place(other)
     }
 }
 

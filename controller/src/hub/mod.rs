@@ -3,8 +3,10 @@
 mod assign;
 mod cache;
 mod cluster_api;
+mod clusters;
 mod common_targets;
 mod desired;
+mod events;
 mod fleets;
 #[cfg(test)]
 mod hidden_tests;
@@ -12,6 +14,7 @@ mod install;
 mod member_watch;
 mod messages;
 mod objects;
+mod pins;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod properties;
@@ -41,14 +44,16 @@ use clap::{Parser, Subcommand};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::ClusterPullSecretStatus;
-use globalps_core::names::{HUB_LEADER, hub_shard};
+use globalps_core::names::{CONTROLLER_NAMESPACE, HUB_LEADER, hub_shard};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clusters::clock::ClusterClock;
 use crate::clusters::input::ClusterKey;
+use crate::clusters::known::Known;
 use crate::clusters::shard::Shard;
+use crate::clusters::trust::Trust;
 use crate::leader::election::identity;
 use crate::leader::fencing::{Fence, FencingToken, fenced_client};
 use crate::leader::terms::Terms;
@@ -58,6 +63,7 @@ use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
 use messages::Observation;
+use pins::Pins;
 use sessions::Sessions;
 use source::{SourceRef, SourceState};
 use watches::Scoped;
@@ -92,6 +98,9 @@ struct HubArgs {
     /// Namespaces with `FleetPullSecret`s and clusters, separated by commas; default: all
     #[arg(long, value_delimiter = ',')]
     namespaces: Vec<String>,
+    /// Namespaces whose `FleetPullSecret`s may have `namespaceSelector` and `install`, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = CONTROLLER_NAMESPACE)]
+    trusted_namespaces: Vec<String>,
     /// Share of the clusters that this process connects to: `0/3` is the first of three, which plans for all
     #[arg(long, value_name = "INDEX/OF", default_value = "0/1")]
     shard: Shard,
@@ -141,6 +150,9 @@ struct Hub {
     /// The same of namespaces that the hub may not read.
     hidden: BTreeSet<String>,
     shard: Shard,
+    trust: Trust,
+    pins: Pins,
+    known: Arc<Known>,
     cache: HubCache,
     clock: ClusterClock,
     writer: Writer,
@@ -170,6 +182,9 @@ impl Hub {
             cache: HubCache::new(&args.namespaces, args.shard),
             clock: ClusterClock::default(),
             shard: args.shard,
+            trust: Trust::new(&args.trusted_namespaces),
+            pins: Pins::default(),
+            known: Arc::default(),
             writer: Writer::new(client.clone()),
             refusals: Refusals::default(),
             client,

@@ -1,5 +1,6 @@
 //! Property: whatever other clients do to `ClusterPullSecret`s, and whichever clusters are behind the kubeconfigs, the rollout continues
-//! within its limits, and each cluster has the newest revision in the end.
+//! within its limits, nothing is written into a cluster with another identity than the pinned one, and each cluster has the newest
+//! revision in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use globalps_core::api::{
     FleetPullSecret,
 };
 use globalps_core::names::{
-    CANARY_PASSED_ANNOTATION, DATA_KEY, HUB, REJECTED_ANNOTATION, REVISION_ANNOTATION,
-    REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret, fleet_revision,
+    ACCEPTED_IDENTITY_ANNOTATION, CANARY_PASSED_ANNOTATION, DATA_KEY, HUB, REJECTED_ANNOTATION,
+    REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
+    fleet_revision,
 };
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
@@ -25,21 +27,26 @@ use serde_json::json;
 use super::cache::HubCache;
 use super::desired::member_specs;
 use super::messages::MemberSpec;
+use super::pins::Pins;
 use super::reconcile::with_obstacles;
+use super::sessions::Pair;
 use super::statuses::{dated, due};
 use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
 use crate::cache::list_watch::Update;
 use crate::clusters::clock::ClusterClock;
+use crate::clusters::desired::Desired;
 use crate::clusters::input::{ClusterKey, Input};
-use crate::clusters::member::Desired;
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::revision;
+use crate::clusters::trust::Trust;
 use crate::content::source::{Data, Source};
 use crate::properties::config;
 use crate::refused::Failures;
 
 const CLUSTERS: usize = 4;
+/// Behind no kubeconfig at first.
+const ATTACKER: usize = CLUSTERS;
 const MAX_UNAVAILABLE: usize = 2;
 const FOLLOWER: &str = "1/2";
 
@@ -95,6 +102,12 @@ enum Event {
     Reinstall(usize),
     /// It is a clone of another one, with its content, or has its own identity again.
     Clone(usize, Option<usize>),
+    /// It reports the identity of another one.
+    Lie(usize, usize),
+    /// Its kubeconfig leads to another one, or to the cluster of an attacker, or to itself again.
+    Redirect(usize, usize),
+    /// An admin accepts the identity that the hub has found.
+    Accept(usize),
     Reachable(usize, bool),
     /// Another client creates a Secret that is named like a revision.
     Foreign(i64),
@@ -170,6 +183,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (1..1_u8 << CLUSTERS).prop_map(Event::RestartWithout),
         1 => at.clone().prop_map(Event::Reinstall),
         1 => (at.clone(), proptest::option::of(at.clone())).prop_map(|(at, of)| Event::Clone(at, of)),
+        1 => (at.clone(), at.clone()).prop_map(|(at, of)| Event::Lie(at, of)),
+        2 => (at.clone(), 0..=ATTACKER).prop_map(|(at, to)| Event::Redirect(at, to)),
+        1 => at.clone().prop_map(Event::Accept),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Reachable(at, is)),
         1 => prop_oneof![Just(9_007_199_254_740_991), 1..9_i64].prop_map(Event::Foreign),
         2 => (1..6_i64, mark()).prop_map(|(number, mark)| Event::Annotate(number, mark)),
@@ -187,6 +203,8 @@ struct Member {
     identity: String,
     is_reachable: bool,
     content: Option<Revision>,
+    /// The cluster that it was written for, by its name on the hub.
+    written_for: usize,
     /// Its identity when it got that. With another one it is a new cluster, whose content is not the hub's.
     content_as: String,
     /// The last number that the hub has written there.
@@ -213,9 +231,16 @@ struct Simulation {
     /// Secrets of other clients that are named like revisions.
     foreign: BTreeMap<i64, Secret>,
     members: Vec<Member>,
+    /// The member that each kubeconfig leads to.
+    places: Vec<usize>,
+    /// The identity of each cluster at first contact, or the accepted one.
+    pinned: Vec<Option<String>>,
+    is_settling: bool,
     cache: HubCache,
+    pins: Pins,
     /// Of another process, which only connects.
     follower: HubCache,
+    follower_pins: Pins,
     /// What the hub assigned last, by name of the object.
     planned: BTreeMap<String, ClusterPullSecretSpec>,
     /// The statuses that the hub wrote last, by name of the object.
@@ -253,6 +278,7 @@ impl Simulation {
             identity: name(at),
             is_reachable: true,
             content: None,
+            written_for: at,
             content_as: String::new(),
             written: 0,
         };
@@ -268,9 +294,14 @@ impl Simulation {
             broken: BTreeSet::new(),
             owned: BTreeMap::new(),
             foreign: BTreeMap::new(),
-            members: (0..CLUSTERS).map(member).collect(),
+            members: (0..=ATTACKER).map(member).collect(),
+            places: (0..CLUSTERS).collect(),
+            pinned: vec![None; CLUSTERS],
+            is_settling: false,
             cache: HubCache::new(&[], "0/1".parse().unwrap()),
+            pins: Pins::default(),
             follower: HubCache::new(&[], FOLLOWER.parse().unwrap()),
+            follower_pins: Pins::default(),
             planned: BTreeMap::new(),
             reported: BTreeMap::new(),
             loses: false,
@@ -341,6 +372,13 @@ impl Simulation {
         self.clock = ClusterClock::default();
         self.cache = HubCache::new(&[], "0/1".parse().unwrap());
         self.follower = HubCache::new(&[], FOLLOWER.parse().unwrap());
+        (self.pins, self.follower_pins) = (Pins::default(), Pins::default());
+        // It knows only what the objects say.
+        for at in 0..CLUSTERS {
+            let status = self.objects.get(&object_name(at));
+            let status = status.and_then(|it| it.status.as_ref());
+            self.pinned[at] = status.and_then(|it| it.identity.clone());
+        }
         let id = |namespace: &str, name: &str| Id {
             key: (namespace.to_owned(), name.to_owned()),
             uid: name.to_owned(),
@@ -360,6 +398,7 @@ impl Simulation {
                 api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
                 labels: BTreeMap::new(),
                 is_deleting: false,
+                kubeconfig: None,
             };
             self.watch(HubEvent::Cluster(applied(cluster)));
         }
@@ -538,6 +577,7 @@ impl Simulation {
                 let of = of.unwrap_or(at);
                 let content = self.members[of].content;
                 let content_as = self.members[of].content_as.clone();
+                let written_for = self.members[of].written_for;
                 let identity = if of == at {
                     format!("{}-{}", name(at), self.next_version())
                 } else {
@@ -546,8 +586,18 @@ impl Simulation {
                 self.members[at].identity = identity;
                 self.members[at].content = content;
                 self.members[at].content_as = content_as;
+                self.members[at].written_for = written_for;
                 self.members[at].written = 0;
             }
+            Event::Lie(at, of) => {
+                self.members[at].identity = self.members[of].identity.clone();
+                self.members[at].written = 0;
+            }
+            Event::Redirect(at, to) => {
+                self.places[at] = to;
+                self.members[to].written = 0;
+            }
+            Event::Accept(at) => self.accept(at),
             Event::Reachable(at, is_reachable) => self.members[at].is_reachable = is_reachable,
             Event::Foreign(number) => self.create_foreign(number),
             Event::Annotate(number, mark) => self.annotate(number, mark),
@@ -583,6 +633,24 @@ impl Simulation {
         self.watch(HubEvent::Object(applied(Box::new(object))));
     }
 
+    fn accept(&mut self, at: usize) {
+        let version = self.next_version();
+        let Some(object) = self.objects.get_mut(&object_name(at)) else {
+            return;
+        };
+        let status = object.status.as_ref();
+        let Some(found) = status.and_then(|it| it.found_identity.clone()) else {
+            return;
+        };
+        object
+            .annotations_mut()
+            .insert(ACCEPTED_IDENTITY_ANNOTATION.to_owned(), found);
+        object.metadata.resource_version = Some(version.to_string());
+        let object = object.clone();
+        self.watch(HubEvent::Object(applied(Box::new(object))));
+        self.members[self.places[at]].written = 0;
+    }
+
     /// The hub writes the status of the object with this name.
     fn write_status(&mut self, name: &str, status: ClusterPullSecretStatus) {
         let version = self.next_version();
@@ -596,6 +664,8 @@ impl Simulation {
         self.cache.put_status(object.clone());
         self.follower.put_status(object.clone());
         self.watch(HubEvent::Object(applied(Box::new(object))));
+        self.pins.observe(&self.cache);
+        self.follower_pins.observe(&self.follower);
     }
 
     /// Plans, and writes. Returns whether there was something to write.
@@ -738,14 +808,15 @@ impl Simulation {
             drift: self.cache.drift(&self.fleet),
             taken: BTreeMap::new(),
             hidden: self.cache.hidden(),
+            trust: &Trust::default(),
             refused: &Failures::default(),
             clock: &self.clock,
             now: self.now,
         })
     }
 
-    fn specs(&self) -> BTreeMap<ClusterKey, MemberSpec> {
-        let specs = member_specs(&self.cache, &with_obstacles(&self.cache)).into_iter();
+    fn specs(&mut self) -> BTreeMap<ClusterKey, MemberSpec> {
+        let specs = specs_of(&self.cache, &mut self.pins).into_iter();
         specs.map(|((_, key), spec)| (key, spec)).collect()
     }
 
@@ -753,18 +824,31 @@ impl Simulation {
         let Some(spec) = self.specs().remove(&key(at)) else {
             return;
         };
-        let member = &mut self.members[at];
+        let annotations = self.objects[&object_name(at)].annotations();
+        let accepted = annotations.get(ACCEPTED_IDENTITY_ANNOTATION).cloned();
+        let member = &mut self.members[self.places[at]];
         let identity = Some(member.identity.clone());
+        let pinned = &mut self.pinned[at];
+        if member.is_reachable && (pinned.is_none() || accepted == identity) {
+            pinned.clone_from(&identity);
+        }
+        let is_pinned = *pinned == identity;
         let is_accepted = spec.accepts(identity.as_ref());
+        let is_of_another = member.content.is_some() && member.written_for != at;
         let (phase, in_force) = match &spec.desired {
             _ if !member.is_reachable => (ClusterPhase::Unreachable, spec.revision),
+            _ if !spec.pin.allows(identity.as_deref()) => (ClusterPhase::Blocked, spec.revision),
             Desired::Nothing => {
-                let has_it = member.content.filter(|_| spec.revision == Revision::NONE);
+                let is_unknown = spec.revision == Revision::NONE && !is_of_another;
+                let has_it = member.content.filter(|_| is_unknown);
                 let unknown = has_it.map(|it| Revision::new(it.number, RevisionId::UNKNOWN));
                 (ClusterPhase::Pending, unknown.unwrap_or(spec.revision))
             }
             _ if !is_accepted => (ClusterPhase::Syncing, spec.revision),
+            _ if is_of_another => (ClusterPhase::Blocked, spec.revision),
             Desired::Revision(release) => {
+                assert!(is_pinned, "c{at} is not the pinned cluster");
+                member.written_for = at;
                 let number = release.revision.number;
                 let had = std::mem::replace(&mut member.written, number);
                 assert!(number >= had, "c{at} goes back from {had} to {number}");
@@ -788,9 +872,10 @@ impl Simulation {
         let mut status = ClusterPullSecretStatus {
             phase,
             observed_generation: spec.generation,
-            identity: identity.filter(|_| member.is_reachable),
             ..ClusterPullSecretStatus::default()
         };
+        let found = identity.filter(|_| member.is_reachable);
+        spec.pin.report(found.as_deref(), &mut status);
         status.set_in_force(in_force);
         let dated = {
             let mut known = self.cache.objects();
@@ -803,9 +888,8 @@ impl Simulation {
     }
 
     /// Another process believes only what the hub assigned.
-    fn check_follower(&self) {
-        let clusters = with_obstacles(&self.follower);
-        for ((_, (_, cluster)), spec) in member_specs(&self.follower, &clusters) {
+    fn check_follower(&mut self) {
+        for ((_, (_, cluster)), spec) in specs_of(&self.follower, &mut self.follower_pins) {
             let planned = self
                 .planned
                 .get(&cluster_pull_secret(&cluster, "ns", "shared"));
@@ -831,11 +915,11 @@ impl Simulation {
     }
 
     /// How many clusters with content get other content now.
-    fn in_flight(&self) -> usize {
+    fn in_flight(&mut self) -> usize {
         let specs = self.specs();
         let changes = |at: &usize| {
-            let member = &self.members[*at];
-            let Some(spec) = specs.get(&key(*at)) else {
+            let member = &self.members[self.places[*at]];
+            let Some(spec) = specs.get(&key(*at)).filter(|_| member.written_for == *at) else {
                 return false;
             };
             let is_accepted = spec.accepts(Some(&member.identity)) && member.is_reachable;
@@ -858,11 +942,12 @@ impl Simulation {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         self.check_follower();
         self.check_revisions();
         self.check_statuses();
-        assert!(self.in_flight() <= MAX_UNAVAILABLE, "{}", self.in_flight());
+        let in_flight = self.in_flight();
+        assert!(in_flight <= MAX_UNAVAILABLE, "{in_flight}");
         let last = self.revisions.keys().last().copied().unwrap_or_default();
         let skipped = self.foreign.range(..last).count();
         // Of each content, and of the one that replaces it if it fails.
@@ -877,6 +962,9 @@ impl Simulation {
             self.check();
             for at in 0..CLUSTERS {
                 self.session(at);
+                if self.is_settling {
+                    self.accept(at);
+                }
             }
         }
         assert!(!self.plan(), "it converges");
@@ -886,8 +974,14 @@ impl Simulation {
     fn settle(&mut self) {
         self.happen(Event::Pause(false));
         self.loses = false;
+        self.is_settling = true;
         for at in 0..CLUSTERS {
+            self.places[at] = at;
             self.members[at].is_reachable = true;
+            // The owner of the copy deletes the Secret.
+            if self.members[at].written_for != at {
+                self.members[at].content = None;
+            }
             self.members[at].identity = format!("{}-{}", name(at), self.next_version());
             self.members[at].written = 0;
         }
@@ -901,7 +995,7 @@ impl Simulation {
             self.revisions[&newest.number].name_any(),
             fleet_revision("shared", newest.number)
         );
-        for (at, member) in self.members.iter().enumerate() {
+        for (at, member) in self.members.iter().take(CLUSTERS).enumerate() {
             assert_eq!(member.content, Some(newest.revision()), "c{at}");
             let object = &self.objects[&object_name(at)];
             let spec = &object.spec;
@@ -910,7 +1004,7 @@ impl Simulation {
             let status = object.status.as_ref().unwrap();
             assert_eq!(status.in_force(), newest.revision(), "c{at}");
         }
-        let followed = member_specs(&self.follower, &with_obstacles(&self.follower));
+        let followed = specs_of(&self.follower, &mut self.follower_pins);
         assert!(!followed.is_empty(), "it has some of the clusters");
         for ((_, (_, cluster)), spec) in followed {
             let is_newest =
@@ -918,6 +1012,13 @@ impl Simulation {
             assert!(is_newest, "{cluster}: {:?}", spec.desired);
         }
     }
+}
+
+fn specs_of(cache: &HubCache, pins: &mut Pins) -> Vec<(Pair, MemberSpec)> {
+    pins.observe(cache);
+    let clusters = with_obstacles(cache);
+    let known = Arc::new(cache.known());
+    member_specs(cache, &clusters, (&Trust::default(), pins), &known)
 }
 
 fn id_of(number: i64) -> RevisionId {
@@ -962,6 +1063,76 @@ fn clusters_whose_objects_were_deleted_while_no_hub_ran_are_not_new() {
     simulation.happen(Event::Plan);
     simulation.check();
     simulation.settle();
+}
+
+/// The first member reports the identity of the second one.
+#[test]
+fn a_member_that_reports_the_identity_of_another_stops_at_most_itself() {
+    let mut before_content = Simulation::new();
+    before_content.happen(Event::Lie(0, 1));
+    before_content.rest();
+    let newest = before_content.cache.revisions(&before_content.fleet).pop();
+    let newest = Some(newest.unwrap().revision());
+    for member in &before_content.members[..CLUSTERS] {
+        assert_eq!(member.content, newest, "an equal identity stops no cluster");
+    }
+
+    let mut after_content = Simulation::rolled_out();
+    let first = after_content.members[0].content;
+    after_content.happen(Event::Lie(0, 1));
+    after_content.happen(Event::Rotate);
+    after_content.rest();
+    let newest = after_content.cache.revisions(&after_content.fleet).pop();
+    let newest = Some(newest.unwrap().revision());
+    assert_eq!(after_content.members[0].content, first);
+    for member in &after_content.members[1..CLUSTERS] {
+        assert_eq!(member.content, newest);
+    }
+    after_content.settle();
+}
+
+#[test]
+fn a_kubeconfig_that_leads_elsewhere_is_used_only_once_that_is_accepted() {
+    let status = |simulation: &Simulation| {
+        let object = &simulation.objects[&object_name(0)];
+        object.status.clone().unwrap()
+    };
+    for deletes_object in [false, true] {
+        let mut simulation = Simulation::rolled_out();
+        let first = simulation.members[0].content;
+        simulation.happen(Event::Redirect(0, ATTACKER));
+        if deletes_object {
+            simulation.happen(Event::Delete(0));
+        }
+        simulation.happen(Event::Rotate);
+        simulation.rest();
+        assert_eq!(simulation.members[ATTACKER].content, None);
+        assert_eq!(status(&simulation).phase, ClusterPhase::Blocked);
+        assert_eq!(status(&simulation).identity, Some(name(0)));
+        assert_eq!(status(&simulation).found_identity, Some(name(ATTACKER)));
+        for member in &simulation.members[1..CLUSTERS] {
+            assert_ne!(member.content, first, "the others continue");
+        }
+        // A third identity is not the accepted one.
+        simulation.happen(Event::Accept(0));
+        simulation.members[ATTACKER].identity = "third".to_owned();
+        simulation.rest();
+        assert_eq!(simulation.members[ATTACKER].content, None);
+        simulation.happen(Event::Accept(0));
+        simulation.rest();
+        assert_ne!(simulation.members[ATTACKER].content, None);
+        assert_eq!(status(&simulation).identity.as_deref(), Some("third"));
+        // Another cluster of the hub keeps its Secret.
+        simulation.happen(Event::Redirect(0, 1));
+        for _ in 0..2 {
+            simulation.rest();
+            simulation.happen(Event::Accept(0));
+        }
+        simulation.rest();
+        assert_eq!(simulation.members[1].written_for, 1);
+        assert_eq!(status(&simulation).phase, ClusterPhase::Blocked);
+        simulation.settle();
+    }
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new specs to the sessions.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 
 use super::cache::HubCache;
 use super::common_targets::Targets;
+use super::pins::identity_of;
 use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
@@ -21,7 +22,7 @@ use super::writes::{Written, object_name};
 use super::{Hub, RESYNC};
 use crate::cache::uptime;
 use crate::clusters::hidden::sentence;
-use crate::clusters::identity::{Identified, obstacles};
+use crate::clusters::identity::is_hub;
 use crate::clusters::input::{
     ClusterKey, ClusterView, Input, UNREADABLE, fleet_title, object_title, revision_title,
 };
@@ -53,6 +54,8 @@ impl Hub {
     pub(super) async fn reconcile(&mut self) -> Duration {
         self.refusals.begin();
         self.write_statuses().await;
+        // Before the next event may delete one of the objects.
+        self.pins.observe(&self.cache);
         if !self.shard.plans() {
             self.update_sessions(&with_obstacles(&self.cache));
             return self.refusals.end(|_| false).unwrap_or(RESYNC);
@@ -113,6 +116,7 @@ impl Hub {
                 drift: self.cache.drift(&fleet),
                 taken: state.targets.of_others(&fleet),
                 hidden: self.cache.hidden(),
+                trust: &self.trust,
                 refused: &self.refusals.failures,
                 clock: &self.clock,
                 now: Timestamp::now(),
@@ -312,37 +316,16 @@ impl Hub {
 /// The clusters with their obstacles.
 pub(super) fn with_obstacles(cache: &HubCache) -> BTreeMap<ClusterKey, ClusterView> {
     let mut clusters = cache.clusters();
-    let own = cache.identity();
-    // Few are not unique: the others of thousands are not compared.
-    let mut known = HashSet::new();
-    let all = cache.objects().filter_map(identity_of);
-    let repeated: HashSet<&str> = all
-        .filter(|it| Some(*it) == own || !known.insert(*it))
-        .collect();
-    let found = cache.objects().filter_map(|object| {
-        let identity = identity_of(object).filter(|it| repeated.contains(it))?;
-        let (_, cluster) = pair(object)?;
-        cache.owner(&cluster)?;
-        Some(Identified {
-            cluster,
-            identity: identity.to_owned(),
-            // What only the cluster itself says may be a lie, at the expense of the cluster that it pretends to be.
-            has_content: object.status.as_ref()?.in_force().is_identified(),
-        })
-    });
-    let found: Vec<Identified> = found.collect();
-    for (key, obstacle) in obstacles(&found, own) {
-        if let Some(view) = clusters.get_mut(&key) {
-            view.obstacle = Some(obstacle);
+    let Some(own) = cache.identity() else {
+        return clusters;
+    };
+    for object in cache.objects().filter(|it| identity_of(it) == Some(own)) {
+        let view = pair(object).and_then(|(_, cluster)| clusters.get_mut(&cluster));
+        if let Some(view) = view {
+            view.obstacle = Some(is_hub());
         }
     }
     clusters
-}
-
-/// The identity that a cluster reported; `None`: not known, or the hub can't read it.
-fn identity_of(object: &ClusterPullSecret) -> Option<&str> {
-    let identity = object.status.as_ref()?.identity.as_deref()?;
-    (!identity.is_empty()).then_some(identity)
 }
 
 fn sum(one: Counts, other: Counts) -> Counts {

@@ -164,6 +164,7 @@ pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
     for cluster in ["a", "b", "c", "d", "e"] {
         let env = if cluster == "e" { "test" } else { "prod" };
         events.push(HubEvent::Cluster(applied(ClusterObject {
+            kubeconfig: None,
             id: id("ns", cluster),
             api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
             labels: [("env".to_owned(), env.to_owned())].into(),

@@ -58,7 +58,7 @@ pub(super) fn report(
         .into_iter()
         .map(|new| dated(new, conditions, generation, now))
         .collect();
-    if let Some(Hold::Hidden(_)) = &plan.hold {
+    if let Some(Hold::Hidden(_) | Hold::NotTrusted(_)) = &plan.hold {
         // What else it says may still be so.
         return FleetPullSecretStatus {
             observed_generation: generation,
@@ -156,6 +156,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     match &plan.hold {
         Some(Hold::Hidden(reason)) => return no("NamespaceForbidden", reason.clone()),
+        Some(Hold::NotTrusted(reason)) => return no("NamespaceNotTrusted", reason.clone()),
         // Also while it is being deleted: which clusters still have the Secret was not looked at.
         Some(Hold::Unreadable(reason)) => {
             let message = format!(
@@ -193,7 +194,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
                 "the revision number has reached its maximum".to_owned(),
             );
         }
-        Some(Hold::Hidden(_) | Hold::Unreadable(_)) | None => {}
+        Some(Hold::Hidden(_) | Hold::NotTrusted(_) | Hold::Unreadable(_)) | None => {}
     }
     if !summary.failed.is_empty() {
         return no("ClustersFailed", list(&summary.failed));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
-    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
+    CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
+    SECRET_TYPE,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -14,7 +15,8 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::{Reason, Release, sanitized};
+use crate::clusters::desired::Release;
+use crate::clusters::member::{Reason, sanitized};
 use crate::remote::unreachable;
 use crate::telemetry::client::without_content;
 
@@ -57,6 +59,7 @@ pub(super) fn body(
 ) -> serde_json::Value {
     let mut annotations = json!({
         FLEET_ANNOTATION: spec.fleet,
+        CLUSTER_ANNOTATION: spec.cluster,
         REVISION_ANNOTATION: release.revision.number.to_string(),
     });
     if !release.retry.is_empty() {

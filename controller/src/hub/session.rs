@@ -15,12 +15,12 @@ use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
 use super::messages::{MemberSpec, Outcome, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason, within};
+use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{
-    Action, CONFLICT, Desired, Facts, Reason, Release, TargetView, action,
-};
+use crate::clusters::member::{Action, CONFLICT, Facts, Reason, action};
 use crate::clusters::member_report::MemberReport;
+use crate::clusters::target::TargetView;
 use crate::objects::apply::{is_absent, is_denied};
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
@@ -43,6 +43,7 @@ pub(super) struct Session {
     pub(super) shared: Shared,
     pub(super) specs: watch::Receiver<MemberSpec>,
     pub(super) facts: Facts,
+    /// uid of the cluster's `kube-system`, as found. Empty: it can't be read. `None`: not connected yet.
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
@@ -144,6 +145,9 @@ impl Session {
         let mut events = member_events(&client, spec);
         let mut next_read = Instant::now() + RESYNC;
         loop {
+            if !self.recognize() {
+                return Disconnect::Failed;
+            }
             let has_installed = match self.write(&client, spec).await {
                 Ok(has_installed) => has_installed,
                 Err(reason) => {
@@ -219,7 +223,22 @@ impl Session {
         self.facts.unreachable = None;
     }
 
-    /// A cluster that no longer lets the hub read its identity is still the same.
+    /// Whether the kubeconfig leads to the pinned cluster. What another one has and reports says nothing of that.
+    pub(super) fn recognize(&mut self) -> bool {
+        let spec = self.specs.borrow();
+        if spec.pin.allows(self.identity.as_deref()) {
+            return true;
+        }
+        let found = self.identity.as_deref().unwrap_or_default();
+        let reason = spec.pin.refusal(found, &spec.fleet, &self.cluster);
+        self.facts = Facts {
+            blocked: Some(reason),
+            ..Facts::default()
+        };
+        false
+    }
+
+    /// With the same kubeconfig, a cluster that no longer lets this session read its identity is still the same.
     pub(super) async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
         let found = identity(client).await?;
         self.identity = found.or(self.identity.take()).or(Some(String::new()));
@@ -254,7 +273,7 @@ impl Session {
         let action = action(
             self.facts.target.as_ref(),
             &spec.desired,
-            &spec.fleet,
+            spec.names(),
             &spec.known,
         );
         let has_installed = match &spec.desired {

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::rollout::Revision;
 use tokio::time::Instant;
 
+use super::clusters::ignored_secret;
 use super::messages::{MemberSpec, Observation};
 use super::session::Session;
-use crate::clusters::member::{Desired, DoneCriteria, status};
+use crate::clusters::desired::Desired;
+use crate::clusters::member::{DoneCriteria, sanitized, status};
 use crate::clusters::member_report::MemberReport;
 
 /// A cluster may lack its `GlobalPullSecret` for this time: its controller creates one after the installation, and other programs replace
@@ -63,7 +65,14 @@ impl Session {
         if is_awaited && spec.is_in_force() && is_accepted {
             return None;
         }
-        let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
+        let about = (spec.names(), &*spec.known);
+        let mut status = status(facts, &spec.desired, about, criteria);
+        if spec.ignores_secret {
+            let messages = [status.message, ignored_secret(&self.cluster)];
+            let message = messages.into_iter().filter(|it| !it.is_empty());
+            let message = message.collect::<Vec<_>>().join("; ");
+            status.message = sanitized(&message, MESSAGE_LIMIT);
+        }
         // Another cluster did not get it from the hub.
         let in_force = match (status.phase, &spec.desired) {
             (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.revision,
@@ -72,14 +81,14 @@ impl Session {
             (ClusterPhase::Pending, Desired::Nothing) if !spec.revision.is_identified() => {
                 let target = facts.target.as_ref();
                 target.map_or(Revision::NONE, |it| {
-                    it.unknown_revision(&spec.fleet, &spec.known)
+                    it.unknown_revision(spec.names(), &spec.known)
                 })
             }
             _ => spec.revision,
         };
         status.set_in_force(in_force);
         status.observed_generation = spec.generation;
-        status.identity.clone_from(&self.identity);
+        spec.pin.report(self.identity.as_deref(), &mut status);
         Some(status)
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, Target};
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, Target,
+};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use serde_json::json;
@@ -16,9 +18,10 @@ use super::messages::{MemberSpec, Outcome, Shared};
 use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
-use crate::clusters::fleets::KnownFleets;
+use crate::clusters::desired::{Desired, Release};
+use crate::clusters::identity::{IDENTITY_CHANGED, Pin};
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{Desired, Release};
+use crate::clusters::known::Known;
 use crate::clusters::member_report::MemberReport;
 use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
@@ -46,10 +49,15 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         desired: Desired::Revision(release),
         target: Target::default(),
         fleet: "ns/shared".to_owned(),
+        cluster: "ns/m".to_owned(),
         known: Arc::default(),
         require_nodes: false,
-        identity: Some("m".to_owned()),
+        pin: Pin {
+            identity: Some("m".to_owned()),
+            accepted: None,
+        },
         may_write: true,
+        ignores_secret: false,
         revision: revision_of_test(0),
         outcome: Outcome::Open,
     };
@@ -63,7 +71,8 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         observations: mpsc::unbounded_channel().0,
         connecting: Arc::new(Semaphore::new(1)),
     };
-    let session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
+    let mut session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
+    session.identity = spec.pin.identity.clone();
     (session, spec, sender)
 }
 
@@ -165,14 +174,85 @@ async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
     assert!(!writes_with(other).await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_new_session_that_may_not_read_who_the_cluster_is_continues_with_it() {
+/// Whether a new session writes, and its status, if the cluster has this identity (`None`: the session may not read it).
+async fn of_new_session(pin: Pin, found: Option<&str>) -> (bool, ClusterPullSecretStatus) {
     let api = FakeApi::default();
-    let (mut session, spec, _specs) = session();
+    if let Some(uid) = found {
+        let namespace = json!({"metadata": {"name": "kube-system", "uid": uid}});
+        api.put("/api/v1/namespaces/kube-system", &namespace);
+    }
+    let (mut session, spec, specs) = session();
+    let spec = MemberSpec { pin, ..spec };
+    specs.send_replace(spec.clone());
+    session.identity = None;
+    let (observations, mut reports) = mpsc::unbounded_channel();
+    session.shared.observations = observations;
     session.identify(&api.client()).await.unwrap();
-    assert_eq!(session.identity, spec.identity);
-    assert!(write_member(&mut session, &spec, &api).await);
-    assert!(!all_of(&api).is_empty());
+    if session.recognize() {
+        write_member(&mut session, &spec, &api).await;
+    }
+    session.report();
+    let writes = all_of(&api);
+    let has_written = writes.contains(&secret_of_member());
+    (has_written, reports.try_recv().unwrap().status)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_into_a_cluster_with_another_identity_until_that_is_accepted() {
+    for (pinned, accepted, found, expected) in [
+        (Some("m"), None, Some("m"), (true, Some("m"), None)),
+        (
+            Some("m"),
+            None,
+            Some("other"),
+            (false, Some("m"), Some("other")),
+        ),
+        (
+            Some("m"),
+            Some("third"),
+            Some("other"),
+            (false, Some("m"), Some("other")),
+        ),
+        // The hub has not read which one it accepts.
+        (Some("m"), None, None, (false, Some("m"), None)),
+        // The status says so first.
+        (
+            Some("m"),
+            Some("other"),
+            Some("other"),
+            (false, Some("other"), None),
+        ),
+        (None, None, Some("m"), (false, Some("m"), None)),
+        (Some(""), None, None, (true, Some(""), None)),
+    ] {
+        let case = format!("{pinned:?} {accepted:?} {found:?}");
+        let pin = Pin {
+            identity: pinned.map(str::to_owned),
+            accepted: accepted.map(str::to_owned),
+        };
+        let is_allowed = pin.allows(Some(found.unwrap_or_default()));
+        let (has_written, status) = of_new_session(pin, found).await;
+        let (identity, other) = (status.identity.as_deref(), status.found_identity.as_deref());
+        assert_eq!((has_written, identity, other), expected, "{case}");
+        let is_blocked =
+            (status.phase, status.reason.as_str()) == (ClusterPhase::Blocked, IDENTITY_CHANGED);
+        assert_eq!(is_blocked, !is_allowed, "{case}: {status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_without_effect_is_named_in_the_message_of_the_cluster() {
+    let (mut session, spec, specs) = session();
+    let (observations, mut reports) = mpsc::unbounded_channel();
+    session.shared.observations = observations;
+    specs.send_replace(MemberSpec {
+        ignores_secret: true,
+        ..spec
+    });
+    session.report();
+    let message = reports.try_recv().unwrap().status.message;
+    let command = "kubectl annotate clusters.cluster.x-k8s.io m -n ns globalps.io/kubeconfig=m";
+    assert!(message.contains(command), "{message}");
 }
 
 /// Another client has deleted the object, and the hub has created it again: with the same generation, and without a status.
@@ -229,9 +309,9 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
     let (observations, mut reports) = mpsc::unbounded_channel();
     session.shared.observations = observations;
     let unknown = Revision::new(1, RevisionId::UNKNOWN);
-    let known = |titles: &[&str]| KnownFleets {
+    let known = |titles: &[&str]| Known {
         titles: titles.iter().map(|it| (*it).to_owned()).collect(),
-        ..KnownFleets::default()
+        ..Known::default()
     };
     for (fleet, known, expected) in [
         ("ns/shared", known(&["ns/shared"]), unknown),
@@ -245,7 +325,7 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
         specs.send_replace(MemberSpec {
             known: Arc::new(known),
             desired: Desired::Nothing,
-            identity: None,
+            pin: Pin::default(),
             fleet: fleet.to_owned(),
             ..spec.clone()
         });

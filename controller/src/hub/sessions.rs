@@ -16,20 +16,17 @@ use crate::leader::fencing::Fence;
 const CONNECTING: usize = 16;
 
 impl Session {
-    /// Until the cluster says otherwise, it is the one that an earlier session has found: its kubeconfig may no longer allow to read
-    /// who it is.
     pub(super) fn new(
         cluster: ClusterKey,
         shared: Shared,
         specs: watch::Receiver<MemberSpec>,
     ) -> Self {
-        let identity = specs.borrow().identity.clone();
         Self {
             cluster,
             shared,
             specs,
             facts: Facts::default(),
-            identity,
+            identity: None,
             installed: None,
             installing: None,
             reported: None,

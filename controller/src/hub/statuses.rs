@@ -12,6 +12,7 @@ use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
+use super::events::{event, record};
 use super::sessions::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, object_title, revision_title};
@@ -28,14 +29,17 @@ impl Hub {
             let call = async move {
                 match hub.object_status(object, status).await {
                     Err(error) if error.is_absent() => Ok(None),
-                    done => done.map(Some),
+                    done => done.map(|written| Some((written, event(object, status)))),
                 }
             };
             (status_title(object), call)
         });
         let written = self.refusals.all(calls).await;
-        for object in written.done.into_iter().flatten() {
+        for (object, event) in written.done.into_iter().flatten() {
             self.cache.put_status(object);
+            if let Some(event) = event {
+                record(&self.client, event);
+            }
         }
         if !written.is_complete {
             // Keeps newer statuses that may have arrived.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
-use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, cluster_pull_secret};
+use globalps_core::names::{
+    CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, KUBECONFIG_ANNOTATION, cluster_pull_secret,
+};
 use globalps_core::rollout;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -53,6 +55,15 @@ pub(super) struct ClusterObject {
     pub(super) api_version: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) is_deleting: bool,
+    /// Name of the Secret whose kubeconfig the hub uses; `None`: Cluster API's.
+    pub(super) kubeconfig: Option<String>,
+}
+
+impl ClusterObject {
+    /// Whether it names the Secret with this name, which must be its own.
+    pub(super) fn names(&self, secret: &str) -> bool {
+        self.id.key.1 == secret && self.kubeconfig.as_deref() == Some(secret)
+    }
 }
 
 /// A Secret with a kubeconfig: Cluster API's, or one that registers a cluster.
@@ -144,6 +155,7 @@ pub(super) fn cluster(object: &DynamicObject, api_version: &str) -> ClusterObjec
         api_version: api_version.to_owned(),
         labels: metadata.labels.clone().unwrap_or_default(),
         is_deleting: metadata.deletion_timestamp.is_some(),
+        kubeconfig: object.annotations().get(KUBECONFIG_ANNOTATION).cloned(),
     }
 }
 

@@ -366,7 +366,7 @@ fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
     notes.collect()
 }
 
-fn shorten(mut note: String) -> String {
+pub(crate) fn shorten(mut note: String) -> String {
     if note.len() > NOTE_LIMIT {
         let end = (0..=NOTE_LIMIT - 3)
             .rev()

@@ -118,12 +118,16 @@ pub struct ClusterPullSecretStatus {
     pub revision_id: RevisionId,
     #[serde(default)]
     pub phase: ClusterPhase,
-    /// uid of the cluster's namespace `kube-system`. The hub uses it to detect two kubeconfigs of one cluster. Empty: the
-    /// hub can't read the namespace. Absent: not known yet.
+    /// uid of the cluster's namespace `kube-system`, pinned when the hub first reached the cluster. Empty: the hub can't read the
+    /// namespace. Absent: not reached yet.
     // An absent value is written as null, here and below: a merge patch does not change an omitted field.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub identity: Option<String>,
+    /// uid that the kubeconfig leads to now, if it is another one. The hub writes nothing there until an admin accepts it.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub found_identity: Option<String>,
     /// `CamelCase` reason for programs; empty if the phase needs none.
     #[serde(default)]
     #[schemars(length(max = 128))]

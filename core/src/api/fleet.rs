@@ -45,7 +45,8 @@ pub struct FleetPullSecretSpec {
     /// Selects `Cluster`s of Cluster API by their labels. Empty: every `Cluster` in the selected namespaces. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_selector: Option<LabelSelector>,
-    /// Selects namespaces with clusters by their labels. Absent: only this namespace.
+    /// Selects namespaces with clusters by their labels. Absent: only this namespace. Only for namespaces that the hub's installation
+    /// trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Clusters outside Cluster API. Absent: none.
@@ -64,7 +65,8 @@ pub struct FleetPullSecretSpec {
     pub require_nodes: bool,
     #[serde(default)]
     pub rollout: FleetRollout,
-    /// Installs globalps in clusters without it. A change of the images is a new revision, with the same canary and limits.
+    /// Installs globalps in clusters without it. A change of the images is a new revision, with the same canary and limits. Only for
+    /// namespaces that the hub's installation trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<MemberInstall>,
     /// What happens to the Secret in clusters that are no longer selected, and in all clusters when this object is deleted.

@@ -21,6 +21,9 @@ pub struct HubInstall {
     /// Namespaces with `FleetPullSecret`s and clusters. In each, a Role lets the hub read every Secret. Empty: all namespaces,
     /// through a `ClusterRole`.
     pub namespaces: Vec<String>,
+    /// Namespaces whose `FleetPullSecret`s may select clusters in other namespaces, and install globalps. Empty: only
+    /// `globalps-system`.
+    pub trusted_namespaces: Vec<String>,
     /// Number of shards. Each leads for its part of the clusters; 1 is enough for a thousand. At most [`MAX_SHARDS`].
     pub shards: u32,
 }
@@ -81,6 +84,10 @@ impl HubInstall {
         if !self.namespaces.is_empty() {
             args.push(format!("--namespaces={}", self.namespaces.join(",")));
         }
+        if !self.trusted_namespaces.is_empty() {
+            let trusted = self.trusted_namespaces.join(",");
+            args.push(format!("--trusted-namespaces={trusted}"));
+        }
         if self.shards() > 1 {
             args.push(format!("--shard={index}/{}", self.shards()));
         }
@@ -111,6 +118,7 @@ fn rules() -> Vec<PolicyRule> {
             ["list", "watch", "create", "patch", "delete"],
         ),
         rule(GROUP, ["clusterpullsecrets/status"], [], ["patch"]),
+        rule("events.k8s.io", ["events"], [], ["create"]),
         rule("cluster.x-k8s.io", ["clusters"], [], ["list", "watch"]),
         rule(
             "",

@@ -118,6 +118,7 @@ mod tests {
         let hub = HubInstall {
             image: format!("globalps-hub:{version}"),
             namespaces: Vec::new(),
+            trusted_namespaces: Vec::new(),
             shards: 1,
         };
         for (name, objects) in [

@@ -82,6 +82,7 @@ mod tests {
         let hub = HubInstall {
             image: String::new(),
             namespaces: Vec::new(),
+            trusted_namespaces: Vec::new(),
             shards: 1,
         };
         let install = Install::of_images(String::new(), String::new());

@@ -131,7 +131,7 @@ fn live(command: &Command, arg: &Arg) -> Option<Live> {
     let is_fleet = command.get_positionals().any(|it| it.get_id() == "fleet");
     match (command.get_name(), arg.get_id().as_str()) {
         (_, "fleet") => Some(Live::Fleets),
-        ("retry", "clusters") => Some(Live::FailedMemberClusters),
+        ("retry" | "accept", "clusters") => Some(Live::FailedMemberClusters),
         (_, "clusters") => Some(Live::MemberClusters),
         (_, "to_revision") if is_fleet => Some(Live::FleetRevisions),
         (_, "registry") => Some(Live::Registries),

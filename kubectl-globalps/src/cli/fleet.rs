@@ -43,6 +43,7 @@ pub(crate) enum FleetCommand {
     Pause(FleetPause),
     Resume(FleetResume),
     Retry(FleetRetry),
+    Accept(FleetAccept),
     Undo(FleetUndo),
     Remove(FleetRemove),
     Add(Box<FleetAdd>),
@@ -75,6 +76,10 @@ pub(crate) struct FleetInstall {
     /// All namespaces: the hub can read every Secret of the management cluster
     #[arg(short = 'A', long, conflicts_with = "namespaces")]
     pub all_namespaces: bool,
+    /// Namespaces whose `FleetPullSecret`s may select clusters in other namespaces, and install globalps with images of their
+    /// choice, separated by commas. Default: `globalps-system`, and with --apply those of the installed hub
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
+    pub trusted_namespaces: Vec<String>,
     /// Number of hub processes that share the clusters; one is enough for 1,000. Default with --apply: as installed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
     pub shards: Option<u32>,
@@ -280,6 +285,32 @@ pub(crate) struct FleetRetry {
     pub wait: FleetWait,
 }
 
+/// Accept that a kubeconfig leads to another cluster than before
+///
+/// The hub pins the identity of each cluster, the uid of its namespace `kube-system`, when it first reaches the cluster. If the
+/// kubeconfig leads to a cluster with another identity, the hub writes nothing there and reports `IdentityChanged`. This command
+/// accepts exactly the identity that the hub has found, for example after a cluster was installed again.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps fleet accept team-a m1 -n clusters
+
+  # Another namespace's cluster, and wait until it has the credentials
+  kubectl globalps fleet accept team-a edge/m1 -n clusters --wait"
+)]
+pub(crate) struct FleetAccept {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// Clusters: NAME or NAMESPACE/NAME
+    #[arg(value_name = "CLUSTER", required = true)]
+    pub clusters: Vec<String>,
+    #[command(flatten)]
+    pub wait: FleetWait,
+}
+
 /// Go back to the credentials of an earlier revision
 ///
 /// Writes an earlier revision that every cluster had back to the source Secret, which starts a normal rollout.
@@ -394,6 +425,11 @@ mod tests {
             ("fleet pause", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet resume team-a --wait --timeout 5m", None),
             ("fleet retry team-a m1 clusters/m2 --wait", None),
+            ("fleet accept team-a m1 clusters/m2 --wait", None),
+            (
+                "fleet accept team-a",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
             ("fleet undo team-a --to-revision 3 --dry-run=server", None),
             (
                 "fleet undo team-a --to-revision last",

@@ -13,8 +13,8 @@ use super::{DryRun, TEMPLATE};
 /// `kube-system/additional-pull-secret`, and read `GlobalPullSecret` `kube-system/global-pull-secret` and namespace
 /// `kube-system`: every permission is limited to the name of its object. A `ValidatingAdmissionPolicy` prevents it from
 /// turning that Secret into a token of another `ServiceAccount`. Then the command writes a kubeconfig with the identity's
-/// token to a Secret on the hub. It takes precedence over the kubeconfig of Cluster API for a `Cluster` of the same name. The
-/// token does not expire. To revoke it, delete Secret `kube-system/globalps-hub-token` in the member; run the command again
+/// token to a Secret on the hub. For a `Cluster` of the same name, the hub uses it instead of Cluster API's kubeconfig only if the
+/// `Cluster` has the annotation `globalps.io/kubeconfig: CLUSTER`, with this name. The token does not expire. To revoke it, delete Secret `kube-system/globalps-hub-token` in the member; run the command again
 /// to create another one.
 #[derive(Debug, Args)]
 #[command(

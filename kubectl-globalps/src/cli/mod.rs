@@ -32,8 +32,8 @@ pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetCommand, FleetDiff, FleetInstall, FleetPause, FleetRemove, FleetResume, FleetRetry,
-    FleetStatus, FleetUndo, FleetWait,
+    Fleet, FleetAccept, FleetCommand, FleetDiff, FleetInstall, FleetPause, FleetRemove,
+    FleetResume, FleetRetry, FleetStatus, FleetUndo, FleetWait,
 };
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
 pub(crate) use fleet_join::FleetJoin;

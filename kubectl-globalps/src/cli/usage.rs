@@ -321,7 +321,7 @@ mod tests {
             ),
             (
                 "fleet -n x",
-                "`kubectl globalps fleet` needs a subcommand: install, status, diff, pause, resume, retry, undo, remove, add, join\nsee `kubectl globalps fleet --help`",
+                "`kubectl globalps fleet` needs a subcommand: install, status, diff, pause, resume, retry, accept, undo, remove, add, join\nsee `kubectl globalps fleet --help`",
             ),
             (
                 "install --image-pull-secrets=It's --controller-image c --syncer-image s",

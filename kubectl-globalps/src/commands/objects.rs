@@ -230,6 +230,7 @@ mod tests {
         let manifests = HubInstall {
             image: "h".to_owned(),
             namespaces: vec!["clusters".to_owned()],
+            trusted_namespaces: Vec::new(),
             shards: 1,
         };
         let objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();

@@ -84,6 +84,9 @@ pub(crate) struct ClusterRow {
     /// It is assigned the removal.
     #[serde(skip)]
     pub is_removal: bool,
+    /// Identity that its kubeconfig leads to, if the hub does not accept it.
+    #[serde(skip)]
+    pub found_identity: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -302,6 +305,7 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
         is_asked: asked.is_some_and(|asked| asked != object.spec.retry),
         is_assigned: object.spec.revision > 0 || object.spec.remove || object.spec.revoked,
         is_removal: object.spec.remove,
+        found_identity: status.found_identity.clone(),
     }
 }
 
@@ -322,6 +326,7 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
         is_asked: false,
         is_assigned: false,
         is_removal: false,
+        found_identity: None,
     }
 }
 

@@ -131,6 +131,7 @@ fn hub(namespaces: &[&str]) -> Vec<Value> {
     HubInstall {
         image: "«hub-image»".to_owned(),
         namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+        trusted_namespaces: Vec::new(),
         shards: 2,
     }
     .objects()
@@ -333,7 +334,12 @@ fn hub_template(objects: Vec<Value>) -> String {
             ("Deployment", Some(twin)) => {
                 let mut one = renamed(twin, &second, "{{ $name }}");
                 let args = &mut one["spec"]["template"]["spec"]["containers"][0]["args"];
-                *args = json!(["run", "«hub-namespaces»", "«hub-shard»"]);
+                *args = json!([
+                    "run",
+                    "«hub-namespaces»",
+                    "«hub-trusted-namespaces»",
+                    "«hub-shard»"
+                ]);
                 shards(&hub_args(&document(&with_options(one, "hub"))))
             }
             _ => document(&object),
@@ -348,7 +354,7 @@ fn hub_template(objects: Vec<Value>) -> String {
     format!("{GENERATED}{}", wrapped("if $.Values.hub.enabled", &result))
 }
 
-/// The two arguments that a hub may have.
+/// The arguments that a hub may have.
 fn hub_args(text: &str) -> String {
     text.lines()
         .map(|line| {
@@ -362,6 +368,10 @@ fn hub_args(text: &str) -> String {
                 "- '«hub-namespaces»'" => optional(
                     "$.Values.hub.namespaces",
                     "--namespaces={{ join \",\" $.Values.hub.namespaces }}",
+                ),
+                "- '«hub-trusted-namespaces»'" => optional(
+                    "$.Values.hub.trustedNamespaces",
+                    "--trusted-namespaces={{ join \",\" $.Values.hub.trustedNamespaces }}",
                 ),
                 "- '«hub-shard»'" => optional(
                     "gt (int $.Values.hub.shards) 1",

@@ -71,6 +71,7 @@ fn properties() -> Value {
         "controller": program(json!({})),
         "hub": program(json!({
             "namespaces": list(namespace()),
+            "trustedNamespaces": list(namespace()),
             "shards": {"type": "integer", "minimum": 1, "maximum": globalps_core::names::MAX_SHARDS},
         })),
         "operators": object(json!({

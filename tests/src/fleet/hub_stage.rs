@@ -52,6 +52,7 @@ impl HubStage {
         let install = HubInstall {
             image: "none".to_owned(),
             namespaces: vec![CLUSTERS.to_owned()],
+            trusted_namespaces: Vec::new(),
             shards,
         };
         let mut objects = install.objects();

@@ -235,6 +235,7 @@ impl Release {
         let hub = HubInstall {
             image: image("globalps-hub"),
             namespaces: Vec::new(),
+            trusted_namespaces: Vec::new(),
             shards: 1,
         };
         for (name, objects) in [

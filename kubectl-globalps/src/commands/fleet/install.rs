@@ -21,6 +21,7 @@ pub(super) async fn run(
     let mut hub = HubInstall {
         image: args.image.clone().unwrap_or_default(),
         namespaces: args.namespaces.clone(),
+        trusted_namespaces: args.trusted_namespaces.clone(),
         shards: args.shards.unwrap_or(1),
     };
     if !args.apply {
@@ -80,6 +81,9 @@ fn complete(
             if names_none {
                 hub.namespaces = known.namespaces;
             }
+            if hub.trusted_namespaces.is_empty() {
+                hub.trusted_namespaces = known.trusted_namespaces;
+            }
             Ok(())
         }
         None if hub.image.is_empty() => Err(Failure::new(
@@ -94,7 +98,7 @@ fn complete(
     }
 }
 
-/// Image, namespaces and shards of the hub that is there.
+/// Image, namespaces, trusted namespaces and shards of the hub that is there.
 fn installed(deployment: &Deployment) -> Option<HubInstall> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let container = pod.containers.first()?;
@@ -103,12 +107,14 @@ fn installed(deployment: &Deployment) -> Option<HubInstall> {
         args.find_map(|arg| arg.strip_prefix(flag))
     };
     let shards = value("--shard=").and_then(|shard| shard.split_once('/'));
-    let namespaces = value("--namespaces=")
-        .into_iter()
-        .flat_map(|names| names.split(','));
+    let list = |flag: &str| {
+        let names = value(flag).into_iter().flat_map(|names| names.split(','));
+        names.map(str::to_owned).collect()
+    };
     Some(HubInstall {
         image: container.image.clone()?,
-        namespaces: namespaces.map(str::to_owned).collect(),
+        namespaces: list("--namespaces="),
+        trusted_namespaces: list("--trusted-namespaces="),
         shards: shards.and_then(|(_, of)| of.parse().ok()).unwrap_or(1),
     })
 }
@@ -121,13 +127,17 @@ mod tests {
         HubInstall {
             image: image.to_owned(),
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+            trusted_namespaces: Vec::new(),
             shards: 3,
         }
     }
 
     #[test]
     fn what_is_not_named_stays_as_it_is_installed() {
-        let known = hub("r/hub:1", &["a", "b"]);
+        let known = HubInstall {
+            trusted_namespaces: vec!["a".to_owned()],
+            ..hub("r/hub:1", &["a", "b"])
+        };
         let objects = known.objects();
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
         let deployment = deployment.cloned().map(serde_json::from_value);
@@ -145,6 +155,7 @@ mod tests {
                 (asked.image.as_str(), &*asked.namespaces),
                 (expected.0, &*hub("", expected.1).namespaces)
             );
+            assert_eq!(asked.trusted_namespaces, ["a"]);
         }
         assert!(complete(&mut hub("", &["a"]), None, false).is_err());
         assert!(complete(&mut hub("r/hub:1", &[]), None, false).is_err());

@@ -1,5 +1,6 @@
 //! `fleet`: one pull secret for many clusters, on the management cluster.
 
+mod accept;
 mod add;
 mod diff;
 mod install;
@@ -36,6 +37,7 @@ pub(super) async fn run(
         FleetCommand::Pause(args) => pause::pause(args, flags, printer).await,
         FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,
         FleetCommand::Retry(args) => retry::run(args, flags, printer).await,
+        FleetCommand::Accept(args) => accept::run(args, flags, printer).await,
         FleetCommand::Undo(args) => undo::run(args, flags, printer).await,
         FleetCommand::Add(args) => add::run(args, flags, printer).await,
         FleetCommand::Join(args) => join::run(args, flags, printer).await,
@@ -76,4 +78,8 @@ pub(super) async fn choices(
         .filter(|row| live == Live::MemberClusters || is_failed(row))
         .map(|row| (row.name.clone(), row.phase.to_string()))
         .collect())
+}
+
+fn namespace_of(row: &ClusterRow) -> &str {
+    row.name.split_once('/').map_or("", |(it, _)| it)
 }

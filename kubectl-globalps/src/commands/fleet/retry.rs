@@ -4,6 +4,7 @@ use globalps_core::api::{ClusterPhase, ClusterPullSecret};
 use globalps_core::names;
 use jiff::Timestamp;
 
+use super::namespace_of;
 use super::status::missing;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRetry};
@@ -62,10 +63,6 @@ pub(super) async fn run(
     };
     annotate_objects::<ClusterPullSecret>(&cluster, &objects, annotation, done).await?;
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
-}
-
-fn namespace_of(row: &ClusterRow) -> &str {
-    row.name.split_once('/').map_or("", |(it, _)| it)
 }
 
 fn why_not(row: &ClusterRow) -> &'static str {

@@ -55,6 +55,7 @@ fn schema(kind: &str) -> Option<Value> {
     let hub = HubInstall {
         image: "none".to_owned(),
         namespaces: Vec::new(),
+        trusted_namespaces: Vec::new(),
         shards: 1,
     };
     let objects = Install::of_images("none", "none").objects();

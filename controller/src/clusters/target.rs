@@ -1,0 +1,143 @@
+//! The hub's Secret in a member cluster, as it was found there. Pure.
+
+use std::sync::Arc;
+
+use globalps_core::api::MAX_REVISION;
+use globalps_core::names::{
+    CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
+};
+use globalps_core::rollout::{Revision, RevisionId};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+
+use super::desired::{Desired, Release};
+use super::known::Known;
+use crate::content::source::Data;
+
+/// What the hub's Secret in a cluster names, each as `NAMESPACE/NAME`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) fleet: &'a str,
+    /// The cluster itself, as the hub knows it.
+    pub(crate) cluster: &'a str,
+}
+
+/// The target Secret in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetView {
+    pub(crate) uid: String,
+    /// Its `resourceVersion`.
+    pub(crate) version: String,
+    pub(super) type_: String,
+    pub(super) is_immutable: bool,
+    /// `NAMESPACE/NAME` of the `FleetPullSecret` that wrote it.
+    pub(super) fleet: Option<String>,
+    /// `NAMESPACE/NAME` of the cluster that it was written for.
+    cluster: Option<String>,
+    revision: Option<i64>,
+    retry: String,
+    pub(super) content: Arc<Data>,
+    /// It has other keys besides the hub's.
+    pub(super) has_other_keys: bool,
+    /// Another field manager that owns the content.
+    pub(super) other_manager: Option<String>,
+    pub(super) owner: Owner,
+}
+
+/// Who owns the content, by `managedFields`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Nobody,
+    /// This hub alone.
+    Hub,
+    /// This hub and another client.
+    Both,
+    /// Another client, and the hub no longer does.
+    Others,
+}
+
+impl TargetView {
+    /// The hub has written its content, maybe beside another client.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.owner, Owner::Hub | Owner::Both)
+    }
+
+    /// What this hub wrote there for the fleet or for one that is gone, if no object says which revision that is; `NONE`: nothing. The
+    /// number is the cluster's own word, so it has no id.
+    pub(crate) fn unknown_revision(&self, names: Names, known: &Known) -> Revision {
+        let of = self.fleet.as_deref();
+        let is_of = of.is_some_and(|of| of == names.fleet || !known.may_exist(of));
+        if !self.is_own() || !is_of || self.other_cluster(names, known).is_some() {
+            return Revision::NONE;
+        }
+        let number = self.revision.filter(|it| (1..=MAX_REVISION).contains(it));
+        Revision::new(number.unwrap_or(1), RevisionId::UNKNOWN)
+    }
+
+    /// The other cluster of this hub that it was written for: both kubeconfigs lead here. What only the cluster says of itself, such as
+    /// its uid, would let a member block another one.
+    pub(super) fn other_cluster(&self, names: Names, known: &Known) -> Option<&str> {
+        let other = self.cluster.as_deref()?;
+        let is_other = other != names.cluster && known.may_have_cluster(other);
+        (is_other && self.is_own()).then_some(other)
+    }
+
+    /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
+    pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
+        let content = Data::of(secret, DATA_KEY);
+        let content = match desired {
+            Desired::Revision(release) if *release.content == content => {
+                Arc::clone(&release.content)
+            }
+            _ => Arc::new(content),
+        };
+        let annotations = secret.annotations();
+        let owns_content = |fields: &serde_json::Value| {
+            fields
+                .pointer("/f:data")
+                .is_some_and(|data| data.get(format!("f:{DATA_KEY}")).is_some())
+        };
+        let owners = secret.managed_fields().iter().filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|it| owns_content(&it.0))
+        });
+        let (own, others): (Vec<_>, Vec<_>) =
+            owners.partition(|entry| entry.manager.as_deref() == Some(manager));
+        Self {
+            uid: secret.uid().unwrap_or_default(),
+            version: secret.resource_version().unwrap_or_default(),
+            type_: secret.type_.clone().unwrap_or_default(),
+            is_immutable: secret.immutable == Some(true),
+            fleet: annotations.get(FLEET_ANNOTATION).cloned(),
+            cluster: annotations.get(CLUSTER_ANNOTATION).cloned(),
+            revision: annotations
+                .get(REVISION_ANNOTATION)
+                .and_then(|number| number.parse().ok()),
+            retry: annotations
+                .get(RETRY_ANNOTATION)
+                .cloned()
+                .unwrap_or_default(),
+            content,
+            has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
+            owner: match (own.is_empty(), others.is_empty()) {
+                (true, true) => Owner::Nobody,
+                (false, true) => Owner::Hub,
+                (false, false) => Owner::Both,
+                (true, false) => Owner::Others,
+            },
+            other_manager: others
+                .first()
+                .map(|it| it.manager.clone().unwrap_or_default()),
+        }
+    }
+
+    /// Whether content and annotations match.
+    pub(super) fn has(&self, names: Names, release: &Release) -> bool {
+        self.fleet.as_deref() == Some(names.fleet)
+            && self.cluster.as_deref() == Some(names.cluster)
+            && self.revision == Some(release.revision.number)
+            // Without a request of its own, the hub does not care whether others have made one there.
+            && (release.retry.is_empty() || self.retry == release.retry)
+            && self.content == release.content
+    }
+}

@@ -1,0 +1,111 @@
+//! Events about the identities of clusters, on their `ClusterPullSecret`s.
+
+use std::time::Duration;
+
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretStatus};
+use globalps_core::names::HUB;
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use tokio::time::timeout;
+
+use crate::clusters::identity::IDENTITY_CHANGED;
+use crate::report::events::shorten;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What this status says that the object's did not.
+pub(super) fn event(object: &ClusterPullSecret, status: &ClusterPullSecretStatus) -> Option<Event> {
+    let before = object.status.clone().unwrap_or_default();
+    let (type_, reason, note) = if status.reason == IDENTITY_CHANGED {
+        let is_new = before.reason != IDENTITY_CHANGED;
+        is_new.then(|| ("Warning", IDENTITY_CHANGED, status.message.clone()))?
+    } else {
+        let known = before.identity.filter(|it| !it.is_empty())?;
+        let new = status.identity.as_ref().filter(|it| **it != known)?;
+        let note = format!("the cluster has the identity `{new}` from now on, not `{known}`");
+        ("Normal", "IdentityAccepted", note)
+    };
+    // A member that changes its identity again and again writes no second one while the first one is kept.
+    let name = format!("{}.{}", object.uid()?, reason.to_lowercase());
+    Some(Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: object.namespace(),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(Timestamp::now())),
+        reporting_controller: Some(HUB.to_owned()),
+        reporting_instance: Some(HUB.to_owned()),
+        action: Some("Reconcile".to_owned()),
+        type_: Some(type_.to_owned()),
+        reason: Some(reason.to_owned()),
+        note: Some(shorten(note)),
+        regarding: Some(object.object_ref(&())),
+        ..Event::default()
+    })
+}
+
+/// Writes it in the background, so that no rollout waits for an event.
+pub(super) fn record(client: &Client, event: Event) {
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    tokio::spawn(async move {
+        let params = PostParams::default();
+        match timeout(TIMEOUT, api.create(&params, &event)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
+            Ok(Err(error)) => tracing::warn!(%error, "could not write an event"),
+            Err(_) => tracing::warn!("could not write an event in time"),
+        }
+    });
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::api::ClusterPullSecretSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_identity_and_its_acceptance_are_one_event_each() {
+        let status = |reason: &str, identity: Option<&str>| ClusterPullSecretStatus {
+            reason: reason.to_owned(),
+            message: "m".to_owned(),
+            identity: identity.map(str::to_owned),
+            ..ClusterPullSecretStatus::default()
+        };
+        let (none, changed) = (Some("1"), "IdentityChanged");
+        for (before, after, expected) in [
+            (status("", None), status("", none), None),
+            (status("", Some("")), status("", none), None),
+            (status("", none), status("Conflict", none), None),
+            (
+                status("", none),
+                status(changed, none),
+                Some((changed, "m")),
+            ),
+            (status(changed, none), status(changed, none), None),
+            (
+                status(changed, none),
+                status("", Some("2")),
+                Some((
+                    "IdentityAccepted",
+                    "the cluster has the identity `2` from now on, not `1`",
+                )),
+            ),
+        ] {
+            let mut object = ClusterPullSecret::new("m", ClusterPullSecretSpec::default());
+            object.metadata.uid = Some("u".to_owned());
+            object.metadata.namespace = Some("ns".to_owned());
+            object.status = Some(before);
+            let found = event(&object, &after);
+            let found = found.map(|it| (it.reason.unwrap(), it.note.unwrap()));
+            let expected = expected.map(|(reason, note)| (reason.to_owned(), note.to_owned()));
+            assert_eq!(found, expected, "{after:?}");
+        }
+    }
+}
