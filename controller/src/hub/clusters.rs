@@ -96,7 +96,7 @@ impl HubCache {
         self.scope_of(key).is_some_and(|scope| {
             let cluster = scope.clusters.get(&name).map(|it| &it.id.uid);
             let registered = scope.registered.get(&name).map(|it| &it.id.uid);
-            cluster == Some(&uid.to_owned()) || registered == Some(&uid.to_owned())
+            cluster.into_iter().chain(registered).any(|it| it == uid)
         })
     }
 

@@ -89,6 +89,12 @@ pub(crate) struct ClusterRow {
     pub found_identity: Option<String>,
 }
 
+impl ClusterRow {
+    pub(crate) fn namespace(&self) -> &str {
+        self.name.split_once('/').map_or("", |(it, _)| it)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NodesRow {
     pub total: u32,

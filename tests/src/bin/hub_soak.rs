@@ -27,7 +27,7 @@ fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
         "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times, \
-         {} odd values, writes refused {} times; \
+         {} odd values, {} false identities or kubeconfigs, writes refused {} times; \
          at most {} in flight; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
@@ -37,6 +37,7 @@ fn run(args: &Args) -> Result<()> {
         done.waits,
         done.freezes,
         done.odd_values,
+        done.lies,
         done.refusals,
         done.most_in_flight,
         done.slowest.as_secs_f32(),

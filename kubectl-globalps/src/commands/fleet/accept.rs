@@ -3,7 +3,6 @@
 use globalps_core::api::ClusterPullSecret;
 use globalps_core::names;
 
-use super::namespace_of;
 use super::status::missing;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetAccept};
@@ -42,7 +41,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     for (row, identity) in changed {
-        let object = [(namespace_of(row), row.object.as_str())];
+        let object = [(row.namespace(), row.object.as_str())];
         let annotation = (names::ACCEPTED_IDENTITY_ANNOTATION, identity);
         let done = |(_, object): (&str, &str), result: Result<(), Failure>| {
             result?;

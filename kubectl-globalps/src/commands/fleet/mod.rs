@@ -79,7 +79,3 @@ pub(super) async fn choices(
         .map(|row| (row.name.clone(), row.phase.to_string()))
         .collect())
 }
-
-fn namespace_of(row: &ClusterRow) -> &str {
-    row.name.split_once('/').map_or("", |(it, _)| it)
-}

@@ -4,7 +4,6 @@ use globalps_core::api::{ClusterPhase, ClusterPullSecret};
 use globalps_core::names;
 use jiff::Timestamp;
 
-use super::namespace_of;
 use super::status::missing;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRetry};
@@ -51,7 +50,7 @@ pub(super) async fn run(
     let objects: Vec<(&str, &str)> = choice
         .failed
         .iter()
-        .map(|row| (namespace_of(row), row.object.as_str()))
+        .map(|row| (row.namespace(), row.object.as_str()))
         .collect();
     let annotation = (names::RETRY_ANNOTATION, now.as_str());
     let done = |(_, object): (&str, &str), result: Result<(), Failure>| {

@@ -236,6 +236,7 @@ impl World<'_> {
             }
             if retried.elapsed() > RETRY {
                 self.retry_failed().await?;
+                self.accept().await?;
                 retried = Instant::now();
             }
             sleep(POLL).await;

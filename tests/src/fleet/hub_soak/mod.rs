@@ -1,8 +1,9 @@
 //! Two hubs under random events: sources, selections, limits and kubeconfigs change, members' API servers die and
-//! freeze, nodes fail, other clients interfere and write odd values, writes are refused, hubs are killed. After each
-//! iteration every member must have exactly its expected content.
+//! freeze, nodes fail, other clients interfere and write odd values, members report the identities of others, kubeconfigs
+//! lead to other members, writes are refused, hubs are killed. After each iteration every member must have exactly its expected content.
 
 mod check;
+mod hostile;
 mod objects;
 mod oddities;
 mod place;
@@ -50,6 +51,8 @@ pub struct Outcome {
     pub odd_values: usize,
     /// How often writes of one object were refused to the hubs.
     pub refusals: usize,
+    /// Members that reported the identity of another one, or whose kubeconfig led to another one.
+    pub lies: usize,
     /// How often the management cluster's API server was frozen.
     pub freezes: usize,
     /// How often unreachable members stayed away until the hub continued without them.
@@ -188,7 +191,7 @@ impl<'a> World<'a> {
 
     async fn event(&mut self) -> Result<()> {
         let fleet = self.rng.usize(0..FLEETS.len());
-        match self.rng.u8(0..30) {
+        match self.rng.u8(0..33) {
             0..4 => self.rotate(fleet).await,
             4 => {
                 self.apply_source(FLEETS[fleet], r#"{"auths": {"x": 1}}"#)
@@ -219,6 +222,8 @@ impl<'a> World<'a> {
             }
             26 | 27 => self.put_odd_value().await,
             28 | 29 => self.refuse_writes().await,
+            30 => self.lie().await,
+            31 | 32 => self.redirect().await,
             other => {
                 let at = if self.rng.u8(0..3) == 0 {
                     self.rng.usize(0..REAL)
@@ -308,6 +313,7 @@ impl<'a> World<'a> {
             self.places[at].set_failing(&self.members, false);
             self.register(at, true).await?;
         }
+        self.end_lies().await;
         self.end_oddities().await?;
         for fleet in 0..FLEETS.len() {
             self.configure(fleet, &json!({"paused": false})).await?;

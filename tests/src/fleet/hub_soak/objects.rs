@@ -27,8 +27,14 @@ impl World<'_> {
 
     /// `is_good`: the kubeconfig has valid credentials.
     pub(super) async fn register(&self, at: usize, is_good: bool) -> Result<()> {
+        self.register_as(at, at, is_good).await
+    }
+
+    /// With the kubeconfig of the member `to`.
+    pub(super) async fn register_as(&self, at: usize, to: usize, is_good: bool) -> Result<()> {
         let place = &self.places[at];
-        let mut kubeconfig: Value = serde_json::from_str(&place.kubeconfig(&self.members)?)?;
+        let kubeconfig = self.places[to].kubeconfig(&self.members)?;
+        let mut kubeconfig: Value = serde_json::from_str(&kubeconfig)?;
         if !is_good {
             kubeconfig["users"][0]["user"] = json!({"token": "unkn0wn"});
         }

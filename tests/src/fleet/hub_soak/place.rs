@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::fleet::lies::{Asked, Lie};
 use crate::fleet::member::Member;
 use crate::fleet::members::Members;
 use crate::fleet::stage::Stage;
@@ -178,6 +179,23 @@ impl Place {
     pub(super) fn set_failing(&self, members: &Members, fails: bool) {
         if let Kind::Simulated(at) = self.kind {
             members.member(at).set_failing(fails);
+        }
+    }
+
+    /// A simulated member has the identity of the one with this name; `None`: its own. The hub connects again.
+    pub(super) async fn claim(&self, members: &Members, name: Option<&str>) {
+        let Kind::Simulated(at) = self.kind else {
+            return;
+        };
+        if name.is_none() && members.member(at).lie().is_none() {
+            return;
+        }
+        let uid = name.map(|name| json!({"metadata": {"uid": format!("uid-of-{name}")}}));
+        let lie = uid.map(|uid| Lie::Says(Asked::Namespace, uid));
+        members.member(at).set_lie(lie);
+        if self.server == Server::Up {
+            members.take_away(at).await;
+            members.bring_back(at);
         }
     }
 
