@@ -84,6 +84,9 @@ pub(crate) struct ClusterRow {
     /// It is assigned the removal.
     #[serde(skip)]
     pub is_removal: bool,
+    /// It is a `Cluster` of Cluster API.
+    #[serde(skip)]
+    pub is_of_cluster_api: bool,
     /// Identity that its kubeconfig leads to, if the hub does not accept it.
     #[serde(skip)]
     pub found_identity: Option<String>,
@@ -311,6 +314,10 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
         is_asked: asked.is_some_and(|asked| asked != object.spec.retry),
         is_assigned: object.spec.revision > 0 || object.spec.remove || object.spec.revoked,
         is_removal: object.spec.remove,
+        is_of_cluster_api: object
+            .owner_references()
+            .iter()
+            .any(|it| it.kind == "Cluster"),
         found_identity: status.found_identity.clone(),
     }
 }
@@ -332,6 +339,7 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
         is_asked: false,
         is_assigned: false,
         is_removal: false,
+        is_of_cluster_api: false,
         found_identity: None,
     }
 }

@@ -10,6 +10,7 @@ use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
+use crate::view::fleet::ClusterRow;
 
 const HINT: &str = "name a kubeconfig of that cluster with `--member-kubeconfig FILE`, or run `kubectl globalps status` in that cluster";
 
@@ -21,22 +22,22 @@ pub(super) struct Member<'a> {
     secret: Option<String>,
 }
 
-/// `title`: `NAMESPACE/NAME` of the cluster.
 pub(super) async fn connect<'a>(
     hub: &Cluster<'a>,
-    title: &str,
+    row: &ClusterRow,
     args: &Args,
     flags: &Connection,
 ) -> Result<Member<'a>, Failure> {
+    let title = &row.name;
     if let Some(file) = &args.member_kubeconfig {
         let flags = flags.of_member(file, args.member_context.as_ref());
         return Ok(Member {
             cluster: Cluster::connect(&flags, hub.printer())?,
-            title: title.to_owned(),
+            title: title.clone(),
             secret: None,
         });
     }
-    let (secret, bytes) = kubeconfig(hub, title).await?;
+    let (secret, bytes) = kubeconfig(hub, row).await?;
     let unusable = |reason: &str| {
         let message = format!("the kubeconfig in Secret `{secret}` can't be used: it {reason}");
         Failure::new(message, HINT)
@@ -47,7 +48,7 @@ pub(super) async fn connect<'a>(
     let kubeconfig = kubeconfig.ok_or_else(|| unusable("is not a kubeconfig"))?;
     Ok(Member {
         cluster: hub.of_others(kubeconfig).map_err(unusable)?,
-        title: title.to_owned(),
+        title: title.clone(),
         secret: Some(secret),
     })
 }
@@ -68,12 +69,19 @@ impl Member<'_> {
     }
 }
 
-/// The Secret with the kubeconfig that the hub uses, and the kubeconfig.
-async fn kubeconfig(hub: &Cluster<'_>, title: &str) -> Result<(String, Vec<u8>), Failure> {
+/// The Secret with the kubeconfig, and the kubeconfig: Cluster API's for a `Cluster`, because everyone who may create Secrets may create
+/// one with its name.
+async fn kubeconfig(hub: &Cluster<'_>, row: &ClusterRow) -> Result<(String, Vec<u8>), Failure> {
+    let title = &row.name;
     let (namespace, name) = title.split_once('/').unwrap_or_default();
-    let names = [name.to_owned(), format!("{name}-kubeconfig")];
+    let of_cluster_api = (format!("{name}-kubeconfig"), false);
+    let names = if row.is_of_cluster_api {
+        vec![of_cluster_api]
+    } else {
+        vec![(name.to_owned(), true), of_cluster_api]
+    };
     let mut forbidden = Vec::new();
-    for (at, name) in names.iter().enumerate() {
+    for (name, is_registered) in &names {
         let shown = format!("{namespace}/{name}");
         let found = match pull_secret::get_in(hub, namespace, name).await {
             Err(failure) if failure.is(403) => {
@@ -86,7 +94,7 @@ async fn kubeconfig(hub: &Cluster<'_>, title: &str) -> Result<(String, Vec<u8>),
             let label = secret.labels().get(names::CLUSTER_LABEL);
             label.is_some_and(|value| value == "true")
         };
-        let Some(secret) = found.filter(|secret| at > 0 || registers(secret)) else {
+        let Some(secret) = found.filter(|secret| !is_registered || registers(secret)) else {
             continue;
         };
         let mut keys = names::CLUSTER_KUBECONFIG_KEYS.iter();
@@ -113,6 +121,9 @@ mod tests {
     use super::*;
     use crate::cluster::client::tests::mocked;
     use crate::terminal::printer::Printer;
+    use crate::view::fleet::FleetStatus;
+    use crate::view::fleet::tests::{fleet, object};
+    use globalps_core::api::ClusterPhase;
     use k8s_openapi::ByteString;
     use serde_json::{Value, json};
 
@@ -133,11 +144,17 @@ mod tests {
         let printer = Printer::silent();
         let one = || secret("true", "kubeconfig", "one");
         let two = || secret("", "value", "two");
+        let both = || vec![(REGISTERED, 200, one()), (OF_CLUSTER_API, 200, two())];
         for (sentence, answers, expected) in [
             (
                 "the registered one goes before Cluster API's",
-                vec![(REGISTERED, 200, one()), (OF_CLUSTER_API, 200, two())],
+                both(),
                 Ok(("clusters/m1", "one")),
+            ),
+            (
+                "of a Cluster",
+                both(),
+                Ok(("clusters/m1-kubeconfig", "two")),
             ),
             (
                 "a Secret of the name that registers nothing",
@@ -174,7 +191,11 @@ mod tests {
             ),
         ] {
             let hub = mocked(&answers, &printer);
-            let found = kubeconfig(&hub, "clusters/m1").await;
+            let object = object("m1", ClusterPhase::Synced, 3);
+            let status = FleetStatus::of(&fleet("Synced", 3), [&object], &[]);
+            let mut row = status.clusters.into_iter().next().expect("one");
+            row.is_of_cluster_api = sentence == "of a Cluster";
+            let found = kubeconfig(&hub, &row).await;
             if let Err(failure) = &found {
                 assert!(failure.hint.contains("--member-kubeconfig"), "{sentence}");
             }

@@ -46,12 +46,12 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     };
     missing(&args.clusters, status)?;
-    let title = one(status)?.name.clone();
+    let row = one(status)?.clone();
     if how.is_table() && !args.watch {
         print(&hub, std::slice::from_ref(status), &facts.scope, how)?;
         printer.data("");
     }
-    let member = member::connect(&hub, &title, args, flags).await?;
+    let member = member::connect(&hub, &row, args, flags).await?;
     if args.watch {
         let all = facts::Scope::default();
         return member.may(follow_some(&member.cluster, Follow::watch(), all).await);
@@ -70,7 +70,8 @@ pub(super) async fn run(
     };
     if exit == Exit::No {
         printer.note(format_args!(
-            "commands that are named above are for cluster `{title}`: run them with its `--kubeconfig` or `--context`"
+            "commands that are named above are for cluster `{}`: run them with its `--kubeconfig` or `--context`",
+            row.name
         ));
     }
     Ok(if status.fleet.ready { exit } else { Exit::No })
