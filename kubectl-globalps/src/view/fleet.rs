@@ -84,9 +84,9 @@ pub(crate) struct ClusterRow {
     /// It is assigned the removal.
     #[serde(skip)]
     pub is_removal: bool,
-    /// It is a `Cluster` of Cluster API.
+    /// `Cluster` or `Secret`.
     #[serde(skip)]
-    pub is_of_cluster_api: bool,
+    pub kind: String,
     /// Identity that its kubeconfig leads to, if the hub does not accept it.
     #[serde(skip)]
     pub found_identity: Option<String>,
@@ -295,6 +295,7 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
     }
     let since_time = status.last_transition_time.as_ref().map(|Time(time)| *time);
     let asked = names::requested_retry(object.annotations());
+    let owner = object.owner_references().first();
     let namespace = object.namespace().unwrap_or_default();
     ClusterRow {
         name: format!("{namespace}/{}", object.spec.cluster),
@@ -314,10 +315,7 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
         is_asked: asked.is_some_and(|asked| asked != object.spec.retry),
         is_assigned: object.spec.revision > 0 || object.spec.remove || object.spec.revoked,
         is_removal: object.spec.remove,
-        is_of_cluster_api: object
-            .owner_references()
-            .iter()
-            .any(|it| it.kind == "Cluster"),
+        kind: owner.map(|it| it.kind.clone()).unwrap_or_default(),
         found_identity: status.found_identity.clone(),
     }
 }
@@ -339,7 +337,7 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
         is_asked: false,
         is_assigned: false,
         is_removal: false,
-        is_of_cluster_api: false,
+        kind: String::new(),
         found_identity: None,
     }
 }

@@ -75,7 +75,7 @@ async fn kubeconfig(hub: &Cluster<'_>, row: &ClusterRow) -> Result<(String, Vec<
     let title = &row.name;
     let (namespace, name) = title.split_once('/').unwrap_or_default();
     let of_cluster_api = (format!("{name}-kubeconfig"), false);
-    let names = if row.is_of_cluster_api {
+    let names = if row.kind == "Cluster" {
         vec![of_cluster_api]
     } else {
         vec![(name.to_owned(), true), of_cluster_api]
@@ -194,7 +194,9 @@ mod tests {
             let object = object("m1", ClusterPhase::Synced, 3);
             let status = FleetStatus::of(&fleet("Synced", 3), [&object], &[]);
             let mut row = status.clusters.into_iter().next().expect("one");
-            row.is_of_cluster_api = sentence == "of a Cluster";
+            if sentence == "of a Cluster" {
+                row.kind = "Cluster".to_owned();
+            }
             let found = kubeconfig(&hub, &row).await;
             if let Err(failure) = &found {
                 assert!(failure.hint.contains("--member-kubeconfig"), "{sentence}");
