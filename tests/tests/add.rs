@@ -449,7 +449,8 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         "\nregistries\n  ‼ `*.example.com` stands".to_owned(),
         format!("× `{plain}` rejects the user or password: `http://{plain}/v2/` responds with 401"),
         format!(
-            "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones\n"
+            "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones; until then, \
+             public images of `{plain}` fail too"
         ),
         "    see docs/troubleshooting.md#registry\n".to_owned(),
     ] {
