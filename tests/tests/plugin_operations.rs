@@ -514,7 +514,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     ] {
         assert_eq!(found(name), [result], "{name}");
     }
-    assert_eq!(found("permissions"), ["ok"; 41]);
+    assert_eq!(found("permissions"), ["ok"; 42]);
     let text = check("check", 1);
     for part in [
         "√ the API server responds",
