@@ -164,7 +164,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// `kept`: so many objects and lists on the way stay, if they exist.
+    /// `kept`: number of objects and lists on the way that are not replaced, if they exist.
     fn set(&self, at: Option<&Value>, path: &[(Step, Value)], kept: usize, value: &Value) -> Value {
         let Some(((step, schema), rest)) = path.split_first() else {
             return value.clone();

@@ -1,4 +1,5 @@
-//! `why` on a real kubelet and runtime: the image that was broken is named, whoever needs it. globalps is not installed, so no command adds credentials.
+//! `why` on a real kubelet and runtime: the image that was broken is named, of a container, a volume or a sandbox. globalps is not installed,
+//! so no command adds credentials.
 
 mod common;
 

@@ -1,51 +1,34 @@
 //! Events about the identities of clusters, on their `ClusterPullSecret`s.
 
-use std::time::Duration;
-
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::HUB;
-use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use tokio::time::timeout;
 
 use crate::clusters::identity::IDENTITY_CHANGED;
-use crate::report::events::shorten;
-
-const TIMEOUT: Duration = Duration::from_secs(10);
+use crate::report::events::{self, NORMAL, Note, TIMEOUT, WARNING};
 
 /// What this status says that the object's did not.
 pub(super) fn event(object: &ClusterPullSecret, status: &ClusterPullSecretStatus) -> Option<Event> {
     let before = object.status.clone().unwrap_or_default();
-    let (type_, reason, note) = if status.reason == IDENTITY_CHANGED {
+    let note: Note = if status.reason == IDENTITY_CHANGED {
         let is_new = before.reason != IDENTITY_CHANGED;
-        is_new.then(|| ("Warning", IDENTITY_CHANGED, status.message.clone()))?
+        is_new.then(|| (WARNING, IDENTITY_CHANGED, status.message.clone()))?
     } else {
         let known = before.identity.filter(|it| !it.is_empty())?;
         let new = status.identity.as_ref().filter(|it| **it != known)?;
         let note = format!("the cluster has the identity `{new}` from now on, not `{known}`");
-        ("Normal", "IdentityAccepted", note)
+        (NORMAL, "IdentityAccepted", note)
     };
     // A member that changes its identity again and again writes no second one while the first one is kept.
-    let name = format!("{}.{}", object.uid()?, reason.to_lowercase());
-    Some(Event {
-        metadata: ObjectMeta {
-            name: Some(name),
-            namespace: object.namespace(),
-            ..ObjectMeta::default()
-        },
-        event_time: Some(MicroTime(Timestamp::now())),
-        reporting_controller: Some(HUB.to_owned()),
-        reporting_instance: Some(HUB.to_owned()),
-        action: Some("Reconcile".to_owned()),
-        type_: Some(type_.to_owned()),
-        reason: Some(reason.to_owned()),
-        note: Some(shorten(note)),
-        regarding: Some(object.object_ref(&())),
-        ..Event::default()
-    })
+    let metadata = ObjectMeta {
+        name: Some(format!("{}.{}", object.uid()?, note.1.to_lowercase())),
+        ..ObjectMeta::default()
+    };
+    Some(events::event(HUB, object.object_ref(&()), metadata, note))
 }
 
 /// Writes it in the background, so that no rollout waits for an event.

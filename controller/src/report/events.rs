@@ -27,15 +27,15 @@ use crate::nodes::plan::{Aim, Plan};
 const NOTE_LIMIT: usize = 1024;
 /// Maximum number of object names in one event.
 const NAMED: usize = 5;
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the queue of events to write.
 const QUEUE: usize = 64;
 
 /// Type, reason and note of an event.
-type Note = (&'static str, &'static str, String);
+pub(crate) type Note = (&'static str, &'static str, String);
 
-const NORMAL: &str = "Normal";
-const WARNING: &str = "Warning";
+pub(crate) const NORMAL: &str = "Normal";
+pub(crate) const WARNING: &str = "Warning";
 
 pub(crate) struct EventRecorder {
     queue: mpsc::Sender<Event>,
@@ -146,8 +146,8 @@ impl EventRecorder {
     /// Queues the events. Those that do not fit are dropped: after a change of the leader every failed node yields one.
     fn write(&self, notes: Vec<Note>) {
         let mut dropped = 0_u32;
-        for (type_, reason, note) in notes {
-            let event = self.event(type_, reason, note);
+        for note in notes {
+            let event = self.event(note);
             dropped += u32::from(self.queue.try_send(event).is_err());
         }
         if dropped > 0 {
@@ -157,23 +157,12 @@ impl EventRecorder {
 
     /// Each event is a new object: kube's recorder aggregates events with the same reason and keeps the first note, which may be
     /// outdated.
-    fn event(&self, type_: &str, reason: &str, note: String) -> Event {
-        Event {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{ADDITIONAL_SECRET}-")),
-                namespace: self.reference.namespace.clone(),
-                ..ObjectMeta::default()
-            },
-            event_time: Some(MicroTime(Timestamp::now())),
-            reporting_controller: Some(CONTROLLER.to_owned()),
-            reporting_instance: Some(CONTROLLER.to_owned()),
-            action: Some("Reconcile".to_owned()),
-            type_: Some(type_.to_owned()),
-            reason: Some(reason.to_owned()),
-            note: Some(shorten(note)),
-            regarding: Some(self.reference.clone()),
-            ..Event::default()
-        }
+    fn event(&self, note: Note) -> Event {
+        let metadata = ObjectMeta {
+            generate_name: Some(format!("{ADDITIONAL_SECRET}-")),
+            ..ObjectMeta::default()
+        };
+        event(CONTROLLER, self.reference.clone(), metadata, note)
     }
 
     /// Every rollback, but errors that the controller retries only once per revision.
@@ -366,7 +355,31 @@ fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
     notes.collect()
 }
 
-pub(crate) fn shorten(mut note: String) -> String {
+/// An event about an object, in its namespace. `program`: which one writes it; `metadata`: its name.
+pub(crate) fn event(
+    program: &str,
+    regarding: ObjectReference,
+    metadata: ObjectMeta,
+    (type_, reason, note): Note,
+) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            namespace: regarding.namespace.clone(),
+            ..metadata
+        },
+        event_time: Some(MicroTime(Timestamp::now())),
+        reporting_controller: Some(program.to_owned()),
+        reporting_instance: Some(program.to_owned()),
+        action: Some("Reconcile".to_owned()),
+        type_: Some(type_.to_owned()),
+        reason: Some(reason.to_owned()),
+        note: Some(shorten(note)),
+        regarding: Some(regarding),
+        ..Event::default()
+    }
+}
+
+fn shorten(mut note: String) -> String {
     if note.len() > NOTE_LIMIT {
         let end = (0..=NOTE_LIMIT - 3)
             .rev()

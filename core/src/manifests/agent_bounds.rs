@@ -115,11 +115,11 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
     let mut set = completed(namespace);
     let container = set["spec"]["template"]["spec"]["containers"][0].take();
     let named = format!("[{NAME}]");
-    let labels = |shape: Shape| shape.with("name", Values::OneOf(named.clone()));
+    let labels = Shape::default().with("name", Values::OneOf(named.clone()));
     let annotations = Shape::default().with(ACCOUNT_ANNOTATION, Values::Any);
     let template = Shape::default()
         .with("creationTimestamp", Values::Any)
-        .with("labels", Values::Fields(labels(Shape::default())))
+        .with("labels", Values::Fields(labels))
         .with("annotations", Values::Fields(annotations));
     let items = allowed_items(allowed);
     let container = Shape::of(&container)

@@ -1,6 +1,5 @@
 //! Builds the syncer and runs it as on a node, with a trace of its system calls if requested.
 
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -110,7 +109,7 @@ impl Syncer {
         let mut command = in_pod(scratch)?;
         match &trace {
             None => command.arg(&program.path),
-            Some(trace) => command.args(strace(program, trace)),
+            Some(trace) => strace(&mut command, program, trace),
         };
         let log = scratch.join("log");
         command
@@ -218,8 +217,9 @@ fn in_pod(scratch: &Path) -> Result<Command> {
     Ok(command)
 }
 
-fn strace(program: &Program, trace: &Path) -> Vec<OsString> {
-    let mut command = Command::new("/usr/bin/strace");
+/// Adds the program and its tracer.
+fn strace<'a>(command: &'a mut Command, program: &Program, trace: &Path) -> &'a mut Command {
+    command.arg("/usr/bin/strace");
     let injection = program.injection.iter();
     command.args(injection.map(|injection| format!("--inject={injection}")));
     if program.injection.is_none() {
@@ -233,12 +233,7 @@ fn strace(program: &Program, trace: &Path) -> Vec<OsString> {
         .arg("--output")
         .arg(trace)
         .arg("--")
-        .arg(&program.path);
-    let arguments = command.get_args().map(OsStr::to_owned);
-    [command.get_program().to_owned()]
-        .into_iter()
-        .chain(arguments)
-        .collect()
+        .arg(&program.path)
 }
 
 /// The first process in the trace.

@@ -255,14 +255,14 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     if is_bootstrapping || !is_restore && revision(spec) == 0 {
         return false;
     }
-    let is_withdrawn = spec["withdrawn"] == true;
+    let is_revoked = spec["withdrawn"] == true;
     let observed = status["observedGeneration"].as_i64().unwrap_or_default();
     let is_same = |field: &str| status[field] == spec[field];
     let has_it =
         status["phase"] == "Synced" && !is_restore && is_same("revision") && is_same("revisionId");
     if object["metadata"]["generation"] != observed {
         // A node whose object was deleted is assigned again what it has.
-        return !is_withdrawn && !has_it;
+        return !is_revoked && !has_it;
     }
     let is_over = match status["phase"].as_str().unwrap_or_default() {
         "Synced" => has_it,

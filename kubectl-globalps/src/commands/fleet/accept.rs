@@ -3,14 +3,13 @@
 use globalps_core::api::ClusterPullSecret;
 use globalps_core::names;
 
-use super::status::missing;
+use super::status::of_clusters;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetAccept};
 use crate::cluster::annotate::annotate_objects;
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::verdict::Goal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
@@ -20,17 +19,10 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
-    let scope = Scope {
-        clusters: args.clusters.clone(),
-        ..Scope::of(&args.fleet)
-    };
-    let facts = Facts::observe(&cluster, scope).await?;
-    let statuses = facts.statuses();
-    let Some(status) = statuses.first() else {
+    let Some(status) = of_clusters(&cluster, &args.fleet, &args.clusters).await? else {
         return Ok(Exit::Done);
     };
-    missing(&args.clusters, status)?;
-    let (changed, others) = by_identity(status);
+    let (changed, others) = by_identity(&status);
     for row in others {
         printer.warning(format_args!(
             "cluster `{}` has no other identity to accept",

@@ -97,6 +97,24 @@ fn unknown(facts: &Facts) -> Result<(), Failure> {
     missing(&facts.scope.clusters, status)
 }
 
+/// The status of the fleet with these clusters, or with all of them. `None`: there is no fleet.
+pub(super) async fn of_clusters(
+    cluster: &Cluster<'_>,
+    fleet: &str,
+    clusters: &[String],
+) -> Result<Option<FleetStatus>, Failure> {
+    let scope = Scope {
+        clusters: clusters.to_owned(),
+        ..Scope::of(fleet)
+    };
+    let facts = Facts::observe(cluster, scope).await?;
+    let Some(status) = facts.statuses().into_iter().next() else {
+        return Ok(None);
+    };
+    missing(clusters, &status)?;
+    Ok(Some(status))
+}
+
 pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<(), Failure> {
     let is_there = |name: &&String| {
         let one = std::slice::from_ref(*name);
