@@ -21,9 +21,9 @@ HUB := 100,1000
 COMPANIONS := chart external_secrets flux short_lived tutorials upgrade_tools
 
 # A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
-RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3
-# Further releases of containerd for the newest Kubernetes. The machine's own is 1.6.
-CONTAINERD := v2.4.2
+RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3,v1.37.2
+# Further releases of containerd for the newest Kubernetes: the last of 1.x, the one with long-term support, the newest. The machine's own is 1.6.
+CONTAINERD := v1.7.35,v2.3.7,v2.4.2
 # Releases whose kubeadm treats the kubelet's flags differently at an upgrade.
 KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
@@ -135,9 +135,10 @@ soak: image kubernetes ## run random events of every kind on NODES (6) real node
 	cargo run -q --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 # CRIO: a directory with CRI-O's programs crio and pinns, which no package of Debian 12 and no Go module has. conmon is a package.
-matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.36) and write docs/compatibility.md; each release takes ten minutes to build
-	cargo run -q --bin matrix -- --releases $(or $(VERSIONS),$(RELEASES)) $(if $(CRIO),--crio $(CRIO)) \
-		$(if $(VERSIONS),,--containerd $(CONTAINERD) --kubeadm $(KUBEADM) --output docs/compatibility.md)
+matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.37), with RUNTIMES of containerd, and write docs/compatibility.md; each release takes ten minutes to build
+	cargo run -q --bin matrix -- --output docs/compatibility.md $(if $(CRIO),--crio $(CRIO)) $(if $(VERSIONS)$(RUNTIMES), \
+		$(if $(VERSIONS),--releases $(VERSIONS)) $(if $(RUNTIMES),--containerd $(RUNTIMES)), \
+		--releases $(RELEASES) --containerd $(CONTAINERD) --kubeadm $(KUBEADM))
 
 matrix-kubeadm: ## run the test of kubeadm upgrades with VERSIONS (1.35 to 1.37) and write their part of docs/compatibility.md; a few minutes
 	cargo run -q --bin matrix -- --kubeadm $(or $(VERSIONS),$(KUBEADM)) $(if $(VERSIONS),,--output docs/compatibility.md)

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 
 use crate::kubernetes::target_dir;
 use crate::layout::Layout;
@@ -32,11 +32,11 @@ pub(crate) fn build() -> Result<()> {
     let (Some(directory), Some(version)) = (directory(), version()) else {
         return Ok(());
     };
-    ensure!(
-        version.starts_with("v2."),
-        "`CONTAINERD={version}`: only releases such as v2.4.2 can be built"
-    );
-    let module = "github.com/containerd/containerd/v2";
+    let module = match version.get(..3) {
+        Some("v1.") => "github.com/containerd/containerd",
+        Some("v2.") => "github.com/containerd/containerd/v2",
+        _ => bail!("`CONTAINERD={version}`: no release such as v2.4.2"),
+    };
     // Without a Go version, the modules that its requirements require would be loaded too.
     let go_mod = format!("module runtime\n\ngo 1.26.0\n\nrequire {module} {version}\n");
     let flags = format!("-s -w -X {module}/version.Version={version}");

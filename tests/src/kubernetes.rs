@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{older_release, until};
 
-pub const VERSION: &str = "v1.36.3";
+pub const VERSION: &str = "v1.37.2";
 /// etcd's program is named after its Go package.
 pub(crate) const ETCD: &str = "server";
 const PROGRAMS: [&str; 6] = [

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::Context;
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, Program};
+use globalps_tests::kubernetes::VERSION;
 use globalps_tests::interrupted::{Recording, Recovery, Scenario};
 use globalps_tests::power_cut::{Op, Tree, crash_states};
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ fn ask(generation: i64, revision: Option<i64>) -> Ask {
         generation,
         revision,
         credentials: assigned(revision).to_string(),
-        kubelet_version: "v1.36.3",
+        kubelet_version: VERSION,
         ..Ask::default()
     }
 }

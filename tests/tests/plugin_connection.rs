@@ -219,6 +219,18 @@ fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
         found.push(expected);
     }
     assert_eq!(found.iter().filter(|it| **it).count(), 7, "{found:?}");
+    // The flag is stronger than the variables.
+    for proxy in ["", "http://"].map(|scheme| format!("{scheme}{address}")) {
+        let mut ours = Command::new(Product::plugin_path());
+        ours.args(["status", "--request-timeout", "1s", "-s", ip, "--proxy-url"]);
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args(["get", "--raw", "/version", "-s", ip]);
+        kubectl.args(["--request-timeout=1s", "--proxy-url"]);
+        for command in [ours.arg(&proxy), kubectl.arg(&proxy)] {
+            let shown = format!("{command:?}");
+            assert!(is_proxied(command, "http://192.0.2.2:1", "*"), "{shown}");
+        }
+    }
 }
 
 fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
@@ -305,6 +317,11 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
         Some(&admin),
         &[&deputy[..], &["--as-uid", "7"]].concat(),
         "uids",
+    );
+    fails(
+        Some(&admin),
+        &[&deputy[..], &["--as-user-extra", "reason=audit"]].concat(),
+        "userextras/reason",
     );
 }
 

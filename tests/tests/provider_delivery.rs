@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_tests::kubernetes::VERSION;
 use globalps_tests::{DEADLINE, until};
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ fn ask(revision: i64, delivery: Delivery) -> Ask {
         revision: Some(revision),
         credentials: json!({"auths": {"r.example.com": {"auth": auth}}}).to_string(),
         delivery,
-        kubelet_version: "v1.36.3",
+        kubelet_version: VERSION,
         foreign_owner: "",
     }
 }

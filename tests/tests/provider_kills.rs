@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_tests::kubernetes::VERSION;
 use globalps_tests::until;
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ fn ask(generation: i64, delivery: Delivery) -> Ask {
         revision: Some(generation),
         credentials: json!({"auths": {REGISTRY: {"auth": "dTpw"}}}).to_string(),
         delivery,
-        kubelet_version: "v1.36.3",
+        kubelet_version: VERSION,
         foreign_owner: "",
     }
 }

@@ -1,6 +1,6 @@
 //! The meaning of a `config.json` with registry credentials on a node.
 //!
-//! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.36) and containers/image.
+//! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.37) and containers/image.
 
 mod canonical;
 mod effective;

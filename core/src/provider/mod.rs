@@ -1,6 +1,6 @@
 //! Delivery by the kubelet's credential provider API (`credentialprovider.kubelet.k8s.io/v1`): the program that the kubelet runs
 //! at each pull, the file that the program reads, and the kubelet's configuration of it. It follows the kubelet's
-//! `pkg/credentialprovider/plugin` (Kubernetes 1.36).
+//! `pkg/credentialprovider/plugin` (Kubernetes 1.37).
 
 mod answer;
 mod config;

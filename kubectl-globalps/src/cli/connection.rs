@@ -46,6 +46,9 @@ pub(crate) struct Connection {
     /// UID to impersonate
     #[arg(long, global = true, value_name = "UID", hide_short_help = true)]
     pub as_uid: Option<String>,
+    /// Additional information of the user to impersonate; may be repeated
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = extra, hide_short_help = true)]
+    pub as_user_extra: Vec<(String, String)>,
     /// Certificate authority of the API server
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub certificate_authority: Option<PathBuf>,
@@ -61,6 +64,9 @@ pub(crate) struct Connection {
     /// Server name for verifying the API server's certificate
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub tls_server_name: Option<String>,
+    /// Proxy between this machine and the API server
+    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    pub proxy_url: Option<String>,
     /// Timeout of one request to the API server; 0: none
     #[arg(
         long,
@@ -86,12 +92,20 @@ impl Connection {
             as_user: None,
             as_group: Vec::new(),
             as_uid: None,
+            as_user_extra: Vec::new(),
             certificate_authority: None,
             client_certificate: None,
             client_key: None,
             insecure_skip_tls_verify: false,
             tls_server_name: None,
+            proxy_url: None,
             request_timeout: self.request_timeout,
         }
     }
+}
+
+fn extra(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or("the form is `KEY=VALUE`")?;
+    Ok((key.to_owned(), value.to_owned()))
 }

@@ -497,6 +497,8 @@ mod tests {
                 "--as u",
                 "--as-group g --as-group h",
                 "--as-uid 1",
+                "--as-user-extra k=v --as-user-extra k=w",
+                "--proxy-url http://p:1",
                 "--certificate-authority f",
                 "--client-certificate f",
                 "--client-key f",

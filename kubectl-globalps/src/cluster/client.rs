@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::{Connection, Span};
 use crate::cluster::clock::{ServerClock, timed};
 use crate::cluster::kubeconfig;
+use crate::cluster::overrides;
 use crate::cluster::proxy::Proxies;
 use crate::cluster::renewal;
 use crate::error::{Failure, without_user};
@@ -271,7 +271,7 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failur
         },
         Err(error) => return Err(Failure::from_kubeconfig(&error)),
     };
-    override_with(&mut config, flags)?;
+    overrides::apply(&mut config, flags)?;
     Ok(Some((config, context)))
 }
 
@@ -288,82 +288,6 @@ fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
     let server = server.trim_end_matches('/').to_owned();
     printer.detail(format_args!("API server {server}"));
     Ok(server)
-}
-
-fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
-    if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
-        return Err(Failure::new(
-            "`--certificate-authority` and `--insecure-skip-tls-verify` contradict each other",
-            "leave out one of them",
-        ));
-    }
-    for file in [
-        &flags.certificate_authority,
-        &flags.client_certificate,
-        &flags.client_key,
-    ]
-    .into_iter()
-    .flatten()
-    {
-        std::fs::File::open(file).map_err(|error| {
-            Failure::new(
-                format!("`{}` could not be read: {error}", file.display()),
-                "name a file that you may read",
-            )
-        })?;
-    }
-    if let Some(file) = &flags.certificate_authority {
-        config.root_cert_file = Some(file.clone());
-    }
-    if flags.insecure_skip_tls_verify {
-        config.accept_invalid_certs = true;
-        config.root_cert = None;
-        config.root_cert_file = None;
-    }
-    if let Some(name) = &flags.tls_server_name {
-        config.tls_server_name = Some(name.clone());
-    }
-    let auth = &mut config.auth_info;
-    if let Some(token) = &flags.token {
-        auth.token = Some(token.clone().into());
-        auth.token_file = None;
-        auth.exec = None;
-        auth.auth_provider = None;
-        auth.username = None;
-        auth.password = None;
-        // An API server takes a certificate before it looks at a token.
-        auth.client_certificate = None;
-        auth.client_certificate_data = None;
-        auth.client_key = None;
-        auth.client_key_data = None;
-    }
-    let path = |file: &PathBuf| Some(file.display().to_string());
-    if let Some(file) = &flags.client_certificate {
-        auth.client_certificate = path(file);
-        auth.client_certificate_data = None;
-    }
-    if let Some(file) = &flags.client_key {
-        auth.client_key = path(file);
-        auth.client_key_data = None;
-    }
-    if let Some(user) = &flags.as_user {
-        auth.impersonate = Some(user.clone());
-    }
-    if !flags.as_group.is_empty() {
-        auth.impersonate_groups = Some(flags.as_group.clone());
-    }
-    if let Some(uid) = &flags.as_uid {
-        auth.impersonate_uid = Some(uid.clone());
-    }
-    if auth.impersonate.is_none()
-        && (auth.impersonate_groups.is_some() || auth.impersonate_uid.is_some())
-    {
-        return Err(Failure::new(
-            "`--as-group` and `--as-uid` need a user to impersonate",
-            "name one with `--as`",
-        ));
-    }
-    Ok(())
 }
 
 fn address(server: &str) -> Result<Uri, Failure> {

@@ -12,6 +12,8 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::kubernetes::VERSION;
+
 /// How often a kubelet reports when nothing changes.
 const REPORT: Duration = Duration::from_mins(5);
 
@@ -111,7 +113,7 @@ fn node(index: usize) -> Value {
             "images": images,
             "nodeInfo": {
                 "architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "containerd://2.1.0",
-                "kernelVersion": "6.12.0", "kubeProxyVersion": "", "kubeletVersion": "v1.36.3",
+                "kernelVersion": "6.12.0", "kubeProxyVersion": "", "kubeletVersion": VERSION,
                 "machineID": "m", "operatingSystem": "linux", "osImage": "Linux", "systemUUID": "u",
             },
         },

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use globalps_core::manifests::{HubInstall, Install};
 use serde_json::{Map, Value, json};
 
+use crate::kubernetes::VERSION;
+
 /// Values that Go's types, or a schema, may accept.
 pub(crate) fn values() -> Vec<Value> {
     vec![
@@ -32,7 +34,7 @@ pub(in crate::fleet) fn node(name: &str) -> Value {
         "metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}},
         "spec": {"taints": [{"key": "a", "effect": "NoSchedule", "timeAdded": time}]},
         "status": {"conditions": [ready], "nodeInfo": {
-            "kubeletVersion": "v1.36.3", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
+            "kubeletVersion": VERSION, "architecture": "", "bootID": "", "containerRuntimeVersion": "",
             "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "operatingSystem": "linux",
             "osImage": "", "systemUUID": "",
         }},
