@@ -1,6 +1,7 @@
 //! Which kubeconfigs of other authors are safe to use. Pure.
 
 use kube::config::Kubeconfig;
+use serde_json::Value;
 
 /// Why a kubeconfig is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,15 @@ pub enum Unsupported {
     Program,
     /// Its user or cluster refers to a file; the value is the field that embeds the content instead.
     File(&'static str),
+}
+
+/// The kubeconfig in one YAML document. By way of JSON, as kubectl reads it: the code that reads each field from YAML would be a
+/// twentieth of a program. `None`: it is none; the reason would quote it.
+pub fn parse(text: &str) -> Option<Kubeconfig> {
+    // `n` and `on` are names.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let document: Value = serde_saphyr::from_str_with_options(text, options).ok()?;
+    serde_json::from_value(document).ok()
 }
 
 /// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of the process
@@ -92,15 +102,58 @@ mod tests {
                  clusters: [{{name: c, cluster: {{{cluster}}}}}], \
                  users: [{{name: u, user: {{{user}}}}}, {{name: other, user: {{exec: {{command: x}}}}}}]}}"
             );
-            let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+            let kubeconfig = parse(&text).expect("a kubeconfig");
             assert_eq!(
                 reject_unsupported(&kubeconfig),
                 expected,
                 "{user} {cluster}"
             );
             let other = text.replacen("current-context: c", "current-context: d", 1);
-            let other = Kubeconfig::from_yaml(&other).expect("a kubeconfig");
+            let other = parse(&other).expect("a kubeconfig");
             assert_eq!(reject_unsupported(&other), Err(Unsupported::NoContext));
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_is_read_as_kube_reads_it() {
+        let text = "---
+apiVersion: v1
+kind: Config
+current-context: 'c'
+preferences: {}
+clusters:
+- name: c
+  cluster: {server: https://h:6443, certificate-authority-data: Y2E=, insecure-skip-tls-verify: false, tls-server-name: n, proxy-url: http://p}
+contexts:
+- context: {cluster: c, user: u, namespace: n}
+  name: c
+users:
+- name: u
+  user: {token: t, username: null, as-groups: [g], as-user-extra: {k: [v]}}
+- name: v
+  user:
+    client-certificate-data: >-
+      Yw==
+    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, args: [a], env: [{name: n, value: v}], interactiveMode: Never}
+extensions: [{name: e, extension: {k: 1}}]
+";
+        let fields = |kubeconfig: Option<Kubeconfig>| {
+            let kubeconfig = kubeconfig.expect("a kubeconfig");
+            serde_json::to_value(kubeconfig).expect("JSON")
+        };
+        let expected = fields(Kubeconfig::from_yaml(text).ok());
+        assert_eq!(expected["users"][0]["user"]["token"], "t");
+        assert_eq!(fields(parse(text)), expected);
+        assert_eq!(fields(parse(&expected.to_string())), expected);
+        for text in [
+            "",
+            "s3cret",
+            "[",
+            "users: 5",
+            "a: b\n---\na: b",
+            "users: [{name: 5}]",
+        ] {
+            assert!(parse(text).is_none(), "{text}");
         }
     }
 }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use anyhow::Context;
 use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, Program};
-use globalps_tests::kubernetes::VERSION;
 use globalps_tests::interrupted::{Recording, Recovery, Scenario};
+use globalps_tests::kubernetes::VERSION;
 use globalps_tests::power_cut::{Op, Tree, crash_states};
 use serde_json::{Value, json};
 

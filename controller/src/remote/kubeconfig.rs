@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
+use globalps_core::kubeconfig::{Unsupported, parse, reject_unsupported};
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
 use super::bounds::Bounds;
@@ -27,7 +27,7 @@ pub(crate) async fn config(data: Option<&[u8]>) -> Result<Config, String> {
     };
     let kubeconfig = std::str::from_utf8(bytes)
         .ok()
-        .and_then(|text| Kubeconfig::from_yaml(text).ok())
+        .and_then(parse)
         .ok_or("is not a valid kubeconfig")?;
     reject_unsupported(&kubeconfig).map_err(unsupported)?;
     // The original errors are dropped because they may quote the kubeconfig.

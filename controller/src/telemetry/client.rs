@@ -1,13 +1,16 @@
 //! The instrumented client: counts API requests, and records that the API server responds.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use futures::future::BoxFuture;
+use globalps_core::kubeconfig::parse;
 use hyper::{Request, Response};
-use kube::Client;
 use kube::client::{Body, ClientBuilder};
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
@@ -24,7 +27,7 @@ pub(crate) async fn instrumented_client(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Client> {
-    let mut config = kube::Config::infer().await?;
+    let mut config = config().await?;
     config.default_retry = false;
     config.read_timeout = Some(READ_TIMEOUT);
     let layer = layer_fn(|inner| Instrumented {
@@ -33,6 +36,17 @@ pub(crate) async fn instrumented_client(
         metrics: Arc::clone(metrics),
     });
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+}
+
+/// As a pod, or as the kubeconfig in the variable `KUBECONFIG` for a process outside.
+async fn config() -> anyhow::Result<Config> {
+    let file = std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty());
+    let Some(file) = file else {
+        return Ok(Config::incluster()?);
+    };
+    let text = std::fs::read_to_string(file).context("`KUBECONFIG` can't be read")?;
+    let kubeconfig = parse(&text).context("`KUBECONFIG` names no kubeconfig")?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 struct Instrumented<S> {
@@ -51,7 +65,7 @@ where
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
     }
 
