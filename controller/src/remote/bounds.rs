@@ -13,6 +13,8 @@ use kube::client::Body;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
+use crate::telemetry::bounds::{self, is_watch};
+
 /// Maximum size of a response, and of an event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB, and each request here
 /// is for one object.
 pub(super) const MAX_SIZE: usize = 2 << 20;
@@ -25,12 +27,8 @@ const BURST: Duration = Duration::from_secs(2);
 const REQUEST: usize = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Exceeded {
-    #[error("a response of more than {} MiB", MAX_SIZE >> 20)]
-    Size,
-    #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
-    Time,
-}
+#[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
+struct TooSlow;
 
 /// Client layer that limits responses.
 #[derive(Clone, Copy)]
@@ -95,8 +93,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let query = request.uri().query().unwrap_or_default();
-        let is_watch = query.split('&').any(|pair| pair == "watch=true");
+        let is_watch = is_watch(&request);
         let limiter = self.limiter.clone();
         self.pause = pause(limiter.after(REQUEST));
         let call = self.inner.call(request);
@@ -109,9 +106,7 @@ where
 
 /// A body that ends with an error if it exceeds a limit.
 pub(super) struct Bounded<B> {
-    inner: B,
-    /// Bytes of the response, or of the current event of a watch.
-    used: usize,
+    inner: bounds::Bounded<B>,
     /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
     limiter: RateLimiter,
@@ -122,25 +117,11 @@ pub(super) struct Bounded<B> {
 impl<B> Bounded<B> {
     fn new(inner: B, limiter: RateLimiter, is_watch: bool) -> Self {
         Self {
-            inner,
-            used: 0,
+            inner: bounds::Bounded::new(inner, MAX_SIZE, is_watch),
             end: (!is_watch).then(|| Box::pin(sleep(TIMEOUT))),
             limiter,
             pause: None,
         }
-    }
-
-    fn add(&mut self, data: &[u8]) -> Result<(), Exceeded> {
-        let newline = data.iter().rposition(|byte| *byte == b'\n');
-        self.used = match newline.filter(|_| self.end.is_none()) {
-            Some(at) => data.len() - at - 1,
-            None => self.used.saturating_add(data.len()),
-        };
-        if self.used > MAX_SIZE {
-            return Err(Exceeded::Size);
-        }
-        self.pause = pause(self.limiter.after(data.len()));
-        Ok(())
     }
 }
 
@@ -160,20 +141,19 @@ where
         if let Some(end) = &mut this.end
             && end.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Some(Err(Exceeded::Time.into())));
+            return Poll::Ready(Some(Err(TooSlow.into())));
         }
         if let Some(pause) = &mut this.pause {
             ready!(pause.as_mut().poll(context));
             this.pause = None;
         }
-        let frame = match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
-            Some(frame) => frame.map_err(Into::into)?,
-            None => return Poll::Ready(None),
-        };
-        if let Some(data) = frame.data_ref() {
-            this.add(data)?;
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            this.pause = pause(this.limiter.after(data.len()));
         }
-        Poll::Ready(Some(Ok(frame)))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
