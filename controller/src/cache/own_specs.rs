@@ -103,6 +103,12 @@ impl<S: OwnSpec> OwnSpecs<S> {
         self.unanswered.remove(key);
     }
 
+    /// Forgets the other objects.
+    pub(crate) fn retain(&mut self, is_known: impl Fn(&String) -> bool) {
+        self.changed.retain(&is_known);
+        self.unanswered.retain(|key, _| is_known(key));
+    }
+
     pub(crate) fn changed(&self) -> &BTreeSet<String> {
         &self.changed
     }

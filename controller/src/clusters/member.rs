@@ -18,6 +18,9 @@ pub(crate) const CONFLICT: &str = "Conflict";
 /// Reason while globalps, as the hub has installed it, does not run.
 pub(crate) const INSTALLING: &str = "Installing";
 
+/// Maximum length of a reason from another cluster.
+pub(super) const REASON_LIMIT: usize = 64;
+
 /// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
@@ -59,7 +62,7 @@ pub(crate) fn action(
         (Desired::Nothing | Desired::Removed, _) => Action::Keep,
         (Desired::Revision(release), None) => Action::Apply(release.clone()),
         (Desired::Revision(release), Some(target)) => {
-            let is_same = target.content == release.content;
+            let is_same = target.has_content(&release.content);
             let other = target.fleet.as_deref();
             let other = other.filter(|other| *other != names.fleet);
             if let Some(other) =
@@ -147,7 +150,7 @@ pub(crate) fn status(
     let (phase, reason, message) = phase(facts, desired, (names, known), criteria, reported);
     ClusterPullSecretStatus {
         phase,
-        reason: sanitized(reason, 64),
+        reason: sanitized(reason, REASON_LIMIT),
         message: sanitized(&message, MESSAGE_LIMIT),
         nodes: reported.map(|reported| reported.counts),
         ..ClusterPullSecretStatus::default()

@@ -46,6 +46,8 @@ struct Hub {
     taken: BTreeMap<ClusterKey, String>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     hidden: Hidden,
+    room: BTreeMap<String, usize>,
+    left_out: Option<String>,
     trust: Trust,
     refused: Failures,
 }
@@ -77,6 +79,8 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         taken: BTreeMap::new(),
         namespaces: BTreeMap::new(),
         hidden: Hidden::new(),
+        room: BTreeMap::new(),
+        left_out: None,
         trust: Trust::new(&["ns".to_owned()]),
         refused: Failures::default(),
     };
@@ -189,6 +193,8 @@ impl Hub {
             drift: self.drift.clone(),
             taken: self.taken.clone(),
             hidden: self.hidden.clone(),
+            room: &self.room,
+            left_out: self.left_out.clone(),
             trust: &self.trust,
             refused: &self.refused,
             clock,

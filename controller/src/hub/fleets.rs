@@ -1,11 +1,13 @@
 //! The `FleetPullSecret`s in the cache.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{key, pair};
-use crate::clusters::input::{ClusterKey, fleet_title};
+use crate::clusters::input::{ClusterKey, ClusterView, fleet_title};
 use crate::clusters::known::Known;
 
 impl HubCache {
@@ -32,12 +34,80 @@ impl HubCache {
         })
     }
 
+    /// How many more objects of clusters each namespace may have, so that nobody with rights in one of them makes the hub connect to ever
+    /// more.
+    pub(super) fn room(
+        &self,
+        clusters: &BTreeMap<ClusterKey, ClusterView>,
+    ) -> BTreeMap<String, usize> {
+        let most = self.shard.connections();
+        let namespaces = clusters
+            .keys()
+            .map(|(namespace, _)| (namespace.clone(), most));
+        let mut room: BTreeMap<String, usize> = namespaces.collect();
+        for object in self.objects() {
+            let left = object
+                .metadata
+                .namespace
+                .as_ref()
+                .and_then(|it| room.get_mut(it));
+            if let Some(left) = left {
+                *left = left.saturating_sub(1);
+            }
+        }
+        room
+    }
+
     /// Why the newest version of the fleet can't be decoded.
     pub(super) fn unreadable_fleet(&self, fleet: &FleetPullSecret) -> Option<String> {
         let (namespace, name) = key(fleet);
         let key = format!("{namespace}/{name}");
         let mut scopes = self.scopes.values();
         scopes.find_map(|it| Some(it.fleets.unreadable.get(&key)?.to_string()))
+    }
+
+    /// Forgets what no fleet and no cluster of the hub needs. Call it only with complete lists, and in the process that writes all of it:
+    /// in another one, the event of a new fleet may come later than those of its objects.
+    pub(super) fn forget_foreign(&mut self) {
+        let known = self.known();
+        let is_needed = |cache: &Self, object: &ClusterPullSecret| {
+            pair(object).is_some_and(|(fleet, cluster)| {
+                let of = fleet.split_once('/').map_or("", |(namespace, _)| namespace);
+                let is_hidden = |it: &str| known.hidden.contains(it);
+                (known.titles.contains(&fleet) || is_hidden(of))
+                    && (cache.owner(&cluster).is_some() || is_hidden(&cluster.0))
+            })
+        };
+        let names: Vec<String> = self.scopes.keys().cloned().collect();
+        for name in names {
+            let mut objects =
+                std::mem::take(&mut self.scopes.entry(name.clone()).or_default().objects);
+            objects.forget_foreign(|object| is_needed(self, object));
+            objects.forget_deleted(|object| is_needed(self, object));
+            let scope = self.scopes.entry(name).or_default();
+            scope.objects = objects;
+            let (fleets, revisions) = (&scope.fleets, &mut scope.revisions);
+            let uids: BTreeSet<(&str, &str)> = fleets
+                .unreadable
+                .values()
+                .map(|it| {
+                    (
+                        it.namespace(),
+                        it.metadata.uid.as_deref().unwrap_or_default(),
+                    )
+                })
+                .collect();
+            let by_uid: BTreeMap<&str, &FleetPullSecret> = fleets
+                .live
+                .values()
+                .filter_map(|it| Some((it.metadata.uid.as_deref()?, &**it)))
+                .collect();
+            revisions.keep_content(|revision| {
+                let fleet = by_uid.get(revision.owner.as_str());
+                fleet.is_some_and(|fleet| revision.is_of(fleet))
+                    || uids.contains(&(revision.id.key.0.as_str(), revision.owner.as_str()))
+            });
+        }
     }
 
     pub(super) fn known(&self) -> Known {

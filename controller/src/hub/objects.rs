@@ -4,21 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
-use globalps_core::names::HUB;
+use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, HUB, RETRY_ANNOTATION};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
+use super::kept::Kept;
 use crate::cache::list_watch::Update;
 use crate::cache::out_of_band::out_of_band_changes;
 use crate::cache::own_specs::OwnSpecs;
-use crate::cache::store::Store;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::progress::up_to_date;
 use crate::clusters::shard::Shard;
 
+/// Maximum length of the value of an annotation. The field that it is copied to has the same limit.
+const VALUE: usize = 1024;
+/// Finalizers that a message names.
+const FINALIZERS: usize = 8;
+/// The hub looks for objects that it does not need only if there are more.
+const MANY: usize = 1000;
+
 #[derive(Default)]
 pub(super) struct Objects {
-    pub(super) store: Store<Box<ClusterPullSecret>>,
+    pub(super) store: Kept<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
     /// Those whose status another client changed, until this process has written it again. The cache keeps what it was.
     statuses: BTreeSet<String>,
@@ -39,6 +46,7 @@ impl Objects {
     ) -> bool {
         match &mut update {
             Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
+                slim(object);
                 self.keep_status(object, shard);
             }
             Update::Event(Event::Delete(object)) => {
@@ -50,7 +58,8 @@ impl Objects {
     }
 
     /// Stores the response to a write of a status, which may arrive before the watch event. Its spec may be of another client.
-    pub(super) fn put_status(&mut self, object: ClusterPullSecret, shard: Shard) {
+    pub(super) fn put_status(&mut self, mut object: ClusterPullSecret, shard: Shard) {
+        slim(&mut object);
         self.statuses.remove(&object.key());
         self.handle_spec(Update::Event(Event::Apply(Box::new(object))), shard);
     }
@@ -148,6 +157,7 @@ impl Objects {
 
     /// Stores the response to a write of the spec, which may arrive before the watch event.
     pub(super) fn put_written(&mut self, mut object: ClusterPullSecret, shard: Shard) {
+        slim(&mut object);
         // Its status may be of another client.
         self.keep_status(&mut object, shard);
         let key = object.key();
@@ -162,6 +172,25 @@ impl Objects {
     /// The write may have taken effect all the same.
     pub(super) fn wrote_without_response(&mut self, key: &str, spec: ClusterPullSecretSpec) {
         self.specs.wrote_without_response(key, spec);
+    }
+
+    /// Forgets the deleted ones that are of no cluster, and what it knows of objects that are gone. Otherwise a client that creates and
+    /// deletes objects with ever new names would fill the memory.
+    pub(super) fn forget_deleted(&mut self, is_needed: impl Fn(&ClusterPullSecret) -> bool) {
+        self.deleted.retain(|_, object| is_needed(object));
+        let (live, deleted) = (&self.store.live, &self.deleted);
+        let is_known = |key: &String| live.contains_key(key) || deleted.contains_key(key);
+        for keys in [&mut self.statuses, &mut self.recreated, &mut self.released] {
+            keys.retain(is_known);
+        }
+        self.specs.retain(is_known);
+    }
+
+    /// Forgets those of a namespace that has many and that the plan does not need: any client may create them.
+    pub(super) fn forget_foreign(&mut self, is_needed: impl Fn(&ClusterPullSecret) -> bool) {
+        if self.store.live.len() > MANY {
+            self.store.live.retain(|_, object| is_needed(object));
+        }
     }
 
     /// Their namespace was deleted.
@@ -205,6 +234,22 @@ impl Objects {
 
     pub(super) fn deleted(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         self.deleted.values().map(AsRef::as_ref)
+    }
+}
+
+/// Drops what the hub does not need, and its author may have made large.
+fn slim(object: &mut ClusterPullSecret) {
+    let metadata = &mut object.metadata;
+    metadata.labels = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        let needed = [ACCEPTED_IDENTITY_ANNOTATION, RETRY_ANNOTATION];
+        annotations.retain(|key, value| needed.contains(&key.as_str()) && value.len() <= VALUE);
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.truncate(1);
+    }
+    if let Some(finalizers) = &mut metadata.finalizers {
+        finalizers.truncate(FINALIZERS);
     }
 }
 

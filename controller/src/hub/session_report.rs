@@ -7,7 +7,7 @@ use globalps_core::rollout::Revision;
 use tokio::time::Instant;
 
 use super::clusters::ignored_secret;
-use super::messages::{MemberSpec, Observation};
+use super::messages::MemberSpec;
 use super::session::Session;
 use crate::clusters::desired::Desired;
 use crate::clusters::member::{DoneCriteria, sanitized, status};
@@ -40,12 +40,8 @@ impl Session {
             return;
         }
         self.reported = report;
-        // An error means that the hub's term has ended, which also ends this task.
-        let _ = self.shared.observations.send(Observation {
-            fleet: spec.fleet.clone(),
-            cluster: self.cluster.clone(),
-            status,
-        });
+        let pair = (spec.fleet.clone(), self.cluster.clone());
+        self.shared.observations.send(pair, status);
     }
 
     /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
-use super::messages::{MemberSpec, Observation, Shared};
+use super::messages::{MemberSpec, Observations, Pair, Shared};
 use super::session::Session;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
@@ -35,13 +35,10 @@ impl Session {
     }
 }
 
-/// A fleet, as `NAMESPACE/NAME`, and a cluster.
-pub(super) type Pair = (String, ClusterKey);
-
 pub(super) struct Sessions {
     running: BTreeMap<Pair, Running>,
     fence: Fence,
-    observations: mpsc::UnboundedSender<Observation>,
+    observations: Arc<Observations>,
     connecting: Arc<Semaphore>,
 }
 
@@ -57,7 +54,7 @@ impl Drop for Running {
 }
 
 impl Sessions {
-    pub(super) fn new(fence: Fence, observations: mpsc::UnboundedSender<Observation>) -> Self {
+    pub(super) fn new(fence: Fence, observations: Arc<Observations>) -> Self {
         Self {
             running: BTreeMap::new(),
             fence,
@@ -82,7 +79,7 @@ impl Sessions {
         let shared = Shared {
             fence: self.fence.clone(),
             manager: Arc::clone(manager),
-            observations: self.observations.clone(),
+            observations: Arc::clone(&self.observations),
             connecting: Arc::clone(&self.connecting),
         };
         let session = Session::new(pair.1.clone(), shared, specs);

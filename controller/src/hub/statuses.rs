@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use super::Hub;
 use super::cache::HubCache;
 use super::events::{event, record};
-use super::sessions::Pair;
+use super::messages::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, object_title, revision_title};
 use crate::clusters::plan::FleetPlan;
