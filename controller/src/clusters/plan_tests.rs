@@ -1213,3 +1213,45 @@ fn content_that_another_client_replaced_is_no_goal_and_nothing_before_it_is_gone
         .filter(|(_, spec)| spec.revision > 0);
     assert_eq!(assigned.count(), 0, "while the next one can't be written");
 }
+
+#[test]
+fn of_too_many_clusters_the_oldest_get_an_object_and_the_rest_is_named() {
+    let mut hub = hub(found("A"), &[(1, "A", "pr")], "a=1:Synced b c d -e");
+    let at = |second| Timestamp::from_second(second).ok();
+    for (name, created) in [("b", at(30)), ("c", at(10)), ("d", at(20))] {
+        hub.clusters.get_mut(&key(name)).unwrap().created = created;
+    }
+    for (room, crowded) in [
+        (3, vec![]),
+        (2, vec!["b"]),
+        (1, vec!["b", "d"]),
+        (0, vec!["b", "c", "d"]),
+    ] {
+        hub.room = [("ns".to_owned(), room)].into();
+        let plan = hub.plan();
+        let named: Vec<&str> = plan.obstacles.keys().map(|key| key.1.as_str()).collect();
+        assert_eq!(named, crowded, "{room}");
+        assert!(plan.obstacles.values().all(|it| it.0 == "TooManyClusters"));
+        let created = plan.assignments.iter().map(|(key, _)| key);
+        assert_eq!(
+            created
+                .filter(|key| !hub.objects.contains_key(*key))
+                .count(),
+            room
+        );
+    }
+    hub.room = [("other".to_owned(), 0)].into();
+    assert!(hub.plan().obstacles.is_empty());
+}
+
+#[test]
+fn a_fleet_whose_revisions_are_not_kept_changes_nothing_but_can_be_deleted() {
+    let mut hub = hub(found("B"), &[(1, "A", "pr")], "a=1:Synced b");
+    hub.left_out = Some("why".to_owned());
+    let held = hub.plan();
+    assert_eq!(held.hold, Some(Hold::LeftOut("why".to_owned())));
+    assert!(held.revisions.is_empty() && held.assignments.is_empty());
+    hub.fleet.metadata.deletion_timestamp = Some(Time(NOW));
+    let removing = hub.plan();
+    assert!(removing.assignments.iter().any(|(_, spec)| spec.remove));
+}

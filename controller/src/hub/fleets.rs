@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
+use globalps_core::names::cluster_pull_secret;
 
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{key, pair};
-use crate::clusters::input::{ClusterKey, ClusterView, fleet_title};
+use crate::clusters::input::{ClusterKey, ClusterView, fleet_title, title};
 use crate::clusters::known::Known;
 
 impl HubCache {
@@ -29,8 +30,10 @@ impl HubCache {
     ) -> impl Iterator<Item = (ClusterKey, &ClusterPullSecret)> {
         let title = fleet_title(fleet);
         self.objects().filter_map(move |object| {
-            let (of, key) = pair(object)?;
-            (of == title).then_some((key, object))
+            // Most are of other fleets.
+            let is_of = object.spec.fleet == title;
+            let (_, key) = is_of.then(|| pair(object)).flatten()?;
+            Some((key, object))
         })
     }
 
@@ -70,22 +73,19 @@ impl HubCache {
     /// in another one, the event of a new fleet may come later than those of its objects.
     pub(super) fn forget_foreign(&mut self) {
         let known = self.known();
-        let is_needed = |cache: &Self, object: &ClusterPullSecret| {
-            pair(object).is_some_and(|(fleet, cluster)| {
-                let of = fleet.split_once('/').map_or("", |(namespace, _)| namespace);
-                let is_hidden = |it: &str| known.hidden.contains(it);
-                (known.titles.contains(&fleet) || is_hidden(of))
-                    && (cache.owner(&cluster).is_some() || is_hidden(&cluster.0))
-            })
+        let is_needed = |key: &str, spec: &ClusterPullSecretSpec| {
+            let (Some((place, name)), Some((namespace, fleet))) =
+                (key.split_once('/'), spec.fleet.split_once('/'))
+            else {
+                return false;
+            };
+            let cluster = (place.to_owned(), spec.cluster.clone());
+            name == cluster_pull_secret(&spec.cluster, namespace, fleet)
+                && (known.titles.contains(&spec.fleet) || known.hidden.contains(namespace))
+                && (known.clusters.contains(&title(&cluster)) || known.hidden.contains(place))
         };
-        let names: Vec<String> = self.scopes.keys().cloned().collect();
-        for name in names {
-            let mut objects =
-                std::mem::take(&mut self.scopes.entry(name.clone()).or_default().objects);
-            objects.forget_foreign(|object| is_needed(self, object));
-            objects.forget_deleted(|object| is_needed(self, object));
-            let scope = self.scopes.entry(name).or_default();
-            scope.objects = objects;
+        for scope in self.scopes.values_mut() {
+            scope.objects.forget_foreign(is_needed);
             let (fleets, revisions) = (&scope.fleets, &mut scope.revisions);
             let uids: BTreeSet<(&str, &str)> = fleets
                 .unreadable
@@ -111,11 +111,11 @@ impl HubCache {
     }
 
     pub(super) fn known(&self) -> Known {
-        let title = |key: &String| key.clone();
+        let name = |key: &String| key.clone();
         let of = |scope: &Scope| {
             let fleets = &scope.fleets;
-            let unreadable = fleets.unreadable.keys().map(title);
-            let titles: Vec<String> = fleets.live.keys().map(title).chain(unreadable).collect();
+            let unreadable = fleets.unreadable.keys().map(name);
+            let titles: Vec<String> = fleets.live.keys().map(name).chain(unreadable).collect();
             titles
         };
         let is_all = self.scopes.contains_key("");

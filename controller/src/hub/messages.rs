@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
 use globalps_core::rollout::Revision;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::clusters::desired::Desired;
 use crate::clusters::identity::Pin;
@@ -15,6 +15,7 @@ use crate::clusters::member::Reason;
 use crate::clusters::target::Names;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
+use crate::remote::bounds::Bounds;
 
 /// A fleet, as `NAMESPACE/NAME`, and a cluster.
 pub(super) type Pair = (String, ClusterKey);
@@ -115,6 +116,27 @@ pub(super) struct Shared {
     /// Field manager of this hub.
     pub(super) manager: Arc<str>,
     pub(super) observations: Arc<Observations>,
-    /// Limits the number of sessions that connect at the same time.
-    pub(super) connecting: Arc<Semaphore>,
+    pub(super) connecting: Connecting,
+    pub(super) bounds: Bounds,
+}
+
+/// Limits the number of sessions that connect at the same time: of a namespace, whose clusters may all be silent, and of all.
+#[derive(Clone)]
+pub(super) struct Connecting {
+    pub(super) of_namespace: Arc<Semaphore>,
+    pub(super) of_all: Arc<Semaphore>,
+}
+
+impl Connecting {
+    /// Waits for its turn.
+    pub(super) async fn permits(
+        &self,
+    ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
+        // Nobody closes them.
+        let of_namespace = Arc::clone(&self.of_namespace).acquire_owned().await.ok();
+        (
+            of_namespace,
+            Arc::clone(&self.of_all).acquire_owned().await.ok(),
+        )
+    }
 }

@@ -1,6 +1,8 @@
 //! The hub's program: watches, plans, assigns, writes into the clusters and reports. Like `run`, for clusters instead of nodes.
 
 mod assign;
+#[cfg(test)]
+mod bounds_tests;
 mod cache;
 mod cluster_api;
 mod clusters;

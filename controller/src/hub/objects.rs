@@ -35,6 +35,8 @@ pub(super) struct Objects {
     recreated: BTreeSet<String>,
     /// Those that the hub deletes.
     released: BTreeSet<String>,
+    /// There was a complete list: what is new since, and this process has not written, is of another client.
+    is_listed: bool,
 }
 
 impl Objects {
@@ -72,6 +74,10 @@ impl Objects {
         let known = known.filter(|known| known.metadata.uid == object.metadata.uid);
         let Some(known) = known.filter(|known| connects(shard, known)) else {
             self.statuses.remove(&key);
+            if connects(shard, object) && object.status.is_some() && self.is_foreign(object) {
+                object.status = None;
+                self.statuses.insert(key);
+            }
             return;
         };
         if known.version() > object.version() {
@@ -96,11 +102,23 @@ impl Objects {
         } else {
             self.follow(&mut update);
         }
+        self.is_listed |= matches!(update, Update::Event(Event::InitDone));
         self.store.handle(update)
     }
 
-    /// A process that does not plan follows only what the hub wrote. Until the planning process has reverted what another client
-    /// wrote, what the hub had written before counts; without that, nothing.
+    /// Whether another client created it: it was not there when this process listed everything, and this process has not written it.
+    fn is_foreign(&self, object: &ClusterPullSecret) -> bool {
+        let key = object.key();
+        let known = self.store.get(&key);
+        let is_known = known.is_some_and(|known| known.metadata.uid == object.metadata.uid);
+        self.is_listed
+            && !is_known
+            // The hub may have written it before it could not be decoded.
+            && !self.store.unreadable.contains_key(&key)
+            && !self.specs.is_awaited(&key, &object.spec)
+    }
+
+    /// A process that does not plan follows only what the hub wrote, until the planning process has reverted what another client wrote.
     fn follow(&self, update: &mut Update<Box<ClusterPullSecret>>) {
         let Update::Event(Event::Apply(object) | Event::InitApply(object)) = update else {
             return;
@@ -110,6 +128,11 @@ impl Objects {
         if is_own {
             return;
         }
+        self.disown(object);
+    }
+
+    /// What the hub had written before counts; without that, nothing.
+    fn disown(&self, object: &mut ClusterPullSecret) {
         let known = self.store.get(&object.key());
         object.spec = known.map_or_else(
             || ClusterPullSecretSpec {
@@ -143,6 +166,9 @@ impl Objects {
             if let Some(deleted) = self.deleted.get(&key) {
                 object.spec.clone_from(&deleted.spec);
                 self.specs.changed_now(&key);
+            } else if self.is_foreign(object) {
+                self.disown(object);
+                self.specs.changed_now(&key);
             } else if up_to_date(object).is_some_and(|status| has_settled(status.phase)) {
                 self.recreated.remove(&key);
             }
@@ -174,23 +200,24 @@ impl Objects {
         self.specs.wrote_without_response(key, spec);
     }
 
-    /// Forgets the deleted ones that are of no cluster, and what it knows of objects that are gone. Otherwise a client that creates and
-    /// deletes objects with ever new names would fill the memory.
-    pub(super) fn forget_deleted(&mut self, is_needed: impl Fn(&ClusterPullSecret) -> bool) {
-        self.deleted.retain(|_, object| is_needed(object));
+    /// Forgets what is of no fleet and of no cluster. Otherwise a client that creates and deletes objects with ever new names would fill
+    /// the memory.
+    pub(super) fn forget_foreign(
+        &mut self,
+        is_needed: impl Fn(&str, &ClusterPullSecretSpec) -> bool,
+    ) {
+        if self.store.live.len() > MANY {
+            let live = &mut self.store.live;
+            live.retain(|key, object| is_needed(key, &object.spec));
+        }
+        self.deleted
+            .retain(|key, object| is_needed(key, &object.spec));
         let (live, deleted) = (&self.store.live, &self.deleted);
         let is_known = |key: &String| live.contains_key(key) || deleted.contains_key(key);
         for keys in [&mut self.statuses, &mut self.recreated, &mut self.released] {
             keys.retain(is_known);
         }
-        self.specs.retain(is_known);
-    }
-
-    /// Forgets those of a namespace that has many and that the plan does not need: any client may create them.
-    pub(super) fn forget_foreign(&mut self, is_needed: impl Fn(&ClusterPullSecret) -> bool) {
-        if self.store.live.len() > MANY {
-            self.store.live.retain(|_, object| is_needed(object));
-        }
+        self.specs.retain(is_known, is_needed);
     }
 
     /// Their namespace was deleted.
@@ -199,6 +226,7 @@ impl Objects {
         store.empty();
         *self = Self {
             store,
+            is_listed: self.is_listed,
             ..Self::default()
         };
     }
@@ -230,6 +258,14 @@ impl Objects {
     /// Another client deleted it, and since the hub wrote it again, its cluster has not reported what it has.
     pub(super) fn is_recreated(&self, object: &ClusterPullSecret) -> bool {
         !self.recreated.is_empty() && self.recreated.contains(&object.key())
+    }
+
+    /// How much it knows of objects besides the objects themselves.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        let sets = [&self.statuses, &self.recreated, &self.released];
+        let sets: usize = sets.iter().map(|it| it.len()).sum();
+        sets + self.deleted.len() + self.specs.changed().len()
     }
 
     pub(super) fn deleted(&self) -> impl Iterator<Item = &ClusterPullSecret> {

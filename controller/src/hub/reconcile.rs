@@ -55,12 +55,14 @@ impl Hub {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Duration {
         self.refusals.begin();
-        self.write_statuses().await;
+        let is_left = self.write_statuses().await;
+        let resync = if is_left { Duration::ZERO } else { RESYNC };
         // Before the next event may delete one of the objects.
         self.pins.observe(&self.cache);
         if !self.shard.plans() {
             self.update_sessions(&with_obstacles(&self.cache));
-            return self.refusals.end(|_| false).unwrap_or(RESYNC);
+            let pause = self.refusals.end(|_| false);
+            return pause.map_or(resync, |pause| pause.min(resync));
         }
         let fleets = self.cache.fleets();
         let references = fleets.iter().flat_map(sources_of).collect();
@@ -75,6 +77,7 @@ impl Hub {
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
             is_at_rest: true,
+            has_written: is_left,
             targets: Targets::new(&self.cache, &fleets),
             room: self.cache.room(&clusters),
             ..ReconcileState::default()

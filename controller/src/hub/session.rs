@@ -128,21 +128,22 @@ impl Session {
             Ok(data) => data,
             Err(reason) => return self.fail(reason.clone()),
         };
-        let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
+        let permits = self.shared.connecting.permits().await;
         let config = kubeconfig::config(data.0.as_deref()).await;
-        let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
-            Ok(client) => client,
-            Err(reason) => {
-                return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
-            }
-        };
+        let client =
+            match config.and_then(|it| lean_client(it, &self.shared.fence, &self.shared.bounds)) {
+                Ok(client) => client,
+                Err(reason) => {
+                    return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
+                }
+            };
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);
         }
-        drop(permit);
         if let Err(reason) = self.read_target(&client, spec).await {
             return self.fail(reason);
         }
+        drop(permits);
         self.installed = None;
         self.installing = None;
         let mut events = member_events(&client, spec);

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
-use super::messages::{MemberSpec, Outcome, Shared};
+use super::messages::{Connecting, MemberSpec, Outcome, Shared};
 use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
@@ -28,6 +28,7 @@ use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
+use crate::remote::bounds::Bounds;
 use crate::telemetry::health::Health;
 
 /// A session with a member that gets revision 1, and globalps itself.
@@ -70,7 +71,11 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         },
         manager: "globalps-hub-own".into(),
         observations: Arc::default(),
-        connecting: Arc::new(Semaphore::new(1)),
+        connecting: Connecting {
+            of_namespace: Arc::new(Semaphore::new(1)),
+            of_all: Arc::new(Semaphore::new(1)),
+        },
+        bounds: Bounds::default(),
     };
     let mut session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
     session.identity = spec.pin.identity.clone();
