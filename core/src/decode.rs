@@ -24,14 +24,20 @@ const PLAUSIBLE: (i64, i64) = (0, 7_258_118_399);
 const MAX_NUMBER: i64 = (1 << 53) - 1;
 /// Maximum length of the path of a field, in characters.
 const FIELD_LIMIT: usize = 200;
+/// Maximum size of an object's labels as JSON. Kubernetes has no limit, and a reader may keep them all.
+const LABELS_LIMIT: usize = 64 << 10;
+const LABELS: &str = "metadata.labels";
+/// Annotations of other programs, and longer ones, are not kept of an object that can't be decoded.
+const OWN_ANNOTATION: &str = "globalps.io/";
+const ANNOTATION_LIMIT: usize = 1024;
 
 /// An object that exists but can't be decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
-    /// Only name, namespace, uid, annotations, generation, `resourceVersion` and the time of the deletion.
+    /// Only name, namespace, uid, annotations of globalps, generation, `resourceVersion` and the time of the deletion.
     pub metadata: ObjectMeta,
-    /// Path of the field that can't be decoded, such as `spec.rollout.maxUnavailable`. Never its value, which may be a
-    /// credential. Empty: the object itself.
+    /// Path of the field that can't be decoded or is too large, such as `spec.rollout.maxUnavailable`. Never its value, which may
+    /// be a credential. Empty: the object itself.
     pub field: String,
 }
 
@@ -56,10 +62,10 @@ impl Unreadable {
 /// Why it is unreadable, as a clause.
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.field.is_empty() {
-            f.write_str("it can't be decoded")
-        } else {
-            write!(f, "its field `{}` can't be decoded", self.field)
+        match self.field.as_str() {
+            "" => f.write_str("it can't be decoded"),
+            LABELS => write!(f, "its labels are larger than {} KiB", LABELS_LIMIT >> 10),
+            field => write!(f, "its field `{field}` can't be decoded"),
         }
     }
 }
@@ -225,6 +231,13 @@ pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
     {
         *time = &deleted;
     }
+    let labels = metadata.get("labels");
+    if labels.is_some_and(|labels| labels.get().len() > LABELS_LIMIT) {
+        return Ok(Item::Unreadable(Box::new(Unreadable {
+            metadata: identity(&metadata),
+            field: LABELS.to_owned(),
+        })));
+    }
     let head = to_raw_value(&metadata)?;
     object.insert("metadata".to_owned(), &head);
     let text = serde_json::to_string(&object)?;
@@ -241,11 +254,17 @@ fn identity(metadata: &Fields) -> ObjectMeta {
     fn get<T: DeserializeOwned>(metadata: &Fields, key: &str) -> Option<T> {
         serde_json::from_str(metadata.get(key)?.get()).ok()
     }
+    let mut annotations: Option<BTreeMap<String, String>> = get(metadata, "annotations");
+    if let Some(annotations) = &mut annotations {
+        annotations.retain(|key, value| {
+            key.starts_with(OWN_ANNOTATION) && value.len() <= ANNOTATION_LIMIT
+        });
+    }
     ObjectMeta {
         name: get(metadata, "name"),
         namespace: get(metadata, "namespace"),
         uid: get(metadata, "uid"),
-        annotations: get(metadata, "annotations"),
+        annotations,
         generation: get(metadata, "generation"),
         resource_version: get(metadata, "resourceVersion"),
         deletion_timestamp: get(metadata, "deletionTimestamp"),
@@ -418,6 +437,22 @@ mod tests {
         }
         let whole = read::<FleetPullSecret>(&json!({"metadata": {"name": "a"}})).unwrap_err();
         assert_eq!(whole.to_string(), "it can't be decoded");
+    }
+
+    #[test]
+    fn what_is_kept_of_an_object_has_a_limit() {
+        let object = |labels: usize| {
+            let labels: BTreeMap<_, _> = (0..labels).map(|at| (format!("k{at:06}"), "")).collect();
+            json!({"metadata": {"name": "a", "labels": labels, "annotations": {
+                "x.io/y": "z".repeat(250_000), "globalps.io/long": "z".repeat(2000), "globalps.io/retry": "1",
+            }}})
+        };
+        assert!(read::<PartialObjectMeta<Secret>>(&object(5000)).is_ok());
+        let unreadable = read::<PartialObjectMeta<Secret>>(&object(6000)).unwrap_err();
+        let expected = "ServiceAccount `a`: its labels are larger than 64 KiB";
+        assert_eq!(unreadable.titled("ServiceAccount"), expected);
+        let kept = unreadable.metadata.annotations.unwrap();
+        assert!(kept.keys().eq(["globalps.io/retry"]), "{:?}", kept.keys());
     }
 
     #[test]

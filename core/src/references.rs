@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 /// Maximum number of names that a record can have: who may write a service account may record anything.
 pub const RECORDED: usize = 64;
+/// Maximum length of the name of an object in Kubernetes.
+const NAME_LIMIT: usize = 253;
 
 /// The pull secrets of a service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,17 +36,18 @@ pub struct Change {
 }
 
 impl References {
-    /// `annotation`: the key of the record, a comma-separated list of names.
-    pub fn of(account: &ServiceAccount, annotation: &str) -> Self {
-        let references = account.image_pull_secrets.iter().flatten();
+    /// `names`: in its `imagePullSecrets`. `annotation`: the key of the record, a comma-separated list of names.
+    pub fn of<'a>(
+        account: &impl ResourceExt,
+        names: impl Iterator<Item = &'a str>,
+        annotation: &str,
+    ) -> Self {
         let record = account.annotations().get(annotation);
         let record = record.into_iter().flat_map(|names| names.split(','));
         Self {
-            names: references
-                .map(|reference| reference.name.as_str().into())
-                .collect(),
+            names: names.map(Into::into).collect(),
             recorded: record
-                .filter(|name| !name.is_empty())
+                .filter(|name| (1..=NAME_LIMIT).contains(&name.len()))
                 .take(RECORDED)
                 .map(Into::into)
                 .collect(),
@@ -144,6 +146,8 @@ fn has(names: &[Box<str>], name: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use k8s_openapi::api::core::v1::ServiceAccount;
+
     use super::*;
 
     const KEY: &str = "globalps.io/attached";
@@ -163,7 +167,8 @@ mod tests {
 
     fn references(account: &Value) -> References {
         let account: ServiceAccount = serde_json::from_value(account.clone()).unwrap();
-        References::of(&account, KEY)
+        let names = account.image_pull_secrets.iter().flatten();
+        References::of(&account, names.map(|it| it.name.as_str()), KEY)
     }
 
     #[test]
@@ -248,7 +253,8 @@ mod tests {
     #[test]
     fn a_record_that_is_too_long_is_replaced_at_once() {
         let names = (0..40_000).map(|number| format!("x{number}"));
-        let record = ["s".to_owned()].into_iter().chain(names);
+        let long = "x".repeat(200_000);
+        let record = ["s".to_owned(), long].into_iter().chain(names);
         let record = record.collect::<Vec<_>>().join(",");
         for (wanted, expected) in [(&["s"][..], "s"), (&[], ""), (&["t"], "t")] {
             let mut object = account(&["own", "s", "x1", "x39999"], Some(&record));

@@ -11,12 +11,11 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::list_events::list_events;
 use crate::telemetry::client::without_content;
 
 /// Deadline of a list, and of each page of it.
 const LIST: Duration = Duration::from_secs(15);
-/// Seconds until the API server ends a watch, which then resumes. A watch without traffic for 5 s longer counts as dead.
-const WATCH_SECONDS: u32 = 60;
 /// Interval between lists of a resource that the API server doesn't serve; it may never be installed.
 pub(crate) const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Maximum backoff, so that the end of an outage is noticed soon.
@@ -85,7 +84,7 @@ struct ListWatch<K, const OWNERS: bool> {
     /// Name of the watch in the log.
     what: &'static str,
     /// `None`: restarts after a backoff.
-    watch: Option<BoxStream<'static, watcher::Result<Event<Item<K, OWNERS>>>>>,
+    watch: Option<BoxStream<'static, kube::Result<Event<Item<K, OWNERS>>>>>,
     backoff: DefaultBackoff,
     /// The list is complete, and the watch reports changes.
     is_complete: bool,
@@ -107,10 +106,9 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    let config = config.timeout(WATCH_SECONDS);
     let deadline = Instant::now() + LIST;
     let list_watch = ListWatch {
-        watch: Some(watcher::watcher(api.clone(), config.clone()).boxed()),
+        watch: Some(list_events(api.clone(), config.clone()).boxed()),
         api,
         config,
         what,
@@ -148,7 +146,7 @@ where
                 })
                 .await;
                 self.response_deadline = Instant::now() + LIST;
-                let watch = watcher::watcher(self.api.clone(), self.config.clone());
+                let watch = list_events(self.api.clone(), self.config.clone());
                 self.watch = Some(watch.boxed());
                 continue;
             };
@@ -199,17 +197,13 @@ impl WatchError {
     }
 }
 
-impl From<watcher::Error> for WatchError {
-    fn from(error: watcher::Error) -> Self {
-        match &error {
-            watcher::Error::InitialListFailed(error)
-            | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => Self {
-                message: without_content(error),
-                is_forbidden: matches!(error, kube::Error::Api(status) if status.code == 403),
-                is_not_served: matches!(error, kube::Error::Api(status) if status.code == 404),
-            },
-            other => Self::new(&other.to_string()),
+impl From<kube::Error> for WatchError {
+    fn from(error: kube::Error) -> Self {
+        let is_code = |code| matches!(&error, kube::Error::Api(status) if status.code == code);
+        Self {
+            message: without_content(&error),
+            is_forbidden: is_code(403),
+            is_not_served: is_code(404),
         }
     }
 }

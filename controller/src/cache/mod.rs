@@ -6,6 +6,7 @@ mod configuration;
 mod debounce;
 mod event;
 mod hosted;
+mod list_events;
 pub(crate) mod list_watch;
 mod namespaces;
 mod node;

@@ -37,11 +37,16 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut listed = None;
-    list_watch(api, config, what)
+    list_watch(api, one(name), what)
         .filter_map(move |update| ready(state(update, &mut listed)))
         .boxed()
+}
+
+/// Selects the object of this name in a namespace. It may be large, so it is a page of its own.
+pub(super) fn one(name: &str) -> watcher::Config {
+    let config = watcher::Config::default().page_size(1);
+    config.fields(&format!("metadata.name={name}"))
 }
 
 /// The object as a list has it, or why it is unreadable.

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
@@ -20,7 +20,8 @@ use crate::operators::olm::{OlmObject, resource};
 use crate::operators::views::{
     COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
 };
-use crate::targets::account::AccountView;
+use crate::targets::PER_NAMESPACE;
+use crate::targets::account::{AccountFields, AccountView};
 
 /// Objects per page. A `ClusterServiceVersion` can have half a megabyte.
 const PAGE: u32 = 100;
@@ -29,6 +30,8 @@ const PAGE_OF_CSVS: u32 = 4;
 macro_rules! versioned {
     ($($view:ty),*) => {$(
         impl Versioned for $view {
+            const PER_NAMESPACE: Option<usize> = Some(PER_NAMESPACE);
+
             fn key(&self) -> String {
                 AccountView::key_of(&self.id.0, &self.id.1)
             }
@@ -162,13 +165,12 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
         .page_size(PAGE_OF_CSVS)
         .labels(&format!("!{COPIED_LABEL}"));
     let accounts = list_watch(
-        Api::<Item<ServiceAccount>>::all(client.clone()),
+        Api::<Item<AccountFields>>::all(client.clone()),
         config(),
         "service accounts of operators",
     );
     let accounts = accounts.map(|update| {
-        let view =
-            |account: ServiceAccount| AccountView::new(&account, OPERATOR_SECRETS_ANNOTATION);
+        let view = |account: AccountFields| AccountView::new(&account, OPERATOR_SECRETS_ANNOTATION);
         CacheEvent::Operators(OperatorEvent::Account(update.map(view)))
     });
     stream::select_all([

@@ -5,7 +5,7 @@ use futures::stream;
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::provider::Pattern;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
@@ -16,7 +16,8 @@ use super::store::Store;
 use super::versioned::Versioned;
 use super::watches::CacheEvents;
 use crate::namespaces::views::PullSecretView;
-use crate::targets::account::AccountView;
+use crate::targets::PER_NAMESPACE;
+use crate::targets::account::{AccountFields, AccountView};
 
 /// Objects per page; each has about a kilobyte of managed fields.
 const PAGE: u32 = 100;
@@ -44,6 +45,8 @@ impl Versioned for PullSecretView {
 }
 
 impl Versioned for AccountView {
+    const PER_NAMESPACE: Option<usize> = Some(PER_NAMESPACE);
+
     fn key(&self) -> String {
         AccountView::key(self)
     }
@@ -126,10 +129,10 @@ pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> C
         .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
     let mut events = stream::select_all([secrets.boxed()]);
     if let Some(patterns) = watch.accounts.clone() {
-        let accounts = Api::<Item<ServiceAccount>>::all(client.clone());
+        let accounts = Api::<Item<AccountFields>>::all(client.clone());
         let config = watcher::Config::default().page_size(PAGE);
         let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
-            let view = |account: ServiceAccount| AccountView::new(&account, ATTACHED_ANNOTATION);
+            let view = |account: AccountFields| AccountView::new(&account, ATTACHED_ANNOTATION);
             CacheEvent::ServiceAccount(only(update.map(view), &patterns))
         });
         events.push(accounts.boxed());

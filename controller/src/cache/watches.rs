@@ -23,11 +23,15 @@ use super::event::{CacheEvent, OriginalRef};
 use super::hosted;
 use super::list_watch::{Update, list_watch};
 use super::node::node_view;
-use super::object_watch::{ObjectState, watch_object};
+use super::object_watch::{ObjectState, one, watch_object};
 use crate::content::source::{Data, Source};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::pods::{PodFields, pod_view};
 use crate::objects::views::{DaemonSetView, NodeFields};
+
+/// Objects per page. A Node with the names of its images can have 40 KB.
+const PAGE: u32 = 50;
+const PAGE_OF_NODES: u32 = 25;
 
 pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
 
@@ -53,7 +57,8 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
     let config = named(api(client, namespace), GLOBAL_SECRET, "GlobalPullSecret");
     let state = named(api(client, namespace), STATE_SECRET, "state");
     // Nodes are large objects: keep only the fields that the plan needs.
-    let nodes = list_watch(Api::<Item<NodeFields>>::all(client.clone()), all(), "nodes");
+    let nodes = Api::<Item<NodeFields>>::all(client.clone());
+    let nodes = list_watch(nodes, all().page_size(PAGE_OF_NODES), "nodes");
     let node_pull_secrets = list_watch(
         api::<NodePullSecret>(client, namespace),
         all(),
@@ -193,12 +198,11 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    list_watch(api, config, what)
+    list_watch(api, one(name), what)
 }
 
 fn all() -> watcher::Config {
-    watcher::Config::default().page_size(50)
+    watcher::Config::default().page_size(PAGE)
 }
 
 /// Without fields that nothing depends on: there are thousands of these objects.

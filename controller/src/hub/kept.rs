@@ -71,8 +71,8 @@ impl<T> DerefMut for Kept<T> {
 
 impl<T: Bounded> Kept<T> {
     /// Whether the update changes anything.
-    pub(super) fn handle(&mut self, mut update: Update<T>) -> bool {
-        let added = match &mut update {
+    pub(super) fn handle(&mut self, update: Update<T>) -> bool {
+        let added = match &update {
             Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
                 Some((object.key(), Size::of(object)))
             }
@@ -81,7 +81,6 @@ impl<T: Bounded> Kept<T> {
                 None
             }
             Update::Unreadable { object, is_deleted } if !*is_deleted => {
-                object.metadata.annotations = None;
                 let key = T::key_of(object.namespace(), object.name());
                 if self.has_too_many_unreadable(&key) {
                     return false;
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_objects_that_cannot_be_decoded_are_kept_and_nothing_of_their_annotations() {
+    fn only_so_many_objects_that_cannot_be_decoded_are_kept() {
         let mut found = Kept::<Thing>::default();
         for number in 0..2 * UNREADABLE {
             let mut object = Box::new(Unreadable {
@@ -362,14 +361,11 @@ mod tests {
                 field: String::new(),
             });
             object.metadata.name = Some(number.to_string());
-            object.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into());
             found.handle(Update::Unreadable {
                 object,
                 is_deleted: false,
             });
         }
         assert_eq!(found.unreadable.len(), UNREADABLE);
-        let mut all = found.unreadable.values();
-        assert!(all.all(|it| it.metadata.annotations.is_none()));
     }
 }

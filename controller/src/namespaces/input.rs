@@ -1,6 +1,6 @@
 //! The plan's input, and the desired Secrets. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
 use globalps_core::namespaces::{Selected, Selection, parts_of};
@@ -27,6 +27,8 @@ pub(crate) struct Input<'a> {
     pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
     /// `None`: they can't be listed. Their references stay as they are, and no Secret waits for them.
     pub(crate) accounts: Option<&'a BTreeMap<String, AccountView>>,
+    /// Namespaces in which some service accounts are not known: there are too many.
+    pub(crate) crowded: &'a BTreeSet<String>,
     pub(crate) memory: &'a Memory,
     /// As of now.
     pub(crate) clock: &'a SecretClock,

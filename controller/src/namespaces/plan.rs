@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::Attach;
+use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::parts_of;
 use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +15,7 @@ use super::references::{ReasonAndMessage, Reference, managed_references, referen
 use super::stage::Stage;
 use super::summary::Summary;
 use super::views::PullSecretView;
-use crate::targets::WRITES;
+use crate::targets::{PER_NAMESPACE, WRITES};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
@@ -90,6 +91,9 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
                 });
             }
         }
+        if delivery.attach == Attach::ServiceAccounts && input.crowded.contains(*namespace) {
+            failure = failure.or_else(|| Some(too_many_accounts(namespace)));
+        }
         match failure {
             Some((reason, message)) => plan.summary.fail(namespace, reason, &message),
             None if is_synced => plan.summary.synced += 1,
@@ -102,6 +106,13 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
     let times = plan.again_at.into_iter().chain(retry_at);
     plan.again_at = times.chain(next_stuck(input)).min();
     plan
+}
+
+fn too_many_accounts(namespace: &str) -> ReasonAndMessage {
+    let message = format!(
+        "namespace `{namespace}` has more ServiceAccounts that match `serviceAccounts` or have the annotation `{ATTACHED_ANNOTATION}` than the {PER_NAMESPACE} that globalps keeps, so it does not change the others: delete some, or narrow the patterns"
+    );
+    ("TooManyAccounts", message)
 }
 
 /// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.

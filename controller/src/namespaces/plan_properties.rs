@@ -8,7 +8,6 @@ use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Pattern, Scope, ScopedConfig};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ServiceAccount;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -18,7 +17,7 @@ use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::{Global, revision_of_test};
 use crate::properties::config;
-use crate::targets::account::AccountView;
+use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 use globalps_core::api::{Attach, ImagePullSecrets};
@@ -285,6 +284,7 @@ impl Simulation {
             namespaces: &self.namespaces,
             secrets: &self.secrets,
             accounts: Some(&accounts),
+            crowded: &BTreeSet::new(),
             memory: &self.memory,
             clock: &self.clock,
             now: self.now,
@@ -464,7 +464,7 @@ fn view(namespace: &str, account: Account) -> AccountView {
     if account.is_recorded {
         object["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
     }
-    let object: ServiceAccount = serde_json::from_value(object).unwrap();
+    let object: AccountFields = serde_json::from_value(object).unwrap();
     AccountView::new(&object, ATTACHED_ANNOTATION)
 }
 

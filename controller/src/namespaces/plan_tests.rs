@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::dockerconfig::parse;
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
@@ -7,7 +9,6 @@ use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Scope, ScopedConfig};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::json;
 
 use super::super::clock::SecretClock;
@@ -15,7 +16,7 @@ use super::super::input::{Delivery, Input};
 use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::{Global, Since, revision_of_test};
-use crate::targets::account::AccountView;
+use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 
@@ -83,7 +84,7 @@ struct Case<'a> {
     /// the controller, `^`: it is being deleted, `~`: the namespace is, `-`: the namespace excludes itself.
     namespaces: &'a str,
     /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
-    /// foreign one. `?`: they can't be listed.
+    /// foreign one, `many`: with the record and too many others. `a/*`: not all of the namespace are known. `?`: they can't be listed.
     accounts: &'a str,
     attach: Attach,
     is_enabled: bool,
@@ -144,18 +145,27 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         }
     }
     let mut accounts = BTreeMap::new();
+    let mut crowded = BTreeSet::new();
     for word in case.accounts.trim_matches('?').split_whitespace() {
         let (key, state) = word.split_once('=').unwrap_or((word, ""));
         let (namespace, name) = key.split_once('/').unwrap();
+        if name == "*" {
+            crowded.insert(namespace.to_owned());
+            continue;
+        }
         let mut account =
             json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "1"}});
         if ["ref", "own"].contains(&state) {
             account["imagePullSecrets"] = json!([{"name": NAME}]);
         }
-        if ["ref", "mark"].contains(&state) {
+        if state == "many" {
+            let names = (0..40_000).map(|at| json!({"name": format!("x{at}")}));
+            account["imagePullSecrets"] = names.collect();
+        }
+        if ["ref", "mark", "many"].contains(&state) {
             account["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
         }
-        let account: ServiceAccount = serde_json::from_value(account).unwrap();
+        let account: AccountFields = serde_json::from_value(account).unwrap();
         accounts.insert(
             key.to_owned(),
             AccountView::new(&account, ATTACHED_ANNOTATION),
@@ -186,6 +196,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         namespaces: &namespaces,
         secrets: &secrets,
         accounts: (case.accounts != "?").then_some(&accounts),
+        crowded: &crowded,
         memory,
         clock: &clock,
         now: now(),
@@ -456,6 +467,26 @@ fn references_are_added_after_secrets_and_removed_before_them() {
                 ..CASE
             },
             "+a/default 0/1",
+        ),
+        (
+            "an account with too many references, or too many accounts, harm their namespace alone",
+            Case {
+                namespaces: "a=5,a-source@6 b=5 c=5",
+                accounts: "a/default b/ci=ref b/default=many c/*",
+                attach: accounts,
+                ..CASE
+            },
+            "+a/default -b/ci 0/3 TooManyReferences TooManyAccounts",
+        ),
+        (
+            "they keep no Secret",
+            Case {
+                namespaces: "a=5,a-source@6 b=5",
+                accounts: "a/default=many b/*",
+                is_enabled: false,
+                ..CASE
+            },
+            "-a -b 0/0",
         ),
         (
             "after another client removed it",

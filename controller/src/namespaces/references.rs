@@ -42,7 +42,7 @@ pub(super) fn references<'a>(
         });
         let names: BTreeSet<&str> = delivery.map(|_| input.secret_name).into_iter().collect();
         let change = account.references.change(&names, |_| false);
-        let change = change.filter(|_| !account.is_being_deleted);
+        let change = change.filter(|_| !account.is_being_deleted && !account.has_too_many);
         if change.is_none() && names.is_empty() {
             continue;
         }
@@ -51,7 +51,9 @@ pub(super) fn references<'a>(
             .is_some_and(|c| account.references.is_restore(c));
         let is_contested = is_restore && input.memory.is_contested(key, "", input.now);
         let failed = input.memory.failure(key);
-        let failure = if is_contested {
+        let failure = if account.has_too_many {
+            Some(AccountView::too_many(key))
+        } else if is_contested {
             Some(("Conflict", AccountView::conflict(key)))
         } else {
             let message = |f: &Failure| (f.reason, f.message.clone());

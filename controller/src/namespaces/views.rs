@@ -30,11 +30,14 @@ pub(crate) struct PullSecretView {
 
 /// Maximum length of [`PullSecretView::finalizers`] in characters.
 const FINALIZERS: usize = 256;
+/// Maximum length of [`PullSecretView::content`] in bytes. What is longer was not written by the controller.
+const CONTENT: usize = 16 << 10;
 
 impl From<PartialObjectMeta<Secret>> for PullSecretView {
     fn from(object: PartialObjectMeta<Secret>) -> Self {
         let own = applied(&object);
         let content = object.annotations().get(CONTENT_ANNOTATION);
+        let content = content.filter(|content| content.len() <= CONTENT);
         Self {
             namespace: object.namespace().unwrap_or_default(),
             version: version(&object),

@@ -9,7 +9,7 @@ use globalps_core::names::{
 };
 use globalps_core::references::Change;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta,
@@ -19,7 +19,7 @@ use kube::api::{
 use super::apply::{Applier, ApplyError, TERMINATING, readable, within};
 use super::recreate::write_or_recreate;
 use super::request::is_denied;
-use crate::targets::account::AccountView;
+use crate::targets::account::{AccountFields, AccountView};
 
 /// Why the API server rejected a write: a reason for the status.
 pub(crate) enum Refusal {
@@ -135,7 +135,7 @@ impl Applier {
         change: &Change,
         annotation: &str,
     ) -> Result<AccountView, ApplyError> {
-        let api: Api<Item<ServiceAccount>> = self.in_namespace(&account.namespace);
+        let api: Api<Item<AccountFields>> = self.in_namespace(&account.namespace);
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()

@@ -152,7 +152,7 @@ fn what(wants: &Wants, account: &AccountView) -> String {
 
 /// What the service account lacks or has too much. The record of a copy stays until the copy is deleted.
 fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change> {
-    if account.is_being_deleted {
+    if account.is_being_deleted || account.has_too_many {
         return None;
     }
     let is_there = |name: &str| {
@@ -248,6 +248,9 @@ fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonA
             );
             return Some(("ServiceAccountMissing", message));
         };
+        if account.has_too_many {
+            return Some(AccountView::too_many(key));
+        }
         let Some(change) = change(input, wants, account) else {
             continue;
         };

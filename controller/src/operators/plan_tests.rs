@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use globalps_core::references::RECORDED;
-use k8s_openapi::api::core::v1::ServiceAccount;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,6 +12,7 @@ use super::super::views::{CatalogSecret, CatalogView, CsvView, SubscriptionView}
 use super::*;
 use crate::content::source::{Data, Source};
 use crate::properties::config;
+use crate::targets::account::AccountFields;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 
@@ -142,7 +142,7 @@ impl Simulation {
                 let record = account.recorded.join(",");
                 object["metadata"]["annotations"] = json!({OPERATOR_SECRETS_ANNOTATION: record});
             }
-            let object: ServiceAccount = serde_json::from_value(object).unwrap();
+            let object: AccountFields = serde_json::from_value(object).unwrap();
             (
                 key.clone(),
                 AccountView::new(&object, OPERATOR_SECRETS_ANNOTATION),

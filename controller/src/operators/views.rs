@@ -12,8 +12,27 @@ use crate::targets::version;
 /// Label of the copies of a `ClusterServiceVersion` in other namespaces, where no operator runs.
 pub(crate) const COPIED_LABEL: &str = "olm.copiedFrom";
 
+/// Maximum number of names that are kept of an object, and maximum length of each: who may write it may write more.
+const NAMES: usize = 64;
+const NAME_LIMIT: usize = 253;
+
+/// These names, as far as they can be names of objects.
+fn names(all: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    let names = all.into_iter();
+    let names = names.filter(|name| (1..=NAME_LIMIT).contains(&name.len()));
+    names.take(NAMES).collect()
+}
+
 /// Namespace and name of an object.
 pub(crate) type Id = (String, String);
+
+/// No object has a longer name, so nothing is found by it.
+fn shortened(mut name: String) -> String {
+    if name.len() > NAME_LIMIT {
+        name = String::new();
+    }
+    name
+}
 
 fn id(object: &OlmObject) -> Id {
     let metadata = object.meta();
@@ -32,13 +51,14 @@ pub(crate) struct SubscriptionView {
 
 impl From<OlmObject> for SubscriptionView {
     fn from(object: OlmObject) -> Self {
-        let names = [&object.status.current_csv, &object.status.installed_csv];
-        let names = names.into_iter().filter(|name| !name.is_empty());
         Self {
             id: id(&object),
             version: version(&object),
-            csvs: names.cloned().collect(),
-            catalog: (object.spec.source_namespace, object.spec.source),
+            csvs: names([object.status.current_csv, object.status.installed_csv]),
+            catalog: (
+                shortened(object.spec.source_namespace),
+                shortened(object.spec.source),
+            ),
         }
     }
 }
@@ -54,11 +74,10 @@ pub(crate) struct CatalogView {
 impl From<OlmObject> for CatalogView {
     fn from(object: OlmObject) -> Self {
         let (id, version) = (id(&object), version(&object));
-        let secrets = object.spec.secrets.into_iter();
         Self {
             id,
             version,
-            secrets: secrets.filter(|name| !name.is_empty()).collect(),
+            secrets: names(object.spec.secrets),
         }
     }
 }
@@ -89,15 +108,13 @@ impl From<OlmObject> for CsvView {
             version,
             is_copied,
             uid,
-            accounts: accounts
-                .map(|name| {
-                    if name.is_empty() {
-                        "default".to_owned()
-                    } else {
-                        name
-                    }
-                })
-                .collect(),
+            accounts: names(accounts.map(|name| {
+                if name.is_empty() {
+                    "default".to_owned()
+                } else {
+                    name
+                }
+            })),
         }
     }
 }

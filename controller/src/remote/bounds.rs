@@ -15,6 +15,8 @@ use kube::client::Body;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
+use crate::telemetry::bounds::{self, is_watch};
+
 /// Maximum size of a response, and of an event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB, and each request here
 /// is for one object.
 pub(super) const MAX_SIZE: usize = 2 << 20;
@@ -33,14 +35,12 @@ const SMALL: usize = 16 << 10;
 const RATE_TOGETHER: u32 = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Exceeded {
-    #[error("a response of more than {} MiB", MAX_SIZE >> 20)]
-    Size,
-    #[error("a response of more than {} KiB, while others in its namespace have {} MiB", SMALL >> 10, TOGETHER >> 20)]
-    Together,
-    #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
-    Time,
-}
+#[error("a response of more than {} KiB, while others in its namespace have {} MiB", SMALL >> 10, TOGETHER >> 20)]
+struct NoRoom;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
+struct TooSlow;
 
 /// What the clients of a namespace have together: the hub connects to thousands of clusters, all of which may be of one attacker.
 #[derive(Default)]
@@ -116,8 +116,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let query = request.uri().query().unwrap_or_default();
-        let is_watch = query.split('&').any(|pair| pair == "watch=true");
+        let is_watch = is_watch(&request);
         let (limiter, room) = (self.limiter.clone(), Arc::clone(&self.room));
         self.pause = pause(limiter.after(REQUEST, RATE));
         let call = self.inner.call(request);
@@ -130,9 +129,7 @@ where
 
 /// A body that ends with an error if it exceeds a limit.
 pub(crate) struct Bounded<B> {
-    inner: B,
-    /// Bytes of the response, or of the current event of a watch.
-    used: usize,
+    inner: bounds::Bounded<B>,
     /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
     limiter: RateLimiter,
@@ -146,8 +143,7 @@ pub(crate) struct Bounded<B> {
 impl<B> Bounded<B> {
     fn new(inner: B, (limiter, room): (RateLimiter, Arc<Room>), is_watch: bool) -> Self {
         Self {
-            inner,
-            used: 0,
+            inner: bounds::Bounded::new(inner, MAX_SIZE, is_watch),
             end: (!is_watch).then(|| Box::pin(sleep(TIMEOUT))),
             limiter,
             room,
@@ -156,17 +152,9 @@ impl<B> Bounded<B> {
         }
     }
 
-    fn add(&mut self, data: &[u8]) -> Result<(), Exceeded> {
-        let newline = data.iter().rposition(|byte| *byte == b'\n');
-        self.used = match newline.filter(|_| self.end.is_none()) {
-            Some(at) => data.len() - at - 1,
-            None => self.used.saturating_add(data.len()),
-        };
-        if self.used > MAX_SIZE {
-            return Err(Exceeded::Size);
-        }
-        if !self.hold(self.used.saturating_sub(SMALL)) {
-            return Err(Exceeded::Together);
+    fn add(&mut self, data: &[u8]) -> Result<(), NoRoom> {
+        if !self.hold(self.inner.used().saturating_sub(SMALL)) {
+            return Err(NoRoom);
         }
         let own = self.limiter.after(data.len(), RATE);
         let together = self.room.limiter.after(data.len(), RATE_TOGETHER);
@@ -207,20 +195,19 @@ where
         if let Some(end) = &mut this.end
             && end.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Some(Err(Exceeded::Time.into())));
+            return Poll::Ready(Some(Err(TooSlow.into())));
         }
         if let Some(pause) = &mut this.pause {
             ready!(pause.as_mut().poll(context));
             this.pause = None;
         }
-        let frame = match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
-            Some(frame) => frame.map_err(Into::into)?,
-            None => return Poll::Ready(None),
-        };
-        if let Some(data) = frame.data_ref() {
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
             this.add(data)?;
         }
-        Poll::Ready(Some(Ok(frame)))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -28,6 +28,8 @@ pub(super) struct Delivering {
     pub(super) pending: Pending<Done>,
     /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
     pub(super) policy: Option<(Instant, i64, bool)>,
+    /// When the Secrets and service accounts were last listed from the beginning.
+    pub(super) listed: Option<Instant>,
     /// Since when it is not known what the namespaces have.
     pub(super) unknown_since: Option<Instant>,
 }

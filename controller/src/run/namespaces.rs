@@ -35,9 +35,11 @@ impl Controller {
     /// Watches Secrets and service accounts in namespaces while they get pull secrets or still have some.
     pub(super) fn watch_pull_secrets(&mut self) {
         let wanted = self.wanted_watch();
-        if wanted.as_ref() == self.cache.pull_secrets.watch() {
+        let is_same = wanted.as_ref() == self.cache.pull_secrets.watch();
+        if is_same && !self.lists_again() {
             return;
         }
+        self.delivering.listed = Some(Instant::now());
         self.pull_secret_events = match &wanted {
             Some(watch) => {
                 tracing::info!(
@@ -48,9 +50,19 @@ impl Controller {
             }
             None => CacheEvents::new(),
         };
+        if is_same {
+            return;
+        }
         self.cache.pull_secrets = PullSecrets::new(wanted);
         // The results of pending writes concern other Secrets.
         self.delivering.pending = Pending::default();
+    }
+
+    /// Whether a namespace may have room for service accounts that are not known.
+    fn lists_again(&self) -> bool {
+        let accounts = &self.cache.pull_secrets.accounts;
+        let listed = self.delivering.listed;
+        !accounts.crowded.is_empty() && listed.is_none_or(|at| at.elapsed() >= RESYNC)
     }
 
     /// The settings, and what namespaces may have.
@@ -330,6 +342,7 @@ impl Controller {
             namespaces: self.cache.live_namespaces(),
             secrets,
             accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
+            crowded: &self.cache.pull_secrets.accounts.crowded,
             memory: &self.delivering.memory,
             clock: &self.delivering.clock,
             now: steady(),

@@ -3,23 +3,55 @@
 use globalps_core::references::References;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+
+/// Maximum size of the names of the pull secrets that a service account refers to, in bytes. Kubernetes has no limit, and all
+/// accounts are in memory.
+const REFERENCES: usize = 4096;
+/// What a name takes beside its bytes.
+const NAME: usize = 16;
+
+/// The fields of a service account that matter. Whatever else somebody wrote there is dropped while it is decoded.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AccountFields {
+    metadata: ObjectMeta,
+    image_pull_secrets: Option<Vec<ReferenceFields>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ReferenceFields {
+    #[serde(default)]
+    name: String,
+}
+
+globalps_core::view!(AccountFields: ServiceAccount);
 
 /// A service account, and its references to pull secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountView {
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Without names if [`Self::has_too_many`].
     pub(crate) references: References,
+    /// Its references are more than the controller keeps, so that it can't change them.
+    pub(crate) has_too_many: bool,
     pub(crate) is_being_deleted: bool,
 }
 
 impl AccountView {
     /// `annotation`: the key of the record of references that the controller added.
-    pub(crate) fn new(account: &ServiceAccount, annotation: &str) -> Self {
+    pub(crate) fn new(account: &AccountFields, annotation: &str) -> Self {
+        let names = account.image_pull_secrets.iter().flatten();
+        let names = names.map(|reference| reference.name.as_str());
+        let size: usize = names.clone().map(|name| NAME + name.len()).sum();
+        let has_too_many = size > REFERENCES;
         Self {
             namespace: account.namespace().unwrap_or_default(),
             name: account.name_any(),
-            references: References::of(account, annotation),
+            references: References::of(account, names.filter(|_| !has_too_many), annotation),
+            has_too_many,
             is_being_deleted: account.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -40,8 +72,58 @@ impl AccountView {
         )
     }
 
-    /// The controller has added a reference to it.
+    /// Reason and message for a service account that [`Self::has_too_many`] references.
+    pub(crate) fn too_many(key: &str) -> (&'static str, String) {
+        let message = format!(
+            "ServiceAccount `{key}` has more than {} KiB of `imagePullSecrets`, so globalps does not change it: remove some",
+            REFERENCES >> 10
+        );
+        ("TooManyReferences", message)
+    }
+
+    /// The controller has added a reference to it, and can remove it.
     pub(crate) fn is_attached(&self) -> bool {
-        !self.references.recorded.is_empty()
+        !self.references.recorded.is_empty() && !self.has_too_many
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn view(names: &Value) -> AccountView {
+        let account = json!({
+            "metadata": {"name": "default", "namespace": "a", "annotations": {"k": "s"}},
+            "imagePullSecrets": names, "secrets": [{}, {}],
+        });
+        let account = serde_json::from_value(account).expect("a ServiceAccount");
+        AccountView::new(&account, "k")
+    }
+
+    #[test]
+    fn of_references_without_end_nothing_is_kept() {
+        let many = |count| {
+            json!(
+                (0..count)
+                    .map(|at| json!({"name": format!("x{at:05}")}))
+                    .collect::<Vec<_>>()
+            )
+        };
+        for (names, kept, has_too_many) in [
+            (json!(null), 0, false),
+            (json!([{}, {"name": "s"}]), 2, false),
+            (many(186), 186, false),
+            (many(40_000), 0, true),
+            (json!([{"name": "x".repeat(1_300_000)}]), 0, true),
+        ] {
+            let view = view(&names);
+            assert_eq!(
+                (view.references.names.len(), view.has_too_many),
+                (kept, has_too_many)
+            );
+            assert_eq!(view.is_attached(), !has_too_many);
+        }
     }
 }

@@ -8,6 +8,9 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::api::ObjectMeta;
 
+/// Maximum number of service accounts that are kept of one namespace, and of subscriptions and the like: there is no limit to how
+/// many its users create.
+pub(crate) const PER_NAMESPACE: usize = 1000;
 /// Maximum number of writes in one plan, besides removals from namespaces: more would take longer than a reconcile may.
 pub(crate) const WRITES: usize = 2048;
 

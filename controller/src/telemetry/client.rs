@@ -1,16 +1,18 @@
-//! The instrumented client: counts API requests, and records that the API server responds.
+//! The instrumented client: counts API requests, records that the API server responds, and limits the size of responses.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use hyper::body::{Body as HttpBody, Bytes};
 use hyper::{Request, Response};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
+use crate::telemetry::bounds::{self, Bounded};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
@@ -45,11 +47,12 @@ impl<S, B> Service<Request<Body>> for Instrumented<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
-    B: 'static,
+    B: HttpBody<Data = Bytes> + Unpin + 'static,
+    B::Error: Into<BoxError>,
 {
-    type Response = Response<B>;
+    type Response = Response<Bounded<B>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
@@ -62,6 +65,7 @@ where
             code: None,
             metrics: Arc::clone(&self.metrics),
         };
+        let (limit, is_watch) = (bounds::limit(&request), bounds::is_watch(&request));
         let health = Arc::clone(&self.health);
         let call = self.inner.call(request);
         Box::pin(async move {
@@ -73,7 +77,7 @@ where
             if !status.is_server_error() {
                 health.answered();
             }
-            Ok(response)
+            Ok(response.map(|body| Bounded::new(body, limit, is_watch)))
         })
     }
 }

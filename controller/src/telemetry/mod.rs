@@ -1,5 +1,6 @@
 //! Probes, metrics and the instrumented client.
 
+pub(crate) mod bounds;
 pub(crate) mod client;
 pub(crate) mod clock;
 pub(crate) mod health;

@@ -194,7 +194,9 @@ async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failu
         let Some(account) = cluster.call(&format!("get {title}"), call).await? else {
             continue;
         };
-        let references = References::of(&account, annotation);
+        let names = account.image_pull_secrets.iter().flatten();
+        let names = names.map(|reference| reference.name.as_str());
+        let references = References::of(&account, names, annotation);
         let Some(change) = references.change(&BTreeSet::new(), |_| false) else {
             continue;
         };
