@@ -116,7 +116,7 @@ fn a_tenant_harms_only_its_namespace(
         runtime.block_on(tenant.pass_names(100)).unwrap();
         serve(process, "more Secrets of a tenant");
     }
-    let place = (TENANT, NAME, "shared-revision-7");
+    let place = (TENANT, NAME, "shared-revision-1007");
     hub.wait_phase(place, ("Unreachable", "KubeconfigTooLarge"))
         .unwrap();
     stage.stop().unwrap();

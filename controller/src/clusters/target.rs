@@ -51,7 +51,7 @@ pub(super) const VERSION_LIMIT: usize = 64;
 /// The same of names, and of the value of a request, which is the longest.
 const NAME_LIMIT: usize = 1024;
 
-fn name(text: &String) -> String {
+fn name(text: &str) -> String {
     sanitized(text, NAME_LIMIT)
 }
 
@@ -145,14 +145,14 @@ impl TargetView {
             ),
             type_: sanitized(&secret.type_.clone().unwrap_or_default(), NAME_LIMIT),
             is_immutable: secret.immutable == Some(true),
-            fleet: annotations.get(FLEET_ANNOTATION).map(name),
-            cluster: annotations.get(CLUSTER_ANNOTATION).map(name),
+            fleet: annotations.get(FLEET_ANNOTATION).map(|it| name(it)),
+            cluster: annotations.get(CLUSTER_ANNOTATION).map(|it| name(it)),
             revision: annotations
                 .get(REVISION_ANNOTATION)
                 .and_then(|number| number.parse().ok()),
             retry: annotations
                 .get(RETRY_ANNOTATION)
-                .map(name)
+                .map(|it| name(it))
                 .unwrap_or_default(),
             content,
             has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
@@ -164,7 +164,7 @@ impl TargetView {
             },
             other_manager: others
                 .first()
-                .map(|it| name(&it.manager.clone().unwrap_or_default())),
+                .map(|it| name(it.manager.as_deref().unwrap_or_default())),
         }
     }
 

@@ -30,7 +30,11 @@ pub struct Tenant {
 impl Tenant {
     /// With a `FleetPullSecret` that selects every cluster in the namespace.
     pub async fn new(client: Client) -> Result<Self> {
-        let tenant = Self { client, number: 0 };
+        let tenant = Self {
+            client,
+            // Not the numbers of the hub.
+            number: 1000,
+        };
         let config = json!({"auths": {"tenant.example.com": {"auth": "dTpw"}}});
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE, "metadata": {"name": NAME},
@@ -93,8 +97,8 @@ impl Tenant {
                 "data": {"value": ByteString(content.clone()), DATA_KEY: ByteString(content)},
             });
             let secret = serde_json::from_value(secret)?;
-            let created = self.secrets().create(&PostParams::default(), &secret);
-            created.await?;
+            let params = PostParams::default();
+            self.secrets().create(&params, &secret).await?;
         }
         Ok(())
     }
@@ -124,11 +128,11 @@ impl Tenant {
             };
             let object = json!({
                 "metadata": {"name": name, "annotations": {"x": "y".repeat(10_000)}},
-                "spec": {"fleet": fleet, "cluster": cluster, "revision": 1, "remove": self.number % 2 == 0},
+                "spec": {"fleet": fleet, "cluster": cluster, "revision": 1, "remove": self.number.is_multiple_of(2)},
             });
             let object = serde_json::from_value(object)?;
-            let created = self.objects().create(&PostParams::default(), &object);
-            created.await?;
+            let params = PostParams::default();
+            self.objects().create(&params, &object).await?;
             let deleted = self.objects().delete(&name, &DeleteParams::default()).await;
             unless_gone(deleted.map(drop))?;
         }
