@@ -7,7 +7,7 @@ use super::member::Reason;
 
 /// Clusters of a namespace that each process of the hub connects to, once for each fleet. A connection needs 0.1 MB.
 pub(crate) const MOST_CONNECTIONS: usize = 2000;
-/// Reason of a cluster that the hub does not connect to because its namespace has so many.
+/// Reason of a cluster that the hub does not connect to because its namespace has too many.
 pub(crate) const TOO_MANY: &str = "TooManyClusters";
 
 /// What it says of such a cluster.

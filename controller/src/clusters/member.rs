@@ -8,6 +8,7 @@ use super::desired::{Desired, Release};
 use super::known::Known;
 use super::member_report::{MemberReport, MemberStatus};
 use super::target::{Names, Owner, TargetView};
+use super::text::{REASON_LIMIT, sanitized};
 
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
 const DELETE: &str =
@@ -17,9 +18,6 @@ const DELETE: &str =
 pub(crate) const CONFLICT: &str = "Conflict";
 /// Reason while globalps, as the hub has installed it, does not run.
 pub(crate) const INSTALLING: &str = "Installing";
-
-/// Maximum length of a reason from another cluster.
-pub(super) const REASON_LIMIT: usize = 64;
 
 /// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
@@ -245,12 +243,6 @@ fn phase<'a>(
         _ => ClusterPhase::Syncing,
     };
     (phase, &reported.reason, reported.message.clone())
-}
-
-/// Sanitizes text from another cluster for a status: removes control characters and limits the length.
-pub(crate) fn sanitized(text: &str, most: usize) -> String {
-    let text = text.chars().filter(|c| !c.is_control());
-    text.take(most).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use globalps_core::api::{
     Counts, GlobalPullSecret, GlobalPullSecretStatus, MESSAGE_LIMIT, condition,
 };
 
-use super::member::{REASON_LIMIT, sanitized};
 use super::target::VERSION_LIMIT;
+use super::text::{REASON_LIMIT, sanitized};
 
 /// What the cluster's own globalps reports.
 #[derive(Clone, Debug, Default, PartialEq)]

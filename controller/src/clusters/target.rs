@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 
 use super::desired::{Desired, Release};
 use super::known::Known;
-use super::member::sanitized;
+use super::text::sanitized;
 use crate::content::source::Data;
 
 /// What the hub's Secret in a cluster names, each as `NAMESPACE/NAME`.

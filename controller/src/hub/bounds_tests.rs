@@ -1,4 +1,4 @@
-//! Somebody who may write objects in one namespace, and a member cluster, can't fill the hub's memory.
+//! A user who may write objects in one namespace, and a member cluster, can't fill the hub's memory.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn applied<T>(object: T) -> Update<T> {
     Update::Event(Event::Apply(object))
 }
 
-/// The object of this cluster, in which somebody assigned and reported a revision.
+/// The object of this cluster, in which another client assigned and reported a revision.
 fn object(cluster: &str, version: u64) -> Box<ClusterPullSecret> {
     let spec = ClusterPullSecretSpec {
         fleet: "ns/shared".to_owned(),

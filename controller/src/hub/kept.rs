@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_objects_that_cannot_be_decoded_are_kept() {
+    fn the_number_of_objects_that_cannot_be_decoded_is_limited() {
         let mut found = Kept::<Thing>::default();
         for number in 0..2 * UNREADABLE {
             let mut object = Box::new(Unreadable {

@@ -80,7 +80,7 @@ impl Revisions {
         !revision.is_left_out && self.changed.contains(&revision.key())
     }
 
-    /// Forgets the content of those that are of no fleet: everybody who may write Secrets can set their label.
+    /// Forgets the content of those that are of no fleet: each client that may write Secrets can set their label.
     pub(super) fn keep_content(&mut self, is_of_a_fleet: impl Fn(&RevisionSecret) -> bool) {
         for revisions in self.store.lists_mut() {
             let foreign = revisions.values_mut();

@@ -18,9 +18,10 @@ use super::requests::{body, identity, secrets, target, unreachable_reason, withi
 use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{Action, CONFLICT, Facts, Reason, action, sanitized};
+use crate::clusters::member::{Action, CONFLICT, Facts, Reason, action};
 use crate::clusters::member_report::MemberReport;
 use crate::clusters::target::TargetView;
+use crate::clusters::text::sanitized;
 use crate::objects::apply::{is_absent, is_denied};
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;

@@ -10,8 +10,9 @@ use super::clusters::ignored_secret;
 use super::messages::MemberSpec;
 use super::session::Session;
 use crate::clusters::desired::Desired;
-use crate::clusters::member::{DoneCriteria, sanitized, status};
+use crate::clusters::member::{DoneCriteria, status};
 use crate::clusters::member_report::MemberReport;
+use crate::clusters::text::sanitized;
 
 /// A cluster may lack its `GlobalPullSecret` for this time: its controller creates one after the installation, and other programs replace
 /// it by deleting and creating it.

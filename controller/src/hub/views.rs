@@ -133,7 +133,7 @@ pub(super) struct RevisionSecret {
 }
 
 impl RevisionSecret {
-    /// Whether this is a revision of the fleet. Everybody who may write Secrets can name the uid of any fleet as its owner.
+    /// Whether this is a revision of the fleet. Each client that may write Secrets can name the uid of any fleet as its owner.
     pub(super) fn is_of(&self, fleet: &FleetPullSecret) -> bool {
         let name = fleet_revision(&fleet.name_any(), self.revision.number);
         Some(&self.owner) == fleet.uid().as_ref()
