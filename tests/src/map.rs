@@ -152,6 +152,12 @@ pub const FILES: &[TestFile] = &[
         "ECR's own credential provider, configured as on EKS, before, during and after delivery with globalps' credential provider",
     ),
     file(
+        "exhaustion",
+        On::Nodes(0),
+        150,
+        "a tenant writes service accounts, Secrets and labels as many and as large as the API server accepts: the controller's memory stays small, and the other namespaces get their Secrets in time",
+    ),
+    file(
         "external_secrets",
         On::Beside(1),
         120,

@@ -5,12 +5,15 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// Maximum size of the names of the pull secrets that a service account refers to, in bytes. Kubernetes has no limit, and all
 /// accounts are in memory.
 const REFERENCES: usize = 4096;
 /// What a name takes beside its bytes.
 const NAME: usize = 16;
+/// Maximum size of its `secrets` as JSON. The API server needs seconds for each change of a large list.
+const SECRETS: usize = 64 << 10;
 
 /// The fields of a service account that matter. Whatever else somebody wrote there is dropped while it is decoded.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,6 +21,8 @@ const NAME: usize = 16;
 pub(crate) struct AccountFields {
     metadata: ObjectMeta,
     image_pull_secrets: Option<Vec<ReferenceFields>>,
+    /// Not decoded: only its size matters.
+    secrets: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -35,7 +40,7 @@ pub(crate) struct AccountView {
     pub(crate) name: String,
     /// Without names if [`Self::has_too_many`].
     pub(crate) references: References,
-    /// Its references are more than the controller keeps, so that it can't change them.
+    /// Its references are too many to keep or to change.
     pub(crate) has_too_many: bool,
     pub(crate) is_being_deleted: bool,
 }
@@ -46,7 +51,8 @@ impl AccountView {
         let names = account.image_pull_secrets.iter().flatten();
         let names = names.map(|reference| reference.name.as_str());
         let size: usize = names.clone().map(|name| NAME + name.len()).sum();
-        let has_too_many = size > REFERENCES;
+        let secrets = account.secrets.as_ref().map_or(0, |all| all.get().len());
+        let has_too_many = size > REFERENCES || secrets > SECRETS;
         Self {
             namespace: account.namespace().unwrap_or_default(),
             name: account.name_any(),
@@ -75,8 +81,9 @@ impl AccountView {
     /// Reason and message for a service account that [`Self::has_too_many`] references.
     pub(crate) fn too_many(key: &str) -> (&'static str, String) {
         let message = format!(
-            "ServiceAccount `{key}` has more than {} KiB of `imagePullSecrets`, so globalps does not change it: remove some",
-            REFERENCES >> 10
+            "ServiceAccount `{key}` has more than {} KiB of `imagePullSecrets` or {} KiB of `secrets`, so globalps does not change it: remove some",
+            REFERENCES >> 10,
+            SECRETS >> 10
         );
         ("TooManyReferences", message)
     }
@@ -93,12 +100,12 @@ mod tests {
 
     use super::*;
 
-    fn view(names: &Value) -> AccountView {
+    fn view(names: &Value, secrets: usize) -> AccountView {
         let account = json!({
             "metadata": {"name": "default", "namespace": "a", "annotations": {"k": "s"}},
-            "imagePullSecrets": names, "secrets": [{}, {}],
+            "imagePullSecrets": names, "secrets": vec![json!({}); secrets],
         });
-        let account = serde_json::from_value(account).expect("a ServiceAccount");
+        let account = serde_json::from_str(&account.to_string()).expect("a ServiceAccount");
         AccountView::new(&account, "k")
     }
 
@@ -111,14 +118,15 @@ mod tests {
                     .collect::<Vec<_>>()
             )
         };
-        for (names, kept, has_too_many) in [
-            (json!(null), 0, false),
-            (json!([{}, {"name": "s"}]), 2, false),
-            (many(186), 186, false),
-            (many(40_000), 0, true),
-            (json!([{"name": "x".repeat(1_300_000)}]), 0, true),
+        for (names, secrets, kept, has_too_many) in [
+            (json!(null), 0, 0, false),
+            (json!([{}, {"name": "s"}]), 20_000, 2, false),
+            (json!([{}, {"name": "s"}]), 80_000, 0, true),
+            (many(186), 0, 186, false),
+            (many(40_000), 0, 0, true),
+            (json!([{"name": "x".repeat(1_300_000)}]), 0, 0, true),
         ] {
-            let view = view(&names);
+            let view = view(&names, secrets);
             assert_eq!(
                 (view.references.names.len(), view.has_too_many),
                 (kept, has_too_many)

@@ -124,7 +124,7 @@ pub struct ImagePullSecretsStatus {
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceFailure {
     pub namespace: String,
-    /// Such as `QuotaExceeded`, `Rejected`, `ForeignSecret`, `Conflict`, `TooLarge`.
+    /// Such as `QuotaExceeded`, `Rejected`, `ForeignSecret`, `Conflict`, `TooLarge`, `TooManyReferences`, `TooManyAccounts`.
     #[schemars(length(max = 64))]
     pub reason: String,
     #[schemars(length(max = 1024))]

@@ -18,6 +18,7 @@ pub mod advice;
 pub mod clocks;
 pub mod clusters;
 pub mod delivery_soak;
+pub mod exhaustion;
 pub mod fit;
 pub mod hub_soak;
 pub mod hub_stage;
