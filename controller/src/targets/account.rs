@@ -15,7 +15,7 @@ const NAME: usize = 16;
 /// Maximum size of its `secrets` as JSON. The API server needs seconds for each change of a large list.
 const SECRETS: usize = 64 << 10;
 
-/// The fields of a service account that matter. Whatever else somebody wrote there is dropped while it is decoded.
+/// The fields of a service account that matter. Whatever else another client wrote there is dropped while it is decoded.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccountFields {
