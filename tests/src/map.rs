@@ -221,7 +221,7 @@ pub const FILES: &[TestFile] = &[
         "hub_liars",
         On::Nodes(0),
         60,
-        "malicious member clusters: absurd numbers, redirects, endless responses, the UID of another cluster",
+        "malicious member clusters: absurd numbers, redirects, endless responses, the UID of another cluster; a tenant with 500 large Secrets",
     ),
     file(
         "hub_members",

@@ -1,5 +1,5 @@
-//! Member clusters that an attacker controls and that send the hub arbitrary responses. The hub's process, a management
-//! cluster without nodes, and simulated members: some honest, each of the others with one kind of lie.
+//! Member clusters that an attacker controls and that send the hub arbitrary responses, and a tenant who writes large objects and many.
+//! The hub's process, a management cluster without nodes, and simulated members: some honest, each of the others with one kind of lie.
 
 mod common;
 
@@ -11,6 +11,7 @@ use globalps_core::api::MESSAGE_LIMIT;
 use globalps_tests::fleet::hub_stage::{CLUSTERS, HubProcess, HubStage};
 use globalps_tests::fleet::lies::{Asked, Lie};
 use globalps_tests::fleet::members::Members;
+use globalps_tests::fleet::tenant::{TENANT, Tenant, news};
 use globalps_tests::hub::{Hub, fleet, member_secret, source};
 use globalps_tests::product::DEADLINE;
 use globalps_tests::until;
@@ -25,6 +26,8 @@ const HONEST: usize = 4;
 const ROUNDS: u32 = 3;
 /// Maximum memory of the hub in KiB: a hundredth of what the liars send meanwhile.
 const MEMORY: u64 = 100 << 10;
+/// The same beside a tenant with 500 MB: half of what its container has.
+const MEMORY_WITH_TENANT: u64 = 256 << 10;
 /// How long they send.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -39,7 +42,7 @@ type Case = (
 #[test]
 fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     let elsewhere = Server::web(None, |_| (200, Vec::new(), "{}".to_owned())).unwrap();
-    let stage = HubStage::up("hub-liars").unwrap();
+    let stage = HubStage::up_with_tenant("hub-liars").unwrap();
     let hub = Hub::attach(stage.cluster());
     let cases = lies(&stage, &elsewhere);
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -82,6 +85,50 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     a_member_with_another_uid_than_before_stops_itself(&hub, &members, &runtime);
     let usage = process.usage().unwrap();
     println!("the hub: {} KiB at most", usage.most_resident);
+    a_tenant_harms_only_its_namespace(&stage, &hub, &members, &runtime, process);
+}
+
+/// 500 Secrets of 1 MB, each of which registers a cluster, is named like a revision and has the label of Cluster API, and objects with ever
+/// new names: the others are served meanwhile, and by a hub that starts then.
+fn a_tenant_harms_only_its_namespace(
+    stage: &HubStage,
+    hub: &Hub,
+    members: &Members,
+    runtime: &tokio::runtime::Runtime,
+    process: HubProcess,
+) {
+    let client = runtime.block_on(stage.admin_client()).unwrap();
+    let mut tenant = runtime.block_on(Tenant::new(client)).unwrap();
+    let mut round = ROUNDS + 2;
+    let mut serve = |process: HubProcess, what: &str| {
+        hub.apply(&[source(CLUSTERS, NAME, &content(round))])
+            .unwrap();
+        for at in 0..HONEST {
+            wait_has(hub, members, at, round);
+        }
+        round += 1;
+        let most = process.usage().unwrap().most_resident;
+        println!("{what}: the hub has needed {most} KiB at most");
+        assert!(most < MEMORY_WITH_TENANT, "{what}: {most} KiB");
+    };
+    for _ in 0..5 {
+        runtime.block_on(tenant.fill(100, 1_000_000, None)).unwrap();
+        runtime.block_on(tenant.pass_names(100)).unwrap();
+        serve(process, "more Secrets of a tenant");
+    }
+    let place = (TENANT, NAME, "shared-revision-1007");
+    hub.wait_phase(place, ("Unreachable", "KubeconfigTooLarge"))
+        .unwrap();
+    stage.stop().unwrap();
+    let process = stage.start().unwrap();
+    serve(process, "a hub that starts");
+    runtime.block_on(tenant.pass_names(100)).unwrap();
+    serve(process, "it has listed everything");
+    for at in 0..HONEST {
+        let secret = members.secret(at).unwrap();
+        let of = &secret["metadata"]["annotations"]["globalps.io/fleet"];
+        assert_eq!(*of, format!("{CLUSTERS}/{NAME}"));
+    }
 }
 
 /// Waits until the liars of this fleet have their expected phase and reason.
@@ -226,26 +273,6 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             None,
         ),
     ]
-}
-
-/// A different status each time, about a different Secret.
-fn news(number: u64) -> Value {
-    let ready = json!({
-        "type": "Ready", "status": "False", "reason": "RollingOut", "message": number.to_string(),
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    });
-    json!({"type": "MODIFIED", "object": {
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {
-            "name": "global-pull-secret", "namespace": "kube-system", "generation": 1,
-            "resourceVersion": (number + 1000).to_string(),
-        },
-        "spec": {},
-        "status": {
-            "observedGeneration": 1, "observedAdditional": number.to_string(),
-            "counts": {"total": number % 1000, "synced": number % 999}, "conditions": [ready],
-        },
-    }})
 }
 
 fn bookmark(number: u64) -> Value {

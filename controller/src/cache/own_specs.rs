@@ -76,8 +76,7 @@ impl<S: OwnSpec> OwnSpecs<S> {
             known.version() <= object.version() && before.uid == now.uid && may_differ
         });
         let Some(known) = known else { return };
-        let unanswered = self.unanswered.get(&key);
-        if unanswered.is_some_and(|written| assigns_the_same(written, object.spec())) {
+        if self.is_awaited(&key, object.spec()) {
             self.forget(&key);
         } else if known.spec() == object.spec() {
             self.changed.remove(&key);
@@ -101,6 +100,22 @@ impl<S: OwnSpec> OwnSpecs<S> {
     pub(crate) fn forget(&mut self, key: &str) {
         self.changed.remove(key);
         self.unanswered.remove(key);
+    }
+
+    /// Forgets other objects: those that are not known, and writes that nobody needs.
+    pub(crate) fn retain(
+        &mut self,
+        is_known: impl Fn(&String) -> bool,
+        is_needed: impl Fn(&str, &S) -> bool,
+    ) {
+        self.changed.retain(is_known);
+        self.unanswered.retain(|key, spec| is_needed(key, spec));
+    }
+
+    /// Whether this is a write without a response.
+    pub(crate) fn is_awaited(&self, key: &str, spec: &S) -> bool {
+        let unanswered = self.unanswered.get(key);
+        unanswered.is_some_and(|written| assigns_the_same(written, spec))
     }
 
     pub(crate) fn changed(&self) -> &BTreeSet<String> {

@@ -179,7 +179,10 @@ impl<T: Versioned + Clone> Store<T> {
                 self.forgotten.clear();
                 false
             }
-            Event::InitApply(object) => {
+            Event::InitApply(mut object) => {
+                if let Some(known) = self.live.get(&object.key()) {
+                    object.share(known);
+                }
                 let relist = self.relist.get_or_insert_default();
                 match crowded_namespace::<T, _>(&relist.live, &object.key()) {
                     Some(namespace) => drop(relist.crowded.insert(namespace)),
@@ -288,6 +291,20 @@ impl<T: Versioned + Clone> Store<T> {
             .filter(|name| !listed(name))
             .cloned()
             .collect()
+    }
+
+    /// The objects that are known, and those of a list in progress.
+    pub(crate) fn lists_mut(&mut self) -> impl Iterator<Item = &mut BTreeMap<String, T>> {
+        let relist = self.relist.as_mut().map(|relist| &mut relist.live);
+        [&mut self.live].into_iter().chain(relist)
+    }
+
+    /// The same of those that can't be decoded.
+    pub(crate) fn unreadable_lists(
+        &self,
+    ) -> impl Iterator<Item = &BTreeMap<String, Box<Unreadable>>> {
+        let relist = self.relist.as_ref().map(|relist| &relist.unreadable);
+        [&self.unreadable].into_iter().chain(relist)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&T> {

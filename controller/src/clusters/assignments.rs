@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{ClusterKey, Input, UNREADABLE, fleet_title};
+use super::limits::TOO_MANY;
 use super::member::Reason;
 use super::progress::{Context, failed_revision, has_unassigned};
 
@@ -63,8 +64,10 @@ pub(super) fn missing(
     members: &[(ClusterKey, Member)],
     obstacles: &BTreeMap<ClusterKey, Reason>,
 ) -> Vec<Assignment> {
-    let is_unreadable =
-        |key: &ClusterKey| matches!(obstacles.get(key), Some((reason, _)) if *reason == UNREADABLE);
+    let is_unreadable = |key: &ClusterKey| {
+        let reason = obstacles.get(key).map(|(reason, _)| *reason);
+        matches!(reason, Some(UNREADABLE | TOO_MANY))
+    };
     let keys = members.iter().map(|(key, _)| key);
     let missing = keys.filter(|key| !input.objects.contains_key(key) && !is_unreadable(key));
     let missing = missing.map(|key| {

@@ -91,6 +91,10 @@ pub(crate) struct Input<'a> {
     /// Clusters that another `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
     pub(crate) hidden: Hidden,
+    /// How many more objects of clusters each namespace may have.
+    pub(crate) room: &'a BTreeMap<String, usize>,
+    /// Why the fleet can change nothing: the hub does not keep the content of all its revisions.
+    pub(crate) left_out: Option<String>,
     pub(crate) trust: &'a Trust,
     /// Writes that failed.
     pub(crate) refused: &'a Failures,
@@ -117,6 +121,28 @@ impl Input<'_> {
                 (None, findings) => (Verdict::Invalid(findings), None),
             },
         }
+    }
+
+    /// The clusters that get no object because their namespace has too many. The oldest ones get one first.
+    pub(super) fn crowded<'b>(
+        &self,
+        selected: impl Iterator<Item = (&'b ClusterKey, &'b ClusterView)>,
+    ) -> BTreeSet<&'b ClusterKey> {
+        let has = |key| self.objects.contains_key(key) || self.drift.deleted.contains_key(key);
+        let new = selected.filter(|(key, _)| !has(*key));
+        let mut new: Vec<_> = new.map(|(key, it)| (it.created, key)).collect();
+        new.sort();
+        let mut room = self.room.clone();
+        let has_room = |(_, key): &(_, &ClusterKey)| match room.get_mut(&key.0) {
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+            None => true,
+        };
+        let (_, crowded): (Vec<_>, Vec<_>) = new.into_iter().partition(has_room);
+        crowded.into_iter().map(|(_, key)| key).collect()
     }
 
     /// The last write of the cluster's `ClusterPullSecret` failed.

@@ -8,6 +8,7 @@ use super::desired::{Desired, Release};
 use super::known::Known;
 use super::member_report::{MemberReport, MemberStatus};
 use super::target::{Names, Owner, TargetView};
+use super::text::{REASON_LIMIT, sanitized};
 
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
 const DELETE: &str =
@@ -59,7 +60,7 @@ pub(crate) fn action(
         (Desired::Nothing | Desired::Removed, _) => Action::Keep,
         (Desired::Revision(release), None) => Action::Apply(release.clone()),
         (Desired::Revision(release), Some(target)) => {
-            let is_same = target.content == release.content;
+            let is_same = target.has_content(&release.content);
             let other = target.fleet.as_deref();
             let other = other.filter(|other| *other != names.fleet);
             if let Some(other) =
@@ -147,7 +148,7 @@ pub(crate) fn status(
     let (phase, reason, message) = phase(facts, desired, (names, known), criteria, reported);
     ClusterPullSecretStatus {
         phase,
-        reason: sanitized(reason, 64),
+        reason: sanitized(reason, REASON_LIMIT),
         message: sanitized(&message, MESSAGE_LIMIT),
         nodes: reported.map(|reported| reported.counts),
         ..ClusterPullSecretStatus::default()
@@ -242,12 +243,6 @@ fn phase<'a>(
         _ => ClusterPhase::Syncing,
     };
     (phase, &reported.reason, reported.message.clone())
-}
-
-/// Sanitizes text from another cluster for a status: removes control characters and limits the length.
-pub(crate) fn sanitized(text: &str, most: usize) -> String {
-    let text = text.chars().filter(|c| !c.is_control());
-    text.take(most).collect()
 }
 
 #[cfg(test)]

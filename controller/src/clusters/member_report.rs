@@ -1,6 +1,11 @@
 //! What a member cluster's own globalps reports. Pure.
 
-use globalps_core::api::{Counts, GlobalPullSecret, GlobalPullSecretStatus, condition};
+use globalps_core::api::{
+    Counts, GlobalPullSecret, GlobalPullSecretStatus, MESSAGE_LIMIT, condition,
+};
+
+use super::target::VERSION_LIMIT;
+use super::text::{REASON_LIMIT, sanitized};
 
 /// What the cluster's own globalps reports.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,10 +46,10 @@ impl MemberStatus {
         let mut conditions = status.conditions.iter();
         let ready = conditions.find(|it| it.type_ == condition::READY)?;
         Some(Self {
-            additional_version: status.observed_additional.clone(),
+            additional_version: sanitized(&status.observed_additional, VERSION_LIMIT),
             is_ready: ready.status == "True",
-            reason: ready.reason.clone(),
-            message: ready.message.clone(),
+            reason: sanitized(&ready.reason, REASON_LIMIT),
+            message: sanitized(&ready.message, MESSAGE_LIMIT),
             counts: storable(status.counts),
         })
     }

@@ -17,4 +17,5 @@ pub(crate) mod progress;
 pub(crate) mod revision;
 pub(crate) mod shard;
 pub(crate) mod target;
+pub(crate) mod text;
 pub(crate) mod trust;

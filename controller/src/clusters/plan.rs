@@ -11,7 +11,7 @@ use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkee
 use super::earlier::{bootstrapped, desired, needed, rejection, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
-use super::limits::limits;
+use super::limits::{limits, too_many};
 use super::member::Reason;
 use super::progress::{Context, has_nothing, member};
 use super::revision::{Revision, outdated};
@@ -39,6 +39,8 @@ pub(crate) enum Hold {
     NoValidContent,
     /// The revision number has reached its maximum.
     NoRevisionLeft,
+    /// The hub does not keep the content of all revisions: why, as a clause.
+    LeftOut(String),
 }
 
 #[derive(Clone, Debug)]
@@ -124,6 +126,11 @@ fn rollout(input: &Input) -> FleetPlan {
         return plan;
     }
     let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
+    if let Some(reason) = input.left_out.as_ref().filter(|_| !is_deleted) {
+        plan.hold = Some(Hold::LeftOut(reason.clone()));
+        plan.assignments = reverted(input).collect();
+        return plan;
+    }
     if !is_deleted {
         match next_revision(input, data) {
             Next::Same => {}
@@ -229,9 +236,11 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         .clusters
         .iter()
         .filter(|(key, it)| is_selected(key, it));
+    let crowded = input.crowded(selected.clone());
     let orphans = input.fleet.spec.deletion_policy == DeletionPolicy::Orphan;
     for (key, cluster) in selected {
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
+            _ if crowded.contains(key) => Some(too_many(&key.0)),
             (Some(other), _) => Some((
                 "TargetTaken",
                 format!("FleetPullSecret `{other}` writes the same Secret"),

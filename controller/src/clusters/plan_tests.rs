@@ -46,6 +46,8 @@ struct Hub {
     taken: BTreeMap<ClusterKey, String>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     hidden: Hidden,
+    room: BTreeMap<String, usize>,
+    left_out: Option<String>,
     trust: Trust,
     refused: Failures,
 }
@@ -77,6 +79,8 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         taken: BTreeMap::new(),
         namespaces: BTreeMap::new(),
         hidden: Hidden::new(),
+        room: BTreeMap::new(),
+        left_out: None,
         trust: Trust::new(&["ns".to_owned()]),
         refused: Failures::default(),
     };
@@ -189,6 +193,8 @@ impl Hub {
             drift: self.drift.clone(),
             taken: self.taken.clone(),
             hidden: self.hidden.clone(),
+            room: &self.room,
+            left_out: self.left_out.clone(),
             trust: &self.trust,
             refused: &self.refused,
             clock,
@@ -1206,4 +1212,46 @@ fn content_that_another_client_replaced_is_no_goal_and_nothing_before_it_is_gone
         .iter()
         .filter(|(_, spec)| spec.revision > 0);
     assert_eq!(assigned.count(), 0, "while the next one can't be written");
+}
+
+#[test]
+fn of_too_many_clusters_the_oldest_get_an_object_and_the_rest_is_named() {
+    let mut hub = hub(found("A"), &[(1, "A", "pr")], "a=1:Synced b c d -e");
+    let at = |second| Timestamp::from_second(second).ok();
+    for (name, created) in [("b", at(30)), ("c", at(10)), ("d", at(20))] {
+        hub.clusters.get_mut(&key(name)).unwrap().created = created;
+    }
+    for (room, crowded) in [
+        (3, vec![]),
+        (2, vec!["b"]),
+        (1, vec!["b", "d"]),
+        (0, vec!["b", "c", "d"]),
+    ] {
+        hub.room = [("ns".to_owned(), room)].into();
+        let plan = hub.plan();
+        let named: Vec<&str> = plan.obstacles.keys().map(|key| key.1.as_str()).collect();
+        assert_eq!(named, crowded, "{room}");
+        assert!(plan.obstacles.values().all(|it| it.0 == "TooManyClusters"));
+        let created = plan.assignments.iter().map(|(key, _)| key);
+        assert_eq!(
+            created
+                .filter(|key| !hub.objects.contains_key(*key))
+                .count(),
+            room
+        );
+    }
+    hub.room = [("other".to_owned(), 0)].into();
+    assert!(hub.plan().obstacles.is_empty());
+}
+
+#[test]
+fn a_fleet_whose_revisions_are_not_kept_changes_nothing_but_can_be_deleted() {
+    let mut hub = hub(found("B"), &[(1, "A", "pr")], "a=1:Synced b");
+    hub.left_out = Some("why".to_owned());
+    let held = hub.plan();
+    assert_eq!(held.hold, Some(Hold::LeftOut("why".to_owned())));
+    assert!(held.revisions.is_empty() && held.assignments.is_empty());
+    hub.fleet.metadata.deletion_timestamp = Some(Time(NOW));
+    let removing = hub.plan();
+    assert!(removing.assignments.iter().any(|(_, spec)| spec.remove));
 }

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use globalps_core::names::MAX_SHARDS;
 
+use super::limits::MOST_CONNECTIONS;
+
 /// One of several processes that lead at the same time. Each one connects to its share of the clusters; the first one plans for
 /// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,12 @@ impl Shard {
     /// Whether it plans for the cluster or connects to it.
     pub(crate) fn concerns(self, namespace: &str, name: &str) -> bool {
         self.plans() || self.has(namespace, name)
+    }
+
+    /// Clusters of a namespace that all processes together connect to.
+    pub(crate) fn connections(self) -> usize {
+        let processes = usize::try_from(self.of).unwrap_or(1);
+        processes.saturating_mul(MOST_CONNECTIONS)
     }
 
     /// Whether it connects to the cluster.

@@ -1,5 +1,6 @@
 //! The hub's Secret in a member cluster, as it was found there. Pure.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use globalps_core::api::MAX_REVISION;
@@ -12,6 +13,7 @@ use kube::ResourceExt as _;
 
 use super::desired::{Desired, Release};
 use super::known::Known;
+use super::text::sanitized;
 use crate::content::source::Data;
 
 /// What the hub's Secret in a cluster names, each as `NAMESPACE/NAME`.
@@ -36,12 +38,38 @@ pub(crate) struct TargetView {
     cluster: Option<String>,
     revision: Option<i64>,
     retry: String,
-    pub(super) content: Arc<Data>,
+    content: Content,
     /// It has other keys besides the hub's.
     pub(super) has_other_keys: bool,
     /// Another field manager that owns the content.
     pub(super) other_manager: Option<String>,
     pub(super) owner: Owner,
+}
+
+/// Maximum length of a uid or a `resourceVersion`, which a member can choose, as everything below.
+pub(super) const VERSION_LIMIT: usize = 64;
+/// The same of names, and of the value of a request, which is the longest.
+const NAME_LIMIT: usize = 1024;
+
+fn name(text: &str) -> String {
+    sanitized(text, NAME_LIMIT)
+}
+
+/// The content, of which the hub keeps only its own: each of a thousand members may have another megabyte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Desired(Arc<Data>),
+    Other(Digest),
+}
+
+/// Length and hash; `None`: there is no content. A member that finds another content with the same hash deceives only itself.
+type Digest = Option<(usize, u64)>;
+
+fn digest(data: &Data) -> Digest {
+    let bytes = data.0.as_ref()?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Some((bytes.len(), hasher.finish()))
 }
 
 /// Who owns the content, by `managedFields`.
@@ -60,6 +88,13 @@ impl TargetView {
     /// The hub has written its content, maybe beside another client.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.owner, Owner::Hub | Owner::Both)
+    }
+
+    pub(super) fn has_content(&self, content: &Arc<Data>) -> bool {
+        match &self.content {
+            Content::Desired(known) => known == content,
+            Content::Other(other) => *other == digest(content),
+        }
     }
 
     /// What this hub wrote there for the fleet or for one that is gone, if no object says which revision that is; `NONE`: nothing. The
@@ -84,12 +119,11 @@ impl TargetView {
 
     /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
     pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
-        let content = Data::of(secret, DATA_KEY);
-        let content = match desired {
-            Desired::Revision(release) if *release.content == content => {
-                Arc::clone(&release.content)
+        let content = match (Data::of(secret, DATA_KEY), desired) {
+            (found, Desired::Revision(release)) if *release.content == found => {
+                Content::Desired(Arc::clone(&release.content))
             }
-            _ => Arc::new(content),
+            (found, _) => Content::Other(digest(&found)),
         };
         let annotations = secret.annotations();
         let owns_content = |fields: &serde_json::Value| {
@@ -104,18 +138,21 @@ impl TargetView {
         let (own, others): (Vec<_>, Vec<_>) =
             owners.partition(|entry| entry.manager.as_deref() == Some(manager));
         Self {
-            uid: secret.uid().unwrap_or_default(),
-            version: secret.resource_version().unwrap_or_default(),
-            type_: secret.type_.clone().unwrap_or_default(),
+            uid: sanitized(&secret.uid().unwrap_or_default(), VERSION_LIMIT),
+            version: sanitized(
+                &secret.resource_version().unwrap_or_default(),
+                VERSION_LIMIT,
+            ),
+            type_: sanitized(&secret.type_.clone().unwrap_or_default(), NAME_LIMIT),
             is_immutable: secret.immutable == Some(true),
-            fleet: annotations.get(FLEET_ANNOTATION).cloned(),
-            cluster: annotations.get(CLUSTER_ANNOTATION).cloned(),
+            fleet: annotations.get(FLEET_ANNOTATION).map(|it| name(it)),
+            cluster: annotations.get(CLUSTER_ANNOTATION).map(|it| name(it)),
             revision: annotations
                 .get(REVISION_ANNOTATION)
                 .and_then(|number| number.parse().ok()),
             retry: annotations
                 .get(RETRY_ANNOTATION)
-                .cloned()
+                .map(|it| name(it))
                 .unwrap_or_default(),
             content,
             has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
@@ -127,7 +164,7 @@ impl TargetView {
             },
             other_manager: others
                 .first()
-                .map(|it| it.manager.clone().unwrap_or_default()),
+                .map(|it| name(it.manager.as_deref().unwrap_or_default())),
         }
     }
 
@@ -138,6 +175,6 @@ impl TargetView {
             && self.revision == Some(release.revision.number)
             // Without a request of its own, the hub does not care whether others have made one there.
             && (release.retry.is_empty() || self.retry == release.retry)
-            && self.content == release.content
+            && self.has_content(&release.content)
     }
 }

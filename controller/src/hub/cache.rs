@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
-use globalps_core::names::fleet_revision;
+use globalps_core::names::{FLEET_LABEL, fleet_revision};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
+use super::kept::Bounded as _;
 use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;
-use super::views::{NamespaceLabels, key, pair, revision};
+use super::views::{NamespaceLabels, RevisionSecret, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::list_watch::Update;
@@ -78,9 +79,19 @@ impl HubCache {
                 scope.clusters.handle(update)
             }
             HubEvent::NoClusterApi => !std::mem::replace(&mut scope.has_no_clusters, true),
-            HubEvent::Kubeconfig(update) => scope
-                .kubeconfigs
-                .handle(update.map(|it| it.for_shard(shard))),
+            HubEvent::Kubeconfig(update) => {
+                // Any Secret can have the label.
+                let update = match update.map(|it| it.for_shard(shard)) {
+                    Update::Event(Event::Apply(it)) if !it.is_of_cluster_api() => {
+                        Update::Event(Event::Delete(it))
+                    }
+                    Update::Event(Event::InitApply(it)) if !it.is_of_cluster_api() => {
+                        return false;
+                    }
+                    update => update,
+                };
+                scope.kubeconfigs.handle(update)
+            }
             HubEvent::Registered(update) => scope
                 .registered
                 .handle(update.map(|it| it.for_shard(shard))),
@@ -92,6 +103,16 @@ impl HubCache {
         let is_known =
             |(name, it): (&String, &Scope)| it.synced() || !name.is_empty() && it.is_hidden();
         self.namespaces.synced && self.scopes.iter().all(is_known)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.scopes.values().any(Scope::is_full)
+    }
+
+    /// Those that the hub serves; empty: all.
+    pub(super) fn namespace_names(&self) -> Vec<String> {
+        let names = self.scopes.keys().filter(|name| !name.is_empty());
+        names.cloned().collect()
     }
 
     /// The namespaces that exist, and that the hub may not read.
@@ -176,7 +197,7 @@ impl HubCache {
 
     /// What other clients did to the fleet's objects and revisions.
     pub(super) fn drift(&self, fleet: &FleetPullSecret) -> Drift {
-        let (title, uid) = (fleet_title(fleet), fleet.uid().unwrap_or_default());
+        let title = fleet_title(fleet);
         let of_fleet = |object: &ClusterPullSecret| {
             let (of, cluster) = pair(object)?;
             (of == title).then_some(cluster)
@@ -186,7 +207,7 @@ impl HubCache {
             objects, revisions, ..
         } in self.scopes.values()
         {
-            let own = revisions.store.live.values().filter(|it| it.owner == uid);
+            let own = revisions.store.live.values().filter(|it| it.is_of(fleet));
             let changed = own.filter(|it| revisions.is_changed(it));
             drift.revisions.extend(changed.map(|it| it.revision.number));
             for object in objects.store.live.values() {
@@ -283,13 +304,8 @@ impl HubCache {
 
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
     pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
-        let uid = fleet.uid().unwrap_or_default();
-        let all = self
-            .scopes
-            .values()
-            .flat_map(|it| it.revisions.store.live.values());
-        let of = all.filter(|it| it.owner == uid);
-        let mut revisions: Vec<Revision> = of
+        let mut revisions: Vec<Revision> = self
+            .revisions_of(fleet)
             .map(|it| it.revision.clone())
             .filter(|it| it.number > 0)
             .collect();
@@ -297,13 +313,28 @@ impl HubCache {
         revisions
     }
 
+    fn revisions_of(&self, fleet: &FleetPullSecret) -> impl Iterator<Item = &RevisionSecret> {
+        let scopes = self.scopes.values();
+        let all = scopes.flat_map(|it| it.revisions.store.live.values());
+        all.filter(|it| it.is_of(fleet))
+    }
+
+    /// Why the fleet can change nothing: the content of one of its revisions is not kept.
+    pub(super) fn left_out(&self, fleet: &FleetPullSecret) -> Option<String> {
+        let left_out = self.revisions_of(fleet).find(|it| it.is_left_out)?;
+        let (namespace, name) = &left_out.id.key;
+        Some(format!(
+            "the revisions in namespace `{namespace}` have more than {} MiB, and the hub does not keep the content of Secret `{name}`: clusters keep what they have until other FleetPullSecrets or Secrets with the label `{FLEET_LABEL}` are deleted there",
+            RevisionSecret::MOST_CONTENT >> 20
+        ))
+    }
+
     /// Names of Secrets that are named like its revisions and have another owner.
     pub(super) fn foreign_revisions(&self, fleet: &FleetPullSecret) -> BTreeSet<String> {
-        let uid = fleet.uid().unwrap_or_default();
         let (namespace, name) = key(fleet);
         let scopes = self.scopes.values();
         let all = scopes.flat_map(|it| it.revisions.store.live.values());
-        let labelled = all.filter(|it| it.owner != uid).map(|it| &it.id.key);
+        let labelled = all.filter(|it| !it.is_of(fleet)).map(|it| &it.id.key);
         let foreign = labelled.chain(&self.taken);
         let foreign =
             foreign.filter(|(place, secret)| *place == namespace && secret.starts_with(&name));

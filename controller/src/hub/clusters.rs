@@ -7,9 +7,11 @@ use std::sync::Arc;
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
 
 use super::cache::HubCache;
+use super::kept::Bounded as _;
 use super::scope::Scope;
-use super::views::Id;
+use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
 use crate::clusters::input::{ClusterKey, ClusterView, title};
+use crate::clusters::member::Reason;
 use crate::content::source::Data;
 
 /// Why a Secret has no effect, and the command that changes this.
@@ -65,18 +67,38 @@ impl HubCache {
 
     /// The kubeconfig of a `Cluster` is Cluster API's, unless the `Cluster` names the Secret that registers it, e.g. because
     /// Cluster API's has all permissions there.
-    pub(super) fn kubeconfig(&self, key: &ClusterKey) -> Option<Arc<Data>> {
-        let scope = self.scope_of(key)?;
+    pub(super) fn kubeconfig(&self, key: &ClusterKey) -> Result<Arc<Data>, Reason> {
         let name = title(key);
-        let found = match scope.clusters.get(&name) {
-            Some(cluster) if cluster.kubeconfig.is_none() => {
-                scope.kubeconfigs.get(&format!("{name}-kubeconfig"))
-            }
-            Some(cluster) if !cluster.names(&key.1) => None,
-            _ => scope.registered.get(&name),
-        }?;
-        let data = &found.kubeconfig;
-        data.0.is_some().then(|| Arc::clone(data))
+        let found = self
+            .scope_of(key)
+            .and_then(|scope| match scope.clusters.get(&name) {
+                Some(cluster) if cluster.kubeconfig.is_none() => {
+                    scope.kubeconfigs.get(&format!("{name}-kubeconfig"))
+                }
+                Some(cluster) if !cluster.names(&key.1) => None,
+                _ => scope.registered.get(&name),
+            });
+        match found.map(|it| &it.kubeconfig) {
+            Some(Kubeconfig::Found(data)) => Ok(Arc::clone(data)),
+            None | Some(Kubeconfig::None) => Err((
+                "NoKubeconfig",
+                "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
+            )),
+            Some(Kubeconfig::TooLarge(size)) => Err((
+                "KubeconfigTooLarge",
+                format!(
+                    "its kubeconfig has {size} bytes, more than {MAX_KUBECONFIG}: leave only this cluster and its own CA in it"
+                ),
+            )),
+            Some(Kubeconfig::LeftOut) => Err((
+                "KubeconfigTooLarge",
+                format!(
+                    "the kubeconfigs of namespace `{}` have more than {} MiB, and the hub keeps those of the oldest Secrets: remove some, or move clusters to another namespace",
+                    key.0,
+                    KubeconfigSecret::MOST_CONTENT >> 20
+                ),
+            )),
+        }
     }
 
     /// Owner of the cluster's `ClusterPullSecret`: the `apiVersion` of its `Cluster` (`None`: it is the Secret that registers the
@@ -108,6 +130,7 @@ impl HubCache {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::Secret;
     use kube::api::DynamicObject;
     use kube::runtime::watcher::Event;
@@ -119,7 +142,9 @@ mod tests {
     use crate::cache::list_watch::Update;
 
     fn metadata(name: &str, uid: &str, annotation: Option<&str>) -> Value {
-        let labels = json!({"globalps.io/cluster": "true", "of": uid});
+        let labels = json!({
+            "globalps.io/cluster": "true", "of": uid, "cluster.x-k8s.io/cluster-name": "m",
+        });
         let annotations = annotation.map(|it| json!({"globalps.io/kubeconfig": it}));
         json!({
             "name": name, "namespace": "ns", "uid": uid, "labels": labels, "annotations": annotations,
@@ -128,7 +153,7 @@ mod tests {
 
     fn secret(name: &str, uid: &str) -> Secret {
         let fields = json!({
-            "metadata": metadata(name, uid, None), "data": {"value": "eA=="},
+            "metadata": metadata(name, uid, None), "data": {"value": ByteString(uid.into())},
         });
         serde_json::from_value(fields).unwrap()
     }
@@ -173,13 +198,13 @@ mod tests {
                     .values()
                     .chain(scope.registered.live.values());
                 all.find(|it| it.id.uid == uid)
-                    .map(|it| Arc::clone(&it.kubeconfig))
+                    .map(|it| it.kubeconfig.clone())
             };
             let expected = if is_used { of("secret") } else { of("own") };
             let found = cache.kubeconfig(&key);
+            let found = found.ok().map(Kubeconfig::Found);
             assert_eq!(found.is_some(), has_kubeconfig, "{annotation:?}");
-            let is_expected = |it: &Arc<Data>| Arc::ptr_eq(it, expected.as_ref().unwrap());
-            assert!(found.as_ref().is_none_or(is_expected), "{annotation:?}");
+            assert!(found.is_none() || found == expected, "{annotation:?}");
             assert_eq!(cache.owner(&key).unwrap().1, "cluster");
             assert!(cache.owns(&key, "secret") && !cache.owns(&key, "own"));
         }

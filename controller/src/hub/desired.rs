@@ -8,21 +8,23 @@ use globalps_core::api::{
 };
 use globalps_core::names::HUB;
 use globalps_core::rollout;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
-use super::messages::{MemberSpec, Outcome};
+use super::messages::{MemberSpec, Outcome, Pair};
 use super::pins::Pins;
-use super::sessions::Pair;
 use super::views::pair;
 use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
 use crate::clusters::known::Known;
+use crate::clusters::limits::MOST_CONNECTIONS;
 use crate::clusters::member::INSTALLING;
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::clusters::trust::Trust;
+use crate::targets::created;
 
 impl Hub {
     /// Sends the desired state to each session of this shard.
@@ -93,9 +95,24 @@ pub(super) fn member_specs(
             revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
             outcome: outcome(object),
         };
-        Some((pair, spec))
+        Some((created(object), pair, spec))
     });
-    specs.collect()
+    connected(specs.collect())
+}
+
+/// Of each namespace at most [`MOST_CONNECTIONS`], the oldest ones.
+fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair, MemberSpec)> {
+    if specs.len() > MOST_CONNECTIONS {
+        specs.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        specs.retain(|(_, (_, (namespace, _)), _)| {
+            let count = counts.entry(namespace.clone()).or_default();
+            *count += 1;
+            *count <= MOST_CONNECTIONS
+        });
+    }
+    let specs = specs.into_iter();
+    specs.map(|(_, pair, spec)| (pair, spec)).collect()
 }
 
 fn outcome(object: &ClusterPullSecret) -> Outcome {

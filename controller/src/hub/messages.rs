@@ -1,24 +1,30 @@
 //! Messages between the hub and a member's session.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
 use globalps_core::rollout::Revision;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::clusters::desired::Desired;
 use crate::clusters::identity::Pin;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::known::Known;
+use crate::clusters::member::Reason;
 use crate::clusters::target::Names;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
+use crate::remote::bounds::Bounds;
+
+/// A fleet, as `NAMESPACE/NAME`, and a cluster.
+pub(super) type Pair = (String, ClusterKey);
 
 /// Desired state of a member, with everything that its session needs.
 #[derive(Clone, PartialEq)]
 pub(super) struct MemberSpec {
-    /// `None`: there is no Secret, or it has no kubeconfig.
-    pub(super) kubeconfig: Option<Arc<Data>>,
+    /// `Err`: there is none that the hub can use.
+    pub(super) kubeconfig: Result<Arc<Data>, Reason>,
     /// uid and generation of the `ClusterPullSecret` that this spec comes from.
     pub(super) uid: String,
     pub(super) generation: i64,
@@ -78,12 +84,29 @@ impl MemberSpec {
     }
 }
 
-/// A status from a member's session.
-pub(super) struct Observation {
-    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
-    pub(super) fleet: String,
-    pub(super) cluster: ClusterKey,
-    pub(super) status: ClusterPullSecretStatus,
+/// The newest status from each session that the hub has not looked at: a member may change its own a thousand times per second.
+#[derive(Default)]
+pub(super) struct Observations {
+    newest: Mutex<BTreeMap<Pair, ClusterPullSecretStatus>>,
+    changed: Notify,
+}
+
+impl Observations {
+    pub(super) fn send(&self, pair: Pair, status: ClusterPullSecretStatus) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.insert(pair, status);
+        self.changed.notify_one();
+    }
+
+    /// Waits until a session has sent one.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(super) fn take(&self) -> BTreeMap<Pair, ClusterPullSecretStatus> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut newest)
+    }
 }
 
 /// Shared by all sessions.
@@ -92,7 +115,28 @@ pub(super) struct Shared {
     pub(super) fence: Fence,
     /// Field manager of this hub.
     pub(super) manager: Arc<str>,
-    pub(super) observations: mpsc::UnboundedSender<Observation>,
-    /// Limits the number of sessions that connect at the same time.
-    pub(super) connecting: Arc<Semaphore>,
+    pub(super) observations: Arc<Observations>,
+    pub(super) connecting: Connecting,
+    pub(super) bounds: Bounds,
+}
+
+/// Limits the number of sessions that connect at the same time: of a namespace, whose clusters may all be silent, and of all.
+#[derive(Clone)]
+pub(super) struct Connecting {
+    pub(super) of_namespace: Arc<Semaphore>,
+    pub(super) of_all: Arc<Semaphore>,
+}
+
+impl Connecting {
+    /// Waits for its turn.
+    pub(super) async fn permits(
+        &self,
+    ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
+        // Nobody closes them.
+        let of_namespace = Arc::clone(&self.of_namespace).acquire_owned().await.ok();
+        (
+            of_namespace,
+            Arc::clone(&self.of_all).acquire_owned().await.ok(),
+        )
+    }
 }

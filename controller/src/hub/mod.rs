@@ -1,6 +1,8 @@
 //! The hub's program: watches, plans, assigns, writes into the clusters and reports. Like `run`, for clusters instead of nodes.
 
 mod assign;
+#[cfg(test)]
+mod bounds_tests;
 mod cache;
 mod cluster_api;
 mod clusters;
@@ -11,6 +13,7 @@ mod fleets;
 #[cfg(test)]
 mod hidden_tests;
 mod install;
+mod kept;
 mod member_watch;
 mod messages;
 mod objects;
@@ -46,7 +49,6 @@ use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::ClusterPullSecretStatus;
 use globalps_core::names::{CONTROLLER_NAMESPACE, HUB_LEADER, hub_shard};
 use kube::Client;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clusters::clock::ClusterClock;
@@ -62,7 +64,7 @@ use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
-use messages::Observation;
+use messages::Observations;
 use pins::Pins;
 use sessions::Sessions;
 use source::{SourceRef, SourceState};
@@ -141,7 +143,7 @@ struct Hub {
     events: SelectAll<BoxStream<'static, Scoped>>,
     source_events: SelectAll<BoxStream<'static, (SourceRef, SourceState)>>,
     sources: BTreeMap<SourceRef, Option<SourceState>>,
-    observations: mpsc::UnboundedReceiver<Observation>,
+    observations: Arc<Observations>,
     /// Statuses from the sessions that are not written yet.
     observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
     sessions: Sessions,
@@ -154,6 +156,8 @@ struct Hub {
     pins: Pins,
     known: Arc<Known>,
     cache: HubCache,
+    /// When it last listed everything.
+    listed: Instant,
     clock: ClusterClock,
     writer: Writer,
     refusals: Refusals,
@@ -169,17 +173,18 @@ impl Hub {
             token: Arc::clone(token),
             health: Arc::clone(&process.health),
         };
-        let (sender, observations) = mpsc::unbounded_channel();
+        let observations = Arc::<Observations>::default();
         Self {
             events: watches::events(&client, &args.namespaces, args.shard),
             source_events: SelectAll::new(),
             sources: BTreeMap::new(),
-            observations,
+            observations: Arc::clone(&observations),
             observed: BTreeMap::new(),
-            sessions: Sessions::new(fence, sender),
+            sessions: Sessions::new(fence, observations),
             unreadable: BTreeSet::new(),
             hidden: BTreeSet::new(),
             cache: HubCache::new(&args.namespaces, args.shard),
+            listed: Instant::now(),
             clock: ClusterClock::default(),
             shard: args.shard,
             trust: Trust::new(&args.trusted_namespaces),
@@ -209,7 +214,7 @@ impl Hub {
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
                 Some((source, found)) = self.source_events.next() => self.on_source(source, found),
-                Some(observation) = self.observations.recv() => self.on_observation(observation),
+                () = self.observations.changed() => self.take_observations(),
                 () = sleep_until(wake) => true,
             };
             changed |= self.handle_pending_events().await;
@@ -220,6 +225,7 @@ impl Hub {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
+            self.list_again();
             let pause = Box::pin(self.reconcile()).await;
             self.metrics.reconciled(self.refusals.is_clean());
             wake = Instant::now() + pause;
@@ -242,8 +248,8 @@ impl Hub {
                 changed |= self.on_source(source, found);
                 quiet = 0;
             }
-            while let Ok(observation) = self.observations.try_recv() {
-                changed |= self.on_observation(observation);
+            if self.take_observations() {
+                changed = true;
                 quiet = 0;
             }
             tokio::task::yield_now().await;
@@ -251,19 +257,32 @@ impl Hub {
         changed
     }
 
+    /// What was not kept may have room now.
+    fn list_again(&mut self) {
+        if self.listed.elapsed() < RESYNC || !self.cache.is_full() {
+            return;
+        }
+        self.listed = Instant::now();
+        self.events = watches::events(&self.client, &self.cache.namespace_names(), self.shard);
+    }
+
     fn on_source(&mut self, source: SourceRef, found: SourceState) -> bool {
+        let others = self
+            .sources
+            .iter()
+            .filter(|(it, _)| it.0 == source.0 && **it != source);
+        let others: usize = others.filter_map(|(_, it)| Some(it.as_ref()?.size())).sum();
+        let found = found.within(others, &source.0);
         self.sources.insert(source, Some(found));
         true
     }
 
-    fn on_observation(&mut self, observation: Observation) -> bool {
-        let Observation {
-            fleet,
-            cluster,
-            status,
-        } = observation;
-        self.observed.insert((fleet, cluster), status);
-        true
+    /// Whether there are any.
+    fn take_observations(&mut self) -> bool {
+        let taken = self.observations.take();
+        let is_any = !taken.is_empty();
+        self.observed.extend(taken);
+        is_any
     }
 
     /// Watches exactly these sources. Returns whether the content of each one is known.

@@ -4,21 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
-use globalps_core::names::HUB;
+use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, HUB, RETRY_ANNOTATION};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
+use super::kept::Kept;
 use crate::cache::list_watch::Update;
 use crate::cache::out_of_band::out_of_band_changes;
 use crate::cache::own_specs::OwnSpecs;
-use crate::cache::store::Store;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::progress::up_to_date;
 use crate::clusters::shard::Shard;
 
+/// Maximum length of the value of an annotation. The field that it is copied to has the same limit.
+const VALUE: usize = 1024;
+/// Finalizers that a message names.
+const FINALIZERS: usize = 8;
+/// The hub looks for objects that it does not need only if there are more.
+const MANY: usize = 1000;
+
 #[derive(Default)]
 pub(super) struct Objects {
-    pub(super) store: Store<Box<ClusterPullSecret>>,
+    pub(super) store: Kept<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
     /// Those whose status another client changed, until this process has written it again. The cache keeps what it was.
     statuses: BTreeSet<String>,
@@ -28,6 +35,8 @@ pub(super) struct Objects {
     recreated: BTreeSet<String>,
     /// Those that the hub deletes.
     released: BTreeSet<String>,
+    /// There was a complete list: what is new since, and this process has not written, is of another client.
+    is_listed: bool,
 }
 
 impl Objects {
@@ -39,6 +48,7 @@ impl Objects {
     ) -> bool {
         match &mut update {
             Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
+                slim(object);
                 self.keep_status(object, shard);
             }
             Update::Event(Event::Delete(object)) => {
@@ -50,7 +60,8 @@ impl Objects {
     }
 
     /// Stores the response to a write of a status, which may arrive before the watch event. Its spec may be of another client.
-    pub(super) fn put_status(&mut self, object: ClusterPullSecret, shard: Shard) {
+    pub(super) fn put_status(&mut self, mut object: ClusterPullSecret, shard: Shard) {
+        slim(&mut object);
         self.statuses.remove(&object.key());
         self.handle_spec(Update::Event(Event::Apply(Box::new(object))), shard);
     }
@@ -63,6 +74,10 @@ impl Objects {
         let known = known.filter(|known| known.metadata.uid == object.metadata.uid);
         let Some(known) = known.filter(|known| connects(shard, known)) else {
             self.statuses.remove(&key);
+            if connects(shard, object) && object.status.is_some() && self.is_foreign(object) {
+                object.status = None;
+                self.statuses.insert(key);
+            }
             return;
         };
         if known.version() > object.version() {
@@ -87,11 +102,23 @@ impl Objects {
         } else {
             self.follow(&mut update);
         }
+        self.is_listed |= matches!(update, Update::Event(Event::InitDone));
         self.store.handle(update)
     }
 
-    /// A process that does not plan follows only what the hub wrote. Until the planning process has reverted what another client
-    /// wrote, what the hub had written before counts; without that, nothing.
+    /// Whether another client created it: it was not there when this process listed everything, and this process has not written it.
+    fn is_foreign(&self, object: &ClusterPullSecret) -> bool {
+        let key = object.key();
+        let known = self.store.get(&key);
+        let is_known = known.is_some_and(|known| known.metadata.uid == object.metadata.uid);
+        self.is_listed
+            && !is_known
+            // The hub may have written it before it could not be decoded.
+            && !self.store.unreadable.contains_key(&key)
+            && !self.specs.is_awaited(&key, &object.spec)
+    }
+
+    /// A process that does not plan follows only what the hub wrote, until the planning process has reverted what another client wrote.
     fn follow(&self, update: &mut Update<Box<ClusterPullSecret>>) {
         let Update::Event(Event::Apply(object) | Event::InitApply(object)) = update else {
             return;
@@ -101,6 +128,11 @@ impl Objects {
         if is_own {
             return;
         }
+        self.disown(object);
+    }
+
+    /// What the hub had written before counts; without that, nothing.
+    fn disown(&self, object: &mut ClusterPullSecret) {
         let known = self.store.get(&object.key());
         object.spec = known.map_or_else(
             || ClusterPullSecretSpec {
@@ -134,6 +166,9 @@ impl Objects {
             if let Some(deleted) = self.deleted.get(&key) {
                 object.spec.clone_from(&deleted.spec);
                 self.specs.changed_now(&key);
+            } else if self.is_foreign(object) {
+                self.disown(object);
+                self.specs.changed_now(&key);
             } else if up_to_date(object).is_some_and(|status| has_settled(status.phase)) {
                 self.recreated.remove(&key);
             }
@@ -148,6 +183,7 @@ impl Objects {
 
     /// Stores the response to a write of the spec, which may arrive before the watch event.
     pub(super) fn put_written(&mut self, mut object: ClusterPullSecret, shard: Shard) {
+        slim(&mut object);
         // Its status may be of another client.
         self.keep_status(&mut object, shard);
         let key = object.key();
@@ -164,12 +200,33 @@ impl Objects {
         self.specs.wrote_without_response(key, spec);
     }
 
+    /// Forgets what is of no fleet and of no cluster. Otherwise a client that creates and deletes objects with ever new names would fill
+    /// the memory.
+    pub(super) fn forget_foreign(
+        &mut self,
+        is_needed: impl Fn(&str, &ClusterPullSecretSpec) -> bool,
+    ) {
+        if self.store.live.len() > MANY {
+            let live = &mut self.store.live;
+            live.retain(|key, object| is_needed(key, &object.spec));
+        }
+        self.deleted
+            .retain(|key, object| is_needed(key, &object.spec));
+        let (live, deleted) = (&self.store.live, &self.deleted);
+        let is_known = |key: &String| live.contains_key(key) || deleted.contains_key(key);
+        for keys in [&mut self.statuses, &mut self.recreated, &mut self.released] {
+            keys.retain(is_known);
+        }
+        self.specs.retain(is_known, is_needed);
+    }
+
     /// Their namespace was deleted.
     pub(super) fn empty(&mut self) {
         let mut store = std::mem::take(&mut self.store);
         store.empty();
         *self = Self {
             store,
+            is_listed: self.is_listed,
             ..Self::default()
         };
     }
@@ -203,8 +260,32 @@ impl Objects {
         !self.recreated.is_empty() && self.recreated.contains(&object.key())
     }
 
+    /// How much it knows of objects besides the objects themselves.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        let sets = [&self.statuses, &self.recreated, &self.released];
+        let sets: usize = sets.iter().map(|it| it.len()).sum();
+        sets + self.deleted.len() + self.specs.changed().len()
+    }
+
     pub(super) fn deleted(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         self.deleted.values().map(AsRef::as_ref)
+    }
+}
+
+/// Drops what the hub does not need, and its author may have made large.
+fn slim(object: &mut ClusterPullSecret) {
+    let metadata = &mut object.metadata;
+    metadata.labels = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        let needed = [ACCEPTED_IDENTITY_ANNOTATION, RETRY_ANNOTATION];
+        annotations.retain(|key, value| needed.contains(&key.as_str()) && value.len() <= VALUE);
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.truncate(1);
+    }
+    if let Some(finalizers) = &mut metadata.finalizers {
+        finalizers.truncate(FINALIZERS);
     }
 }
 

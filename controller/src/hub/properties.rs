@@ -26,10 +26,9 @@ use serde_json::json;
 
 use super::cache::HubCache;
 use super::desired::member_specs;
-use super::messages::MemberSpec;
+use super::messages::{MemberSpec, Pair};
 use super::pins::Pins;
 use super::reconcile::with_obstacles;
-use super::sessions::Pair;
 use super::statuses::{dated, due};
 use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
@@ -789,6 +788,7 @@ impl Simulation {
     }
 
     fn planned(&mut self) -> FleetPlan {
+        self.cache.forget_foreign();
         self.clock.observe(self.cache.objects(), self.uptime);
         let clusters = with_obstacles(&self.cache);
         let source = Source::Found(Data(Some(self.source.clone().into_bytes())));
@@ -808,6 +808,8 @@ impl Simulation {
             drift: self.cache.drift(&self.fleet),
             taken: BTreeMap::new(),
             hidden: self.cache.hidden(),
+            room: &self.cache.room(&clusters),
+            left_out: self.cache.left_out(&self.fleet),
             trust: &Trust::default(),
             refused: &Failures::default(),
             clock: &self.clock,

@@ -42,6 +42,8 @@ type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 #[derive(Default)]
 struct ReconcileState {
     targets: Targets,
+    /// How many more objects of clusters each namespace may have.
+    room: BTreeMap<String, usize>,
     counts: Counts,
     is_at_rest: bool,
     has_written: bool,
@@ -53,12 +55,14 @@ impl Hub {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Duration {
         self.refusals.begin();
-        self.write_statuses().await;
+        let is_left = self.write_statuses().await;
+        let resync = if is_left { Duration::ZERO } else { RESYNC };
         // Before the next event may delete one of the objects.
         self.pins.observe(&self.cache);
         if !self.shard.plans() {
             self.update_sessions(&with_obstacles(&self.cache));
-            return self.refusals.end(|_| false).unwrap_or(RESYNC);
+            let pause = self.refusals.end(|_| false);
+            return pause.map_or(resync, |pause| pause.min(resync));
         }
         let fleets = self.cache.fleets();
         let references = fleets.iter().flat_map(sources_of).collect();
@@ -66,13 +70,16 @@ impl Hub {
         if !is_known {
             return RESYNC;
         }
+        self.cache.forget_foreign();
         self.log_unreadable();
         self.clock.observe(self.cache.objects(), uptime());
         let clusters = with_obstacles(&self.cache);
         let namespaces = self.cache.namespaces();
         let mut state = ReconcileState {
             is_at_rest: true,
+            has_written: is_left,
             targets: Targets::new(&self.cache, &fleets),
+            room: self.cache.room(&clusters),
             ..ReconcileState::default()
         };
         for fleet in fleets {
@@ -116,6 +123,8 @@ impl Hub {
                 drift: self.cache.drift(&fleet),
                 taken: state.targets.of_others(&fleet),
                 hidden: self.cache.hidden(),
+                room: &state.room,
+                left_out: self.cache.left_out(&fleet),
                 trust: &self.trust,
                 refused: &self.refusals.failures,
                 clock: &self.clock,
@@ -123,6 +132,14 @@ impl Hub {
             };
             plan(&input)
         };
+        let objects = self.objects_of(&fleet);
+        for (key, _) in &plan.members {
+            if !objects.contains_key(key)
+                && let Some(left) = state.room.get_mut(&key.0)
+            {
+                *left = left.saturating_sub(1);
+            }
+        }
         for (key, member) in &plan.members {
             if member.refused.is_some() && !member.is_done() {
                 state.open.insert(object_title(key, &fleet));

@@ -181,6 +181,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
             return no("NoSource", "there is no valid source yet".to_owned());
         }
         Some(Hold::Install(reason)) => return no("NoImagePullSecret", reason.clone()),
+        Some(Hold::LeftOut(reason)) => return no("TooLarge", reason.clone()),
         Some(Hold::NoValidContent) => {
             let message = format!(
                 "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",

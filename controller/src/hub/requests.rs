@@ -16,7 +16,8 @@ use tokio::time::timeout;
 
 use super::messages::MemberSpec;
 use crate::clusters::desired::Release;
-use crate::clusters::member::{Reason, sanitized};
+use crate::clusters::member::Reason;
+use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
 use crate::telemetry::client::without_content;
 

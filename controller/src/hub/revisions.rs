@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::runtime::watcher::Event;
 
+use super::kept::Kept;
 use super::views::RevisionSecret;
 use crate::cache::list_watch::Update;
-use crate::cache::store::Store;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::revision::Revision;
 
 #[derive(Default)]
 pub(super) struct Revisions {
-    pub(super) store: Store<RevisionSecret>,
+    pub(super) store: Kept<RevisionSecret>,
     /// Keys of those that another client changed, until the hub writes them again.
     changed: BTreeSet<String>,
     /// What the hub is about to write, or has written without a response.
@@ -39,7 +39,9 @@ impl Revisions {
         let known = self
             .store
             .get(&key)
-            .filter(|known| known.id.uid == found.id.uid && known.version() <= found.version());
+            .filter(|known| known.id.uid == found.id.uid && known.version() <= found.version())
+            // Nothing of it is known.
+            .filter(|known| !known.is_left_out);
         let Some(known) = known else { return };
         if self.expected.get(&key) == Some(&found.revision) {
             self.forget(&key);
@@ -75,6 +77,15 @@ impl Revisions {
     }
 
     pub(super) fn is_changed(&self, revision: &RevisionSecret) -> bool {
-        self.changed.contains(&revision.key())
+        !revision.is_left_out && self.changed.contains(&revision.key())
+    }
+
+    /// Forgets the content of those that are of no fleet: each client that may write Secrets can set their label.
+    pub(super) fn keep_content(&mut self, is_of_a_fleet: impl Fn(&RevisionSecret) -> bool) {
+        for revisions in self.store.lists_mut() {
+            let foreign = revisions.values_mut();
+            let foreign = foreign.filter(|it| it.has_content() && !is_of_a_fleet(it));
+            foreign.for_each(RevisionSecret::forget_content);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use globalps_core::api::FleetPullSecret;
 
+use super::kept::Kept;
 use super::objects::Objects;
 use super::revisions::Revisions;
 use super::views::{ClusterObject, KubeconfigSecret};
@@ -9,11 +10,11 @@ use crate::cache::store::Store;
 
 #[derive(Default)]
 pub(super) struct Scope {
-    pub(super) fleets: Store<Box<FleetPullSecret>>,
+    pub(super) fleets: Kept<Box<FleetPullSecret>>,
     pub(super) objects: Objects,
-    pub(super) clusters: Store<ClusterObject>,
-    pub(super) kubeconfigs: Store<KubeconfigSecret>,
-    pub(super) registered: Store<KubeconfigSecret>,
+    pub(super) clusters: Kept<ClusterObject>,
+    pub(super) kubeconfigs: Kept<KubeconfigSecret>,
+    pub(super) registered: Kept<KubeconfigSecret>,
     pub(super) revisions: Revisions,
     /// Cluster API is not installed, so the cache of `Cluster`s never syncs.
     pub(super) has_no_clusters: bool,
@@ -44,6 +45,16 @@ impl Scope {
     pub(super) fn is_hidden(&self) -> bool {
         let mut lists = self.lists().into_iter();
         !self.synced() && lists.all(|(synced, is_forbidden)| synced || is_forbidden)
+    }
+
+    /// It does not keep everything.
+    pub(super) fn is_full(&self) -> bool {
+        self.clusters.is_full()
+            || self.kubeconfigs.is_full()
+            || self.registered.is_full()
+            || self.fleets.is_full()
+            || self.objects.store.is_full()
+            || self.revisions.store.is_full()
     }
 
     /// Its namespace was deleted, with everything in it.

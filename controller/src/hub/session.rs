@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use globalps_core::api::ClusterPullSecretStatus;
+use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
@@ -21,6 +21,7 @@ use crate::clusters::installation::Installation;
 use crate::clusters::member::{Action, CONFLICT, Facts, Reason, action};
 use crate::clusters::member_report::MemberReport;
 use crate::clusters::target::TargetView;
+use crate::clusters::text::sanitized;
 use crate::objects::apply::{is_absent, is_denied};
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
@@ -113,33 +114,37 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, reason: Reason) -> Disconnect {
-        self.facts.unreachable = Some(reason);
+    fn fail(&mut self, (reason, message): Reason) -> Disconnect {
+        self.facts.unreachable = Some((reason, sanitized(&message, MESSAGE_LIMIT)));
         Disconnect::Failed
     }
 
+    /// The cluster says why: a megabyte, if it likes.
+    fn block(&mut self, reason: &'static str, message: &str) {
+        self.facts.blocked = Some((reason, sanitized(message, MESSAGE_LIMIT)));
+    }
+
     async fn run_connection(&mut self, spec: &MemberSpec, retries: &mut u32) -> Disconnect {
-        let Some(data) = &spec.kubeconfig else {
-            return self.fail((
-                "NoKubeconfig",
-                "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
-            ));
+        let data = match &spec.kubeconfig {
+            Ok(data) => data,
+            Err(reason) => return self.fail(reason.clone()),
         };
-        let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
+        let permits = self.shared.connecting.permits().await;
         let config = kubeconfig::config(data.0.as_deref()).await;
-        let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
-            Ok(client) => client,
-            Err(reason) => {
-                return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
-            }
-        };
+        let client =
+            match config.and_then(|it| lean_client(it, &self.shared.fence, &self.shared.bounds)) {
+                Ok(client) => client,
+                Err(reason) => {
+                    return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
+                }
+            };
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);
         }
-        drop(permit);
         if let Err(reason) = self.read_target(&client, spec).await {
             return self.fail(reason);
         }
+        drop(permits);
         self.installed = None;
         self.installing = None;
         let mut events = member_events(&client, spec);
@@ -325,7 +330,7 @@ impl Session {
                     401 | 403 => "InstallForbidden",
                     _ => "NotInstalled",
                 };
-                self.facts.blocked = Some((reason, format!("globalps: {}", status.message)));
+                self.block(reason, &format!("globalps: {}", status.message));
                 Ok(false)
             }
             Err(error) => Err(unreachable_reason(error)),
@@ -374,7 +379,7 @@ impl Session {
             }
             Err(Some(kube::Error::Api(status))) if is_absent(&status) => {
                 self.facts.target = None;
-                self.facts.blocked = Some(("NotFound", status.message.clone()));
+                self.block("NotFound", &status.message);
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
@@ -385,7 +390,7 @@ impl Session {
                     _ if is_denied(&status) => "Rejected",
                     _ => "NotWritten",
                 };
-                self.facts.blocked = Some((reason, status.message.clone()));
+                self.block(reason, &status.message);
                 // The Secret may have changed since it was read.
                 self.read_target(client, spec).await
             }

@@ -7,11 +7,12 @@ use globalps_core::rollout::Revision;
 use tokio::time::Instant;
 
 use super::clusters::ignored_secret;
-use super::messages::{MemberSpec, Observation};
+use super::messages::MemberSpec;
 use super::session::Session;
 use crate::clusters::desired::Desired;
-use crate::clusters::member::{DoneCriteria, sanitized, status};
+use crate::clusters::member::{DoneCriteria, status};
 use crate::clusters::member_report::MemberReport;
+use crate::clusters::text::sanitized;
 
 /// A cluster may lack its `GlobalPullSecret` for this time: its controller creates one after the installation, and other programs replace
 /// it by deleting and creating it.
@@ -40,12 +41,8 @@ impl Session {
             return;
         }
         self.reported = report;
-        // An error means that the hub's term has ended, which also ends this task.
-        let _ = self.shared.observations.send(Observation {
-            fleet: spec.fleet.clone(),
-            cluster: self.cluster.clone(),
-            status,
-        });
+        let pair = (spec.fleet.clone(), self.cluster.clone());
+        self.shared.observations.send(pair, status);
     }
 
     /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief

@@ -12,9 +12,9 @@ use globalps_core::api::{
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 
-use super::messages::{MemberSpec, Outcome, Shared};
+use super::messages::{Connecting, MemberSpec, Outcome, Shared};
 use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
@@ -22,11 +22,13 @@ use crate::clusters::desired::{Desired, Release};
 use crate::clusters::identity::{IDENTITY_CHANGED, Pin};
 use crate::clusters::installation::Installation;
 use crate::clusters::known::Known;
+use crate::clusters::member::Reason;
 use crate::clusters::member_report::MemberReport;
 use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
+use crate::remote::bounds::Bounds;
 use crate::telemetry::health::Health;
 
 /// A session with a member that gets revision 1, and globalps itself.
@@ -44,7 +46,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
     };
     let spec = MemberSpec {
         uid: "u".to_owned(),
-        kubeconfig: None,
+        kubeconfig: Err(no_kubeconfig()),
         generation: 1,
         desired: Desired::Revision(release),
         target: Target::default(),
@@ -68,8 +70,12 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
             health: Arc::new(Health::new()),
         },
         manager: "globalps-hub-own".into(),
-        observations: mpsc::unbounded_channel().0,
-        connecting: Arc::new(Semaphore::new(1)),
+        observations: Arc::default(),
+        connecting: Connecting {
+            of_namespace: Arc::new(Semaphore::new(1)),
+            of_all: Arc::new(Semaphore::new(1)),
+        },
+        bounds: Bounds::default(),
     };
     let mut session = Session::new(("ns".to_owned(), "m".to_owned()), shared, specs);
     session.identity = spec.pin.identity.clone();
@@ -151,8 +157,17 @@ fn secret_of_member() -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }
 
+fn no_kubeconfig() -> Reason {
+    ("NoKubeconfig", String::new())
+}
+
+/// The status that the session has reported since the last call.
+fn newest(session: &Session) -> Option<ClusterPullSecretStatus> {
+    session.shared.observations.take().into_values().next()
+}
+
 /// Whether the session writes after the hub has sent it this kubeconfig, and the cluster behind it does not tell its identity.
-async fn writes_with(kubeconfig: Option<Arc<Data>>) -> bool {
+async fn writes_with(kubeconfig: Result<Arc<Data>, Reason>) -> bool {
     let api = FakeApi::default();
     let (mut session, before, specs) = session();
     let spec = MemberSpec {
@@ -168,9 +183,9 @@ async fn writes_with(kubeconfig: Option<Arc<Data>>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
-    let same = None;
+    let same = Err(no_kubeconfig());
     assert!(writes_with(same).await);
-    let other = Some(Arc::new(data("other")));
+    let other = Ok(Arc::new(data("other")));
     assert!(!writes_with(other).await);
 }
 
@@ -185,8 +200,6 @@ async fn of_new_session(pin: Pin, found: Option<&str>) -> (bool, ClusterPullSecr
     let spec = MemberSpec { pin, ..spec };
     specs.send_replace(spec.clone());
     session.identity = None;
-    let (observations, mut reports) = mpsc::unbounded_channel();
-    session.shared.observations = observations;
     session.identify(&api.client()).await.unwrap();
     if session.recognize() {
         write_member(&mut session, &spec, &api).await;
@@ -194,7 +207,7 @@ async fn of_new_session(pin: Pin, found: Option<&str>) -> (bool, ClusterPullSecr
     session.report();
     let writes = all_of(&api);
     let has_written = writes.contains(&secret_of_member());
-    (has_written, reports.try_recv().unwrap().status)
+    (has_written, newest(&session).unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,14 +256,12 @@ async fn nothing_is_written_into_a_cluster_with_another_identity_until_that_is_a
 #[tokio::test(start_paused = true)]
 async fn a_secret_without_effect_is_named_in_the_message_of_the_cluster() {
     let (mut session, spec, specs) = session();
-    let (observations, mut reports) = mpsc::unbounded_channel();
-    session.shared.observations = observations;
     specs.send_replace(MemberSpec {
         ignores_secret: true,
         ..spec
     });
     session.report();
-    let message = reports.try_recv().unwrap().status.message;
+    let message = newest(&session).unwrap().message;
     let command = "kubectl annotate clusters.cluster.x-k8s.io m -n ns globalps.io/kubeconfig=m";
     assert!(message.contains(command), "{message}");
 }
@@ -259,16 +270,14 @@ async fn a_secret_without_effect_is_named_in_the_message_of_the_cluster() {
 #[tokio::test(start_paused = true)]
 async fn a_new_object_gets_the_status_that_an_earlier_one_had() {
     let (mut session, spec, specs) = session();
-    let (observations, mut reports) = mpsc::unbounded_channel();
-    session.shared.observations = observations;
     session.report();
-    assert!(reports.try_recv().is_ok());
+    assert!(newest(&session).is_some());
     session.report();
-    assert!(reports.try_recv().is_err(), "nothing new");
+    assert!(newest(&session).is_none(), "nothing new");
     let uid = "another".to_owned();
     specs.send_replace(MemberSpec { uid, ..spec });
     session.report();
-    assert!(reports.try_recv().is_ok());
+    assert!(newest(&session).is_some());
 }
 
 /// An image that can't be pulled is no cluster's turn after the other: the rollout halts.
@@ -306,8 +315,6 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
     });
     api.put(&secret_of_member(), &secret);
     session.read_target(&api.client(), &spec).await.unwrap();
-    let (observations, mut reports) = mpsc::unbounded_channel();
-    session.shared.observations = observations;
     let unknown = Revision::new(1, RevisionId::UNKNOWN);
     let known = |titles: &[&str]| Known {
         titles: titles.iter().map(|it| (*it).to_owned()).collect(),
@@ -330,7 +337,7 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
             ..spec.clone()
         });
         session.report();
-        let status = reports.try_recv().unwrap().status;
+        let status = newest(&session).unwrap();
         assert_eq!(status.phase, ClusterPhase::Pending);
         assert_eq!(status.in_force(), expected, "{fleet}");
         let empty = ClusterPullSecret::new("m", ClusterPullSecretSpec::default());

@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
-use super::messages::{MemberSpec, Observation, Shared};
+use super::messages::{Connecting, MemberSpec, Observations, Pair, Shared};
 use super::session::Session;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
 use crate::leader::fencing::Fence;
+use crate::remote::bounds::Bounds;
 
-/// Maximum number of sessions that connect at the same time: after a start there may be a thousand to connect.
+/// Maximum number of sessions of a namespace that connect at the same time: after a start there may be a thousand to connect.
 const CONNECTING: usize = 16;
+/// The same of all namespaces.
+const CONNECTING_TOGETHER: usize = 64;
 
 impl Session {
     pub(super) fn new(
@@ -35,14 +38,13 @@ impl Session {
     }
 }
 
-/// A fleet, as `NAMESPACE/NAME`, and a cluster.
-pub(super) type Pair = (String, ClusterKey);
-
 pub(super) struct Sessions {
     running: BTreeMap<Pair, Running>,
     fence: Fence,
-    observations: mpsc::UnboundedSender<Observation>,
+    observations: Arc<Observations>,
     connecting: Arc<Semaphore>,
+    /// What the sessions of a namespace share.
+    namespaces: BTreeMap<String, (Connecting, Bounds)>,
 }
 
 struct Running {
@@ -57,12 +59,13 @@ impl Drop for Running {
 }
 
 impl Sessions {
-    pub(super) fn new(fence: Fence, observations: mpsc::UnboundedSender<Observation>) -> Self {
+    pub(super) fn new(fence: Fence, observations: Arc<Observations>) -> Self {
         Self {
             running: BTreeMap::new(),
             fence,
             observations,
-            connecting: Arc::new(Semaphore::new(CONNECTING)),
+            connecting: Arc::new(Semaphore::new(CONNECTING_TOGETHER)),
+            namespaces: BTreeMap::new(),
         }
     }
 
@@ -79,11 +82,20 @@ impl Sessions {
             return;
         }
         let (sender, specs) = watch::channel(spec);
+        let namespace = self.namespaces.entry(pair.1.0.clone());
+        let (connecting, bounds) = namespace.or_insert_with(|| {
+            let connecting = Connecting {
+                of_namespace: Arc::new(Semaphore::new(CONNECTING)),
+                of_all: Arc::clone(&self.connecting),
+            };
+            (connecting, Bounds::default())
+        });
         let shared = Shared {
             fence: self.fence.clone(),
             manager: Arc::clone(manager),
-            observations: self.observations.clone(),
-            connecting: Arc::clone(&self.connecting),
+            observations: Arc::clone(&self.observations),
+            connecting: connecting.clone(),
+            bounds: bounds.clone(),
         };
         let session = Session::new(pair.1.clone(), shared, specs);
         let task = tokio::spawn(session.run()).abort_handle();

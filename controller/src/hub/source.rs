@@ -20,6 +20,33 @@ pub(super) struct SourceState {
     pub(super) version: String,
 }
 
+/// Bytes of the sources of a namespace.
+const MOST: usize = 16 << 20;
+
+impl SourceState {
+    pub(super) fn size(&self) -> usize {
+        match &self.source {
+            Source::Found(data) => data.0.as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
+    }
+
+    /// `others`: bytes of the other sources of the namespace, whose author must not exhaust the hub.
+    pub(super) fn within(self, others: usize, namespace: &str) -> Self {
+        if self.size().saturating_add(others) <= MOST || self.size() == 0 {
+            return self;
+        }
+        let reason = format!(
+            "the sources of the FleetPullSecrets in namespace `{namespace}` have more than {} MiB together",
+            MOST >> 20
+        );
+        Self {
+            source: Source::Unreadable(reason),
+            ..self
+        }
+    }
+}
+
 /// Watches a source. It reports an error only while the source is unknown: an outage of the API server does not change the Secret.
 pub(super) fn source(
     client: &Client,

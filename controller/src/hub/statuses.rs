@@ -13,17 +13,30 @@ use kube::ResourceExt as _;
 use super::Hub;
 use super::cache::HubCache;
 use super::events::{event, record};
-use super::sessions::Pair;
+use super::messages::Pair;
 use super::views::pair;
 use crate::clusters::input::{ClusterKey, object_title, revision_title};
 use crate::clusters::plan::FleetPlan;
 use crate::refused::title;
 
+/// Statuses of a namespace that one reconcile writes.
+const MOST_WRITES: usize = 500;
+
 impl Hub {
-    /// Writes the changed statuses, also those that another client changed. It drops those without an object.
-    pub(super) async fn write_statuses(&mut self) {
+    /// Writes the changed statuses, also those that another client changed. It drops those without an object. Returns whether some are
+    /// left: a namespace whose clusters all change their status without end delays no other one.
+    pub(super) async fn write_statuses(&mut self) -> bool {
         let observed = std::mem::take(&mut self.observed);
-        let writes = due(&self.cache, &observed, Timestamp::now());
+        let mut writes = due(&self.cache, &observed, Timestamp::now());
+        let all = writes.len();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        writes.retain(|(object, _)| {
+            let count = counts.entry(object.namespace().unwrap_or_default());
+            let count = count.or_default();
+            *count += 1;
+            *count <= MOST_WRITES
+        });
+        let is_left = writes.len() < all;
         let hub = &self.writer;
         let calls = writes.iter().map(|(object, status)| {
             let call = async move {
@@ -41,12 +54,13 @@ impl Hub {
                 record(&self.client, event);
             }
         }
-        if !written.is_complete {
+        if is_left || !written.is_complete {
             // Keeps newer statuses that may have arrived.
             for (pair, status) in observed {
                 self.observed.entry(pair).or_insert(status);
             }
         }
+        is_left
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
-    CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, KUBECONFIG_ANNOTATION, cluster_pull_secret,
+    CLUSTER_KUBECONFIG_KEYS, KUBECONFIG_ANNOTATION, cluster_pull_secret, fleet_revision,
 };
 use globalps_core::rollout;
 use jiff::Timestamp;
@@ -13,12 +13,16 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 
+use super::kept::{Bounded, OBJECT};
 use crate::cache::versioned::Versioned;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
 use crate::targets::{created, version};
+
+/// Label with the cluster's name on Secrets of Cluster API.
+pub(super) const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 /// Namespace and name of an object, with its uid, `resourceVersion` and `creationTimestamp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +75,38 @@ impl ClusterObject {
 pub(super) struct KubeconfigSecret {
     pub(super) id: Id,
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) kubeconfig: Arc<Data>,
+    pub(super) kubeconfig: Kubeconfig,
 }
 
+/// What the hub keeps of a kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kubeconfig {
+    /// There is none, or the cluster belongs to another shard.
+    None,
+    Found(Arc<Data>),
+    /// It has this many bytes, more than [`MAX_KUBECONFIG`].
+    TooLarge(usize),
+    /// Those of the namespace exceed what the hub keeps.
+    LeftOut,
+}
+
+/// Bytes of a kubeconfig. Those of Cluster API and of `fleet join` have 3 to 10 KB. One with a company's whole bundle of CAs has 100 KB at
+/// times; a cluster needs only its own.
+pub(super) const MAX_KUBECONFIG: usize = 128 << 10;
+
 impl KubeconfigSecret {
+    /// Whether Cluster API, or who has its rights, wrote the kubeconfig of a `Cluster` there. Other Secrets of Cluster API have the same
+    /// label.
+    pub(super) fn is_of_cluster_api(&self) -> bool {
+        let cluster = self.id.key.1.strip_suffix("-kubeconfig");
+        // A label holds no longer name, of which Cluster API writes a hash instead.
+        let is_named = |cluster: &str| {
+            let label = self.labels.get(CLUSTER_NAME_LABEL);
+            cluster.len() > 63 || label.is_some_and(|it| it == cluster)
+        };
+        cluster.is_some_and(is_named)
+    }
+
     /// Drops the kubeconfig if the cluster belongs to another shard.
     pub(super) fn for_shard(mut self, shard: Shard) -> Self {
         let (namespace, name) = &self.id.key;
@@ -83,7 +115,7 @@ impl KubeconfigSecret {
             .iter()
             .any(|name| shard.has(namespace, name));
         if !is_own {
-            self.kubeconfig = Arc::new(Data(None));
+            self.kubeconfig = Kubeconfig::None;
         }
         self
     }
@@ -96,6 +128,28 @@ pub(super) struct RevisionSecret {
     /// uid of the `FleetPullSecret` that owns it.
     pub(super) owner: String,
     pub(super) revision: Revision,
+    /// The revisions of the namespace exceed what the hub keeps, so its content is not known.
+    pub(super) is_left_out: bool,
+}
+
+impl RevisionSecret {
+    /// Whether this is a revision of the fleet. Each client that may write Secrets can name the uid of any fleet as its owner.
+    pub(super) fn is_of(&self, fleet: &FleetPullSecret) -> bool {
+        let name = fleet_revision(&fleet.name_any(), self.revision.number);
+        Some(&self.owner) == fleet.uid().as_ref()
+            && self.id.key.0 == fleet.namespace().unwrap_or_default()
+            && (self.id.key.1 == name || self.revision.number == 0)
+    }
+
+    /// Its content is unknown from now on.
+    pub(super) fn forget_content(&mut self) {
+        let unknown = rollout::Revision::new(self.revision.number, rollout::RevisionId::UNKNOWN);
+        self.revision = Revision::new(unknown, Arc::new(Data(None)), None);
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        self.revision.content.0.is_some() || self.revision.install.is_some()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -105,9 +159,124 @@ pub(super) struct NamespaceLabels {
     pub(super) is_deleting: bool,
 }
 
+fn length(data: &Data) -> usize {
+    data.0.as_ref().map_or(0, Vec::len)
+}
+
+fn length_of(labels: &BTreeMap<String, String>) -> usize {
+    let labels = labels.iter();
+    labels
+        .map(|(key, value)| key.len() + value.len() + 64)
+        .sum()
+}
+
+impl Bounded for KubeconfigSecret {
+    const MOST: usize = 8 << 20;
+    const MOST_CONTENT: usize = 32 << 20;
+
+    fn created(&self) -> Option<Timestamp> {
+        self.id.created
+    }
+
+    fn size(&self) -> usize {
+        OBJECT + length_of(&self.labels)
+    }
+
+    fn content(&self) -> usize {
+        match &self.kubeconfig {
+            Kubeconfig::Found(data) => length(data),
+            _ => 0,
+        }
+    }
+
+    fn drop_content(&mut self) {
+        if matches!(self.kubeconfig, Kubeconfig::Found(_)) {
+            self.kubeconfig = Kubeconfig::LeftOut;
+        }
+    }
+}
+
+impl Bounded for RevisionSecret {
+    const MOST: usize = 4 << 20;
+    const MOST_CONTENT: usize = 32 << 20;
+
+    fn created(&self) -> Option<Timestamp> {
+        self.id.created
+    }
+
+    fn size(&self) -> usize {
+        OBJECT
+    }
+
+    fn content(&self) -> usize {
+        let Revision {
+            content,
+            install,
+            rejected,
+            ..
+        } = &self.revision;
+        let images = install.as_ref().and_then(|it| it.pull_secret.as_ref());
+        let reason = rejected.as_ref().map_or(0, String::len);
+        length(content) + images.map_or(0, length) + reason
+    }
+
+    fn drop_content(&mut self) {
+        self.is_left_out |= self.has_content();
+        self.forget_content();
+    }
+}
+
+impl Bounded for ClusterObject {
+    const MOST: usize = 8 << 20;
+
+    fn created(&self) -> Option<Timestamp> {
+        self.id.created
+    }
+
+    fn size(&self) -> usize {
+        let annotation = self.kubeconfig.as_ref().map_or(0, String::len);
+        OBJECT + length_of(&self.labels) + annotation
+    }
+}
+
+/// Each needs a watch of its source, too.
+impl Bounded for Box<FleetPullSecret> {
+    const MOST: usize = 8 << 20;
+
+    fn created(&self) -> Option<Timestamp> {
+        created(&**self)
+    }
+
+    fn size(&self) -> usize {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        json.len().max(32 << 10)
+    }
+}
+
+impl Bounded for Box<ClusterPullSecret> {
+    const MOST: usize = 48 << 20;
+
+    fn created(&self) -> Option<Timestamp> {
+        created(&**self)
+    }
+
+    /// The API server limits its texts.
+    fn size(&self) -> usize {
+        let status = self.status.as_ref();
+        let message = status.map_or(0, |it| it.message.len() + it.reason.len());
+        let finalizers = self.finalizers().iter().map(String::len);
+        OBJECT + 1024 + message + finalizers.sum::<usize>()
+    }
+}
+
 macro_rules! versioned {
-    ($($object:ty),*) => {$(
+    ($($object:ty: $share:expr),*) => {$(
         impl Versioned for $object {
+            fn share(&mut self, before: &Self) {
+                let share: fn(&mut Self, &Self) = $share;
+                share(self, before);
+            }
+
             fn key(&self) -> String {
                 joined(&self.id.key)
             }
@@ -122,11 +291,23 @@ macro_rules! versioned {
         }
     )*};
 }
+// The same content in a list, and in what was known before, is kept once.
 versioned!(
-    ClusterObject,
-    KubeconfigSecret,
-    RevisionSecret,
-    NamespaceLabels
+    ClusterObject: |_, _| {},
+    KubeconfigSecret: |it, known| {
+        if it.kubeconfig == known.kubeconfig {
+            it.kubeconfig.clone_from(&known.kubeconfig);
+        }
+    },
+    RevisionSecret: |it, known| {
+        if it.revision.content == known.revision.content {
+            it.revision.content = Arc::clone(&known.revision.content);
+        }
+        if it.revision.install == known.revision.install {
+            it.revision.install.clone_from(&known.revision.install);
+        }
+    },
+    NamespaceLabels: |_, _| {}
 );
 
 macro_rules! versioned_objects {
@@ -159,16 +340,20 @@ pub(super) fn cluster(object: &DynamicObject, api_version: &str) -> ClusterObjec
     }
 }
 
-/// Drops the keys of other Secrets of Cluster API, which have the same label.
+/// Keeps only the kubeconfig.
 pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
-    let is_kubeconfig =
-        secret.labels().contains_key(CLUSTER_LABEL) || secret.name_any().ends_with("-kubeconfig");
-    let keys = CLUSTER_KUBECONFIG_KEYS.iter().filter(|_| is_kubeconfig);
-    let mut found = keys.map(|key| Data::of(secret, key));
+    let data = secret.data.as_ref();
+    let mut found = CLUSTER_KUBECONFIG_KEYS.iter();
+    let found = found.find_map(|key| data?.get(*key));
+    let kubeconfig = match found.map(|it| it.0.len()) {
+        None => Kubeconfig::None,
+        Some(size) if size > MAX_KUBECONFIG => Kubeconfig::TooLarge(size),
+        Some(_) => Kubeconfig::Found(Arc::new(Data(found.map(|it| it.0.clone())))),
+    };
     KubeconfigSecret {
         id: Id::of(secret),
         labels: secret.labels().clone(),
-        kubeconfig: Arc::new(found.find(|data| data.0.is_some()).unwrap_or(Data(None))),
+        kubeconfig,
     }
 }
 
@@ -182,6 +367,7 @@ pub(super) fn revision(secret: &Secret) -> RevisionSecret {
             .map(|owner| owner.uid.clone())
             .unwrap_or_default(),
         revision: Revision::decode(secret).unwrap_or_else(none),
+        is_left_out: false,
     }
 }
 

@@ -13,13 +13,11 @@ use serde::de::DeserializeOwned;
 
 use super::cluster_api::{Clusters, clusters};
 use super::views::{
-    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, kubeconfig, revision,
+    CLUSTER_NAME_LABEL, ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret,
+    kubeconfig, revision,
 };
 use crate::cache::list_watch::{Update, list_watch};
 use crate::clusters::shard::Shard;
-
-/// Label with the cluster's name on Secrets of Cluster API.
-const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 pub(super) enum HubEvent {
     Fleet(Update<Box<FleetPullSecret>>),

@@ -2,6 +2,8 @@
 //! memory, and endless events or requests its CPU.
 
 use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -26,13 +28,32 @@ const RATE: u32 = 512 << 10;
 const BURST: Duration = Duration::from_secs(2);
 const REQUEST: usize = 8 << 10;
 
+/// Bytes of responses that all clients of one namespace hold at the same time, and of each response before it counts.
+const TOGETHER: usize = 32 << 20;
+const SMALL: usize = 16 << 10;
+/// Bytes per second that they read together.
+const RATE_TOGETHER: u32 = 16 << 20;
+
+#[derive(Debug, thiserror::Error)]
+#[error("a response of more than {} KiB, while others in its namespace have {} MiB", SMALL >> 10, TOGETHER >> 20)]
+struct NoRoom;
+
 #[derive(Debug, thiserror::Error)]
 #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
 struct TooSlow;
 
+/// What the clients of a namespace have together: the hub connects to thousands of clusters, all of which may be of one attacker.
+#[derive(Default)]
+pub(crate) struct Room {
+    held: AtomicUsize,
+    limiter: RateLimiter,
+}
+
 /// Client layer that limits responses.
-#[derive(Clone, Copy)]
-pub(super) struct Bounds;
+#[derive(Clone, Default)]
+pub(crate) struct Bounds {
+    pub(crate) room: Arc<Room>,
+}
 
 impl<S> Layer<S> for Bounds {
     type Service = BoundedService<S>;
@@ -41,21 +62,22 @@ impl<S> Layer<S> for Bounds {
         BoundedService {
             inner,
             limiter: RateLimiter::default(),
+            room: Arc::clone(&self.room),
             pause: None,
         }
     }
 }
 
-/// The time at which everything read so far would have been read at [`RATE`].
+/// The time at which everything read so far would have been read at a rate.
 #[derive(Clone, Default)]
 struct RateLimiter(Arc<Mutex<Option<Instant>>>);
 
 impl RateLimiter {
     /// Adds these bytes, and returns when the next ones may be read.
-    fn after(&self, bytes: usize) -> Instant {
+    fn after(&self, bytes: usize, rate: u32) -> Instant {
         let now = Instant::now();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let time = Duration::from_secs(1).mul_f64(f64::from(bytes) / f64::from(RATE));
+        let time = Duration::from_secs(1).mul_f64(f64::from(bytes) / f64::from(rate));
         let mut paid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let until = paid.map_or(now, |until| until.max(now)) + time;
         *paid = Some(until);
@@ -67,9 +89,10 @@ fn pause(until: Instant) -> Option<Pin<Box<Sleep>>> {
     (until > Instant::now()).then(|| Box::pin(sleep_until(until)))
 }
 
-pub(super) struct BoundedService<S> {
+pub(crate) struct BoundedService<S> {
     inner: S,
     limiter: RateLimiter,
+    room: Arc<Room>,
     /// Delay before the next request.
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -94,34 +117,65 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let limiter = self.limiter.clone();
-        self.pause = pause(limiter.after(REQUEST));
+        let (limiter, room) = (self.limiter.clone(), Arc::clone(&self.room));
+        self.pause = pause(limiter.after(REQUEST, RATE));
         let call = self.inner.call(request);
         Box::pin(async move {
             let response = call.await.map_err(Into::into)?;
-            Ok(response.map(|body| Bounded::new(body, limiter, is_watch)))
+            Ok(response.map(|body| Bounded::new(body, (limiter, room), is_watch)))
         })
     }
 }
 
 /// A body that ends with an error if it exceeds a limit.
-pub(super) struct Bounded<B> {
+pub(crate) struct Bounded<B> {
     inner: bounds::Bounded<B>,
     /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
     limiter: RateLimiter,
+    room: Arc<Room>,
+    /// What it holds of the room.
+    held: usize,
     /// Delay before the next read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Bounded<B> {
-    fn new(inner: B, limiter: RateLimiter, is_watch: bool) -> Self {
+    fn new(inner: B, (limiter, room): (RateLimiter, Arc<Room>), is_watch: bool) -> Self {
         Self {
             inner: bounds::Bounded::new(inner, MAX_SIZE, is_watch),
             end: (!is_watch).then(|| Box::pin(sleep(TIMEOUT))),
             limiter,
+            room,
+            held: 0,
             pause: None,
         }
+    }
+
+    fn add(&mut self, data: &[u8]) -> Result<(), NoRoom> {
+        if !self.hold(self.inner.used().saturating_sub(SMALL)) {
+            return Err(NoRoom);
+        }
+        let own = self.limiter.after(data.len(), RATE);
+        let together = self.room.limiter.after(data.len(), RATE_TOGETHER);
+        self.pause = pause(own.max(together));
+        Ok(())
+    }
+}
+
+impl<B> Bounded<B> {
+    /// Whether the room has space for this much of it.
+    fn hold(&mut self, bytes: usize) -> bool {
+        let held = &self.room.held;
+        let before = std::mem::replace(&mut self.held, bytes);
+        held.fetch_sub(before, Relaxed);
+        held.fetch_add(bytes, Relaxed).saturating_add(bytes) <= TOGETHER || bytes == 0
+    }
+}
+
+impl<B> Drop for Bounded<B> {
+    fn drop(&mut self) {
+        self.hold(0);
     }
 }
 
@@ -151,7 +205,7 @@ where
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
         {
-            this.pause = pause(this.limiter.after(data.len()));
+            this.add(data)?;
         }
         Poll::Ready(frame)
     }
@@ -215,7 +269,7 @@ mod tests {
             ("a response of empty lines", b'\n', false),
             ("an event", b'x', true),
         ] {
-            let body = Bounded::new(parts(byte, usize::MAX), RateLimiter::default(), is_watch);
+            let body = Bounded::new(parts(byte, usize::MAX), Default::default(), is_watch);
             let (bytes, error) = read(body).await;
             assert_eq!(
                 (bytes, error.as_str()),
@@ -226,14 +280,42 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn many_responses_together_are_limited_and_small_ones_are_not() {
+        let room = Arc::<Room>::default();
+        let body = |room: &Arc<Room>, size| {
+            let part = Parts(vec![b'x'; size].into(), 1);
+            Bounded::new(part, (RateLimiter::default(), Arc::clone(room)), true)
+        };
+        let mut held = Vec::new();
+        let mut end = String::new();
+        while end.is_empty() {
+            let mut body = body(&room, MAX_SIZE);
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            match frame.unwrap() {
+                Ok(_) => held.push(body),
+                Err(error) => end = error.to_string(),
+            }
+        }
+        assert_eq!(held.len(), TOGETHER / (MAX_SIZE - SMALL));
+        assert!(end.starts_with("a response of more than"), "{end}");
+        for (size, room) in [(SMALL, &room), (MAX_SIZE, &Arc::default())] {
+            let mut body = body(room, size);
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            assert!(frame.unwrap().is_ok(), "{size}");
+        }
+        drop(held);
+        assert_eq!(room.held.load(Relaxed), 0);
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn a_stalled_response_times_out_and_a_watch_does_not() {
         let parts = Parts(Bytes::from_static(b"x"), 7);
-        let (bytes, error) = read(Bounded::new(parts, RateLimiter::default(), false)).await;
+        let (bytes, error) = read(Bounded::new(parts, Default::default(), false)).await;
         assert_eq!(bytes, 7);
         assert!(error.contains("within 30 s"), "{error}");
         // All events together exceed the limit of one.
         let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MAX_SIZE);
-        let watch = read(Bounded::new(events, RateLimiter::default(), true));
+        let watch = read(Bounded::new(events, Default::default(), true));
         let continues = tokio::time::timeout(Duration::from_mins(5), watch).await;
         assert!(continues.is_err(), "{continues:?}");
     }
@@ -241,18 +323,22 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn reads_and_requests_wait_for_the_rate_limit() {
         let (limiter, begun) = (RateLimiter::default(), Instant::now());
-        assert_eq!(limiter.after(2 * RATE as usize), begun, "the first burst");
+        assert_eq!(
+            limiter.after(2 * RATE as usize, RATE),
+            begun,
+            "the first burst"
+        );
         let later = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(limiter.after(RATE as usize), later(1));
+        assert_eq!(limiter.after(RATE as usize, RATE), later(1));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(limiter.after(RATE as usize), later(10), "a new burst");
+        assert_eq!(limiter.after(RATE as usize, RATE), later(10), "a new burst");
         for _ in 1..640 {
-            limiter.after(REQUEST);
+            limiter.after(REQUEST, RATE);
         }
-        assert_eq!(limiter.after(REQUEST), later(19), "64 a second");
+        assert_eq!(limiter.after(REQUEST, RATE), later(19), "64 a second");
         // 6 MiB at 0.5 MiB a second, with a burst of 1 MiB.
         let begun = Instant::now();
-        let mut rest = Bounded::new(parts(b'\n', 96), RateLimiter::default(), true);
+        let mut rest = Bounded::new(parts(b'\n', 96), Default::default(), true);
         for _ in 0..96 {
             let frame = poll_fn(|context| Pin::new(&mut rest).poll_frame(context)).await;
             assert!(frame.unwrap().is_ok());

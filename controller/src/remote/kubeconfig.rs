@@ -17,7 +17,7 @@ pub(crate) const UNUSABLE: &str = "has an invalid certificate, key, token or pro
 /// A client from this kubeconfig. `Err`: a predicate like [`UNUSABLE`], whose subject the caller adds.
 pub(crate) async fn connect(data: Option<&[u8]>) -> Result<Client, String> {
     let builder = ClientBuilder::try_from(config(data).await?).map_err(|_| UNUSABLE.to_owned())?;
-    Ok(builder.with_layer(&Bounds).build())
+    Ok(builder.with_layer(&Bounds::default()).build())
 }
 
 /// The client configuration from this kubeconfig. `Err`: as for [`connect`].

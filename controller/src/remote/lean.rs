@@ -24,11 +24,15 @@ const READ_BUFFER: usize = 4096;
 
 /// A client whose writes pass the fence. Unlike kube's default client, it has one request queue instead of two, and keeps no TLS
 /// sessions and no idle connections. This saves 80 KB per cluster. `Err`: a predicate like [`UNUSABLE`].
-pub(crate) fn lean_client(config: Config, fence: &Fence) -> Result<Client, String> {
+pub(crate) fn lean_client(
+    config: Config,
+    fence: &Fence,
+    bounds: &Bounds,
+) -> Result<Client, String> {
     let unusable = |_| UNUSABLE.to_owned();
     if config.proxy_url.is_some() {
         let builder = ClientBuilder::try_from(config).map_err(unusable)?;
-        return Ok(builder.with_layer(&Bounds).with_layer(fence).build());
+        return Ok(builder.with_layer(bounds).with_layer(fence).build());
     }
     let mut tls = config.rustls_client_config().map_err(unusable)?;
     tls.resumption = Resumption::disabled();
@@ -56,6 +60,6 @@ pub(crate) fn lean_client(config: Config, fence: &Fence) -> Result<Client, Strin
         .layer(config.extra_headers_layer().map_err(unusable)?)
         .map_err(tower::BoxError::from)
         .service(http);
-    let service = fence.layer(Bounds.layer(service));
+    let service = fence.layer(bounds.layer(service));
     Ok(Client::new(service, config.default_namespace))
 }

@@ -64,6 +64,11 @@ impl<B> Bounded<B> {
         }
     }
 
+    /// Bytes of the response, or of the current event of a watch.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
     fn add(&mut self, data: &[u8]) -> Result<(), TooLarge> {
         let newline = data.iter().rposition(|byte| *byte == b'\n');
         self.used = match newline.filter(|_| self.is_watch) {

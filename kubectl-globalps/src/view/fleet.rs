@@ -25,7 +25,7 @@ pub(crate) const SOURCE_VALID: &str = "SourceValid";
 
 /// Whether the hub writes nothing into the cluster for this reason, whatever the cluster's state.
 pub(crate) fn is_obstacle(reason: &str) -> bool {
-    ["IsHub", "DuplicateCluster", "TargetTaken"].contains(&reason)
+    ["IsHub", "DuplicateCluster", "TargetTaken"].contains(&reason) || reason == "TooManyClusters"
 }
 
 /// A `FleetPullSecret`, as `fleet status -o json` has it: scripts rely on its shape.

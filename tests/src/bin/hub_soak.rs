@@ -27,7 +27,8 @@ fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
         "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times, \
-         {} odd values, {} false identities or kubeconfigs, writes refused {} times; \
+         {} odd values, {} false identities or kubeconfigs, writes refused {} times, {} attacks of a tenant; \
+         at most {} KiB for a hub, \
          at most {} in flight; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
@@ -39,6 +40,8 @@ fn run(args: &Args) -> Result<()> {
         done.odd_values,
         done.lies,
         done.refusals,
+        done.attacks,
+        done.memory,
         done.most_in_flight,
         done.slowest.as_secs_f32(),
     );

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::meter::Usage;
 use super::stage::{Stage, host, pod};
+use super::tenant::TENANT;
 use crate::pki::{Authority, write_private};
 use crate::process::{marked, spawn};
 use crate::{Cluster, DEADLINE, kubernetes, until};
@@ -24,6 +25,7 @@ pub struct HubStage {
     pub(super) stage: Stage,
     /// Hub processes that share the clusters.
     shards: u32,
+    namespaces: Vec<String>,
 }
 
 /// The hub's process.
@@ -47,11 +49,21 @@ impl HubStage {
         Self::up_with(name, 1)
     }
 
+    /// With the namespace of a tenant, too.
+    pub fn up_with_tenant(name: &str) -> Result<Self> {
+        Self::up_in(name, 1, &[CLUSTERS, TENANT])
+    }
+
     pub(super) fn up_with(name: &str, shards: u32) -> Result<Self> {
+        Self::up_in(name, shards, &[CLUSTERS])
+    }
+
+    fn up_in(name: &str, shards: u32, namespaces: &[&str]) -> Result<Self> {
+        let namespaces: Vec<String> = namespaces.iter().map(|it| (*it).to_owned()).collect();
         let stage = Stage::bare(name)?;
         let install = HubInstall {
             image: "none".to_owned(),
-            namespaces: vec![CLUSTERS.to_owned()],
+            namespaces: namespaces.clone(),
             trusted_namespaces: Vec::new(),
             shards,
         };
@@ -59,9 +71,11 @@ impl HubStage {
         let pod = pod(&objects)?;
         // The hub runs as a process, not as a pod.
         objects.retain(|object| object["kind"] != "Deployment");
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTERS}});
-        objects.insert(0, namespace);
+        for name in &namespaces {
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            objects.insert(0, namespace);
+        }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         stage.apply(&list.to_string())?;
         for crd in ["fleetpullsecrets", "clusterpullsecrets"] {
@@ -70,7 +84,11 @@ impl HubStage {
             stage.cluster.kubectl(&wait)?;
         }
         stage.apply(&pod.to_string())?;
-        Ok(Self { stage, shards })
+        Ok(Self {
+            stage,
+            shards,
+            namespaces,
+        })
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -108,7 +126,7 @@ impl HubStage {
         command
             .args(["run", "--probes-port=0", "--log-format=text"])
             .arg(format!("--port={port}"))
-            .arg(format!("--namespaces={CLUSTERS}"))
+            .arg(format!("--namespaces={}", self.namespaces.join(",")))
             .arg(format!("--shard={index}/{}", self.shards))
             .env("KUBECONFIG", &file);
         spawn(layout, component, &mut command)?;
@@ -163,7 +181,7 @@ impl HubStage {
         self.stage.apply(objects)
     }
 
-    pub(super) async fn admin_client(&self) -> Result<Client> {
+    pub async fn admin_client(&self) -> Result<Client> {
         self.stage.admin_client().await
     }
 }

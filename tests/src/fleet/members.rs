@@ -106,7 +106,7 @@ impl Members {
     }
 
     /// Contains the CA in any case, because a client without one would load all CAs of the machine.
-    pub(super) fn kubeconfig(&self, at: usize) -> String {
+    pub fn kubeconfig(&self, at: usize) -> String {
         let place = &self.places[at];
         let scheme = if self.has_tls { "https" } else { "http" };
         let cluster = json!({

@@ -29,6 +29,7 @@ pub mod namespaces;
 pub mod odd_values;
 pub mod plugin;
 pub mod refused_writes;
+pub mod tenant;
 
 use std::time::Duration;
 

@@ -410,6 +410,12 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
             Failed,
             "a sentence",
         ),
+        (
+            "the hub does not keep its revisions",
+            "TooLarge",
+            Synced,
+            "a sentence",
+        ),
     ] {
         let objects = [object("m1", phase, 3)];
         let all = [FleetStatus::of(&fleet(reason, 3), &objects, &[])];

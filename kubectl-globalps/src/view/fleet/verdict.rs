@@ -146,7 +146,7 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
             edit(title, "fix the selector"),
         ),
         // Its message says what to do.
-        "NamespaceForbidden" | "NamespaceNotTrusted" => (fleet.message.clone(), follow()),
+        "NamespaceForbidden" | "NamespaceNotTrusted" | "TooLarge" => (fleet.message.clone(), follow()),
         "NoSource" | "Held" => source_advice(status),
         "TakenBack" => (
             fleet.message.clone(),

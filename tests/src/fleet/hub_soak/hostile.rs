@@ -1,16 +1,17 @@
 //! A member that reports the identity of another one, and a tenant who writes the kubeconfig of another member into a Secret. Both harm
-//! only the cluster itself. What an admin does about it follows at the end of the iteration.
+//! only the cluster itself. Another tenant, with members of its own, tries to exhaust the hubs from its namespace. What an admin does about it follows at the end of the iteration.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, CLUSTER_ANNOTATION};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::objects::unless_gone;
 use super::place::Server;
-use super::{REAL, World};
+use super::{FLEETS, HOSTILE, MEMORY, REAL, SIMULATED, World};
 use crate::fleet::hub_stage::CLUSTERS;
+use crate::fleet::tenant::lie;
 
 impl World<'_> {
     /// A simulated member reports the identity of another one.
@@ -33,6 +34,60 @@ impl World<'_> {
         let (at, to) = (self.rng.usize(all.clone()), self.rng.usize(all));
         self.outcome.lies += 1;
         self.register_as(at, to, true).await
+    }
+
+    /// The tenant's members are registered in its namespace. Nobody waits for them.
+    pub(super) async fn register_hostile(&self) -> Result<()> {
+        for at in SIMULATED..SIMULATED + HOSTILE {
+            let name = format!("hostile-{at}");
+            let kubeconfig = self.members.kubeconfig(at);
+            self.tenant.register(&name, &kubeconfig).await?;
+        }
+        Ok(())
+    }
+
+    /// The tenant, or one of its members, does something that must harm nobody else.
+    pub(super) async fn attack(&mut self) -> Result<()> {
+        self.outcome.attacks += 1;
+        match self.rng.u8(0..8) {
+            0 | 1 => self.tenant.fill(12, 1_000_000, None).await,
+            2 => {
+                // That of another namespace.
+                let owner = self.objects().get(FLEETS[0]).await?.uid();
+                self.tenant.fill(8, 1_000_000, owner.as_deref()).await
+            }
+            3 => self.tenant.empty().await,
+            4 => self.tenant.pass_names(50).await,
+            5 => self.tenant.replace_objects().await,
+            6 => {
+                // The address of a member that is not the tenant's, whose credentials it does not have.
+                let at = self.rng.usize(0..self.places.len());
+                let name = self.places[at].name.clone();
+                let kubeconfig = self.places[at].kubeconfig(&self.members)?;
+                let mut kubeconfig: Value = serde_json::from_str(&kubeconfig)?;
+                kubeconfig["users"][0]["user"] = json!({"token": "unkn0wn"});
+                self.tenant.register(&name, &kubeconfig.to_string()).await
+            }
+            _ => {
+                let at = self.rng.usize(SIMULATED..SIMULATED + HOSTILE);
+                let other = self.rng.usize(REAL..self.places.len());
+                let lie = lie(&mut self.rng, &self.places[other].name);
+                self.members.member(at).set_lie(Some(lie));
+                self.members.take_away(at).await;
+                self.members.bring_back(at);
+                Ok(())
+            }
+        }
+    }
+
+    /// No hub needs more than its share of memory.
+    pub(super) fn check_memory(&mut self) -> Result<()> {
+        for hub in &self.hubs {
+            let most = hub.usage()?.most_resident;
+            self.outcome.memory = self.outcome.memory.max(most);
+            ensure!(most < MEMORY, "a hub has needed {most} KiB");
+        }
+        Ok(())
     }
 
     pub(super) async fn end_lies(&mut self) {

@@ -1,6 +1,6 @@
 //! Two hubs under random events: sources, selections, limits and kubeconfigs change, members' API servers die and
 //! freeze, nodes fail, other clients interfere and write odd values, members report the identities of others, kubeconfigs
-//! lead to other members, writes are refused, hubs are killed. After each iteration every member must have exactly its expected content.
+//! lead to other members, writes are refused, hubs are killed, and a tenant with clusters of its own tries to exhaust them. After each iteration every member must have exactly its expected content.
 
 mod check;
 mod hostile;
@@ -21,6 +21,7 @@ use tokio::time::sleep;
 
 use super::hub_stage::{HubProcess, HubStage};
 use super::members::Members;
+use super::tenant::Tenant;
 use crate::process::kill;
 use crate::refuser::Refuser;
 use check::Limits;
@@ -32,6 +33,10 @@ const EVENTS: usize = 16;
 const HUBS: [&str; 2] = [HUB, "globalps-hub-2"];
 const REAL: usize = 3;
 const SIMULATED: usize = 10;
+/// Members of a tenant, beside these.
+const HOSTILE: usize = 4;
+/// Maximum memory of a hub, in KiB: half of what its container has.
+const MEMORY: u64 = 256 << 10;
 /// Time until each node of a simulated member has a new Secret.
 const TIME: Duration = Duration::from_millis(300);
 /// The `FleetPullSecret` of the real members, which have no nodes, and that of the simulated members, whose nodes are
@@ -53,6 +58,10 @@ pub struct Outcome {
     pub refusals: usize,
     /// Members that reported the identity of another one, or whose kubeconfig led to another one.
     pub lies: usize,
+    /// What a tenant did to exhaust the hubs.
+    pub attacks: usize,
+    /// The most memory that a hub has used, in KiB.
+    pub memory: u64,
     /// How often the management cluster's API server was frozen.
     pub freezes: usize,
     /// How often unreachable members stayed away until the hub continued without them.
@@ -64,7 +73,7 @@ pub struct Outcome {
 }
 
 pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
-    let stage = HubStage::up("hub-soak")?;
+    let stage = HubStage::up_with_tenant("hub-soak")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -91,6 +100,7 @@ struct World<'a> {
     hubs: Vec<HubProcess>,
     retries: u32,
     oddities: Oddities<'a>,
+    tenant: Tenant,
     limits: Arc<Limits>,
     outcome: Outcome,
 }
@@ -121,6 +131,7 @@ async fn run(stage: &HubStage, refuser: &Refuser, time: Duration, seed: u64) -> 
         outcome.rounds += 1;
         outcome.events += EVENTS;
         let took = world.settle().await?;
+        world.check_memory()?;
         let outcome = &mut world.outcome;
         outcome.slowest = outcome.slowest.max(took);
         eprintln!(
@@ -136,7 +147,7 @@ async fn run(stage: &HubStage, refuser: &Refuser, time: Duration, seed: u64) -> 
 
 impl<'a> World<'a> {
     async fn new(stage: &'a HubStage, refuser: &'a Refuser, seed: u64) -> Result<Self> {
-        let members = Members::start(SIMULATED, TIME, true, None).await?;
+        let members = Members::start(SIMULATED + HOSTILE, TIME, true, None).await?;
         let mut places = Vec::new();
         for number in 1..=REAL {
             places.push(Place::real(number).await?);
@@ -157,6 +168,7 @@ impl<'a> World<'a> {
             hubs: Vec::new(),
             retries: 0,
             oddities: Oddities::new(refuser),
+            tenant: Tenant::new(stage.admin_client().await?).await?,
             limits: Arc::default(),
             outcome: Outcome::default(),
         };
@@ -177,6 +189,7 @@ impl<'a> World<'a> {
             let (params, object) = (PatchParams::apply("soak").force(), Patch::Apply(&object));
             world.objects().patch(name, &params, &object).await?;
         }
+        world.register_hostile().await?;
         for component in HUBS {
             world.hubs.push(stage.start_as(component)?);
         }
@@ -191,7 +204,7 @@ impl<'a> World<'a> {
 
     async fn event(&mut self) -> Result<()> {
         let fleet = self.rng.usize(0..FLEETS.len());
-        match self.rng.u8(0..33) {
+        match self.rng.u8(0..38) {
             0..4 => self.rotate(fleet).await,
             4 => {
                 self.apply_source(FLEETS[fleet], r#"{"auths": {"x": 1}}"#)
@@ -224,6 +237,7 @@ impl<'a> World<'a> {
             28 | 29 => self.refuse_writes().await,
             30 => self.lie().await,
             31 | 32 => self.redirect().await,
+            33..38 => self.attack().await,
             other => {
                 let at = if self.rng.u8(0..3) == 0 {
                     self.rng.usize(0..REAL)
