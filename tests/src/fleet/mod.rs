@@ -19,6 +19,7 @@ pub mod clocks;
 pub mod clusters;
 pub mod delivery_soak;
 pub mod fit;
+pub mod forgers;
 pub mod hub_soak;
 pub mod hub_stage;
 pub mod kills;
