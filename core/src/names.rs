@@ -142,7 +142,9 @@ pub const RESTORE_ANNOTATION: &str = "globalps.io/restore-at-generation";
 pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";
 /// Label of the Secrets that the controller creates in namespaces: `true`.
 pub const IMAGE_PULL_SECRET_LABEL: &str = "globalps.io/image-pull-secret";
-/// Annotation of these Secrets: the revision that introduced their content, and `,SOURCE@REVISION` for each source with a scope. Each revision
+/// Key of these Secrets and of those for operators: the proof that the controller wrote them.
+pub const PROOF_KEY: &str = "globalps-proof";
+/// Annotation of the Secrets in namespaces: the revision that introduced their content, and `,SOURCE@REVISION` for each source with a scope. Each revision
 /// has number and id: a number alone identifies no content.
 pub const CONTENT_ANNOTATION: &str = "globalps.io/content";
 /// Annotation of a `ServiceAccount`: name of the namespace's Secret to which the controller added a reference.
@@ -171,6 +173,12 @@ pub const OPERATORS: &str = "globalps-operators";
 /// Name of the copy of a catalog's pull secret. Namespaces contain no dot, so names are unique.
 pub fn operator_secret(namespace: &str, name: &str) -> String {
     format!("globalps-{namespace}.{name}")
+}
+
+/// Whether it can be the name of a copy.
+pub fn is_operator_secret(name: &str) -> bool {
+    let rest = name.strip_prefix("globalps-");
+    rest.is_some_and(|rest| rest.contains('.'))
 }
 
 /// `Deployment`, `ServiceAccount`, RBAC objects and Lease of the hub, in [`CONTROLLER_NAMESPACE`]; prefix of its field manager.

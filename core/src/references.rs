@@ -1,5 +1,5 @@
 //! References of service accounts to pull secrets. An annotation records which of them globalps added, and only those are removed
-//! again. Pure.
+//! again: no other name in it is believed. Pure.
 
 use std::collections::BTreeSet;
 
@@ -53,6 +53,16 @@ impl References {
                 .collect(),
             has_annotations: !account.annotations().is_empty(),
             version: account.resource_version().unwrap_or_default().into(),
+        }
+    }
+
+    /// Forgets all but these names of the record; the next change of the record removes them. Programs that copy service accounts
+    /// record what globalps never added.
+    pub fn believe(&mut self, is_own: impl Fn(&str) -> bool) {
+        if !self.recorded.iter().all(|name| is_own(name)) {
+            let mut recorded = std::mem::take(&mut self.recorded).into_vec();
+            recorded.retain(|name| is_own(name));
+            self.recorded = recorded.into();
         }
     }
 
@@ -269,6 +279,45 @@ mod tests {
             let names = after.names.iter().map(|name| &**name);
             let others: Vec<&str> = names.filter(|name| !wanted.contains(name)).collect();
             assert_eq!(others, ["own", "x39999"], "it is not known to be recorded");
+        }
+    }
+
+    #[test]
+    fn a_record_of_other_names_is_not_believed_and_goes_with_the_next_change() {
+        for (names, record, wanted, expected) in [
+            // A program copied the record to an account with the reference of another client, or added to it.
+            (&["own"][..], "own", &[][..], None),
+            (
+                &["own"],
+                "own",
+                &["s"],
+                Some((&["own", "s"][..], Some("s"))),
+            ),
+            (&["own", "s"], "own,s", &["s"], None),
+            (&["own", "s"], "own,s", &[], Some((&["own"], None))),
+        ] {
+            let mut object = account(names, Some(record));
+            let mut found = references(&object);
+            found.believe(|name| name == "s");
+            let change = found.change(&wanted.iter().copied().collect(), |_| false);
+            let after = change.map(|change| {
+                json_patch::patch(&mut object, &found.patch(&change, KEY)).unwrap();
+                object
+            });
+            let expected = expected.map(|(names, record)| account(names, record));
+            let annotations = |object: &Value| object["metadata"]["annotations"][KEY].clone();
+            let case = format!("{names:?} {record} {wanted:?}");
+            assert_eq!(
+                after.as_ref().map(annotations),
+                expected.as_ref().map(annotations),
+                "{case}"
+            );
+            let secrets = |object: &Value| object["imagePullSecrets"].clone();
+            assert_eq!(
+                after.as_ref().map(secrets),
+                expected.as_ref().map(secrets),
+                "{case}"
+            );
         }
     }
 

@@ -1,7 +1,8 @@
 //! The Secret [`STATE_SECRET`]: what the controller must not forget when users delete the `GlobalPullSecret`, and how a user says
-//! that a restore is meant. Nothing in it is secret, and nothing in it can cause a restore.
+//! that a restore is meant. No credential is in it, and nothing in it can cause a restore.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -61,6 +62,22 @@ pub struct State {
     /// Operators may have Secrets and references of the controller.
     #[serde(default)]
     pub operators: bool,
+    /// Names of the Secrets that operators may have.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub operator_secrets: BTreeSet<String>,
+    /// For the proof in these Secrets that the controller wrote them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_key: Option<ProofKey>,
+}
+
+/// With it one can claim a Secret for globalps in a namespace where one may write it, and nothing else. It is printed nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofKey(pub [u8; 16]);
+
+impl fmt::Debug for ProofKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProofKey")
+    }
 }
 
 /// A `GlobalPullSecret` as it was: enough to create it again.
@@ -232,6 +249,8 @@ mod tests {
                 references: true,
             }),
             operators: true,
+            operator_secrets: ["globalps-a.b".to_owned()].into(),
+            proof_key: Some(ProofKey([1; 16])),
         };
         let secret = state.secret();
         assert_eq!(State::of(&secret), Some(state.clone()));
@@ -314,6 +333,16 @@ mod tests {
                 "{objects:?}, {live:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_key_is_stored_and_not_printed() {
+        let state = State {
+            proof_key: Some(ProofKey([201; 16])),
+            ..State::default()
+        };
+        assert!(!format!("{state:?}").contains("201"));
+        assert_eq!(State::of(&state.secret()), Some(state));
     }
 
     #[test]

@@ -188,6 +188,12 @@ pub const FILES: &[TestFile] = &[
         "Flux's own kustomize-controller applies, reverts and prunes the pull secret and the configuration, and the plugin names it",
     ),
     file(
+        "forgers",
+        On::Nodes(0),
+        60,
+        "Secrets and records of service accounts that other clients write in the controller's name: neither believed nor overwritten; what the controller wrote is restored, also from a backup and after its record was lost",
+    ),
+    file(
         "healing",
         On::Nodes(3),
         340,

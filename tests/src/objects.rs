@@ -96,7 +96,7 @@ fn leave_out_managed_fields(value: &mut Value) {
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    let items = value["items"].as_array_mut();
+    let items = value.get_mut("items").and_then(Value::as_array_mut);
     items
         .into_iter()
         .flatten()

@@ -126,6 +126,13 @@ impl OperatorObjects {
         before != (self.is_forbidden, self.is_not_served)
     }
 
+    /// No service account's record names other Secrets than these.
+    pub(crate) fn believe(&mut self, names: &BTreeSet<String>) {
+        for account in self.accounts.live.values_mut() {
+            account.references.believe(|name| names.contains(name));
+        }
+    }
+
     /// Replaces the watched pull secrets. Keeps what is known of those that stay.
     pub(crate) fn set_watched(&mut self, watched: BTreeSet<Id>) {
         self.secrets.retain(|id, _| watched.contains(id));

@@ -7,7 +7,7 @@ use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::provider::Pattern;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{Api, PartialObjectMeta};
+use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
 
 use super::event::CacheEvent;
@@ -19,7 +19,7 @@ use crate::namespaces::views::PullSecretView;
 use crate::targets::PER_NAMESPACE;
 use crate::targets::account::{AccountFields, AccountView};
 
-/// Objects per page; each has about a kilobyte of managed fields.
+/// Objects per page; each has about a kilobyte of managed fields, and the Secrets have their credentials.
 const PAGE: u32 = 100;
 
 impl Versioned for PullSecretView {
@@ -119,20 +119,25 @@ impl PullSecrets {
     }
 }
 
-/// The Secrets with this name, without their content, and the relevant service accounts.
+/// The Secrets with this name, of whose content only a digest is kept, and the relevant service accounts.
 pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> CacheEvents {
     let config = watcher::Config::default()
         .fields(&format!("metadata.name={}", watch.secret_name))
         .page_size(PAGE);
-    let secrets = Api::<Owned<PartialObjectMeta<Secret>>>::all(client.clone());
+    let secrets = Api::<Owned<Secret>>::all(client.clone());
     let secrets = list_watch(secrets, config, "pull secrets of namespaces")
         .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
     let mut events = stream::select_all([secrets.boxed()]);
     if let Some(patterns) = watch.accounts.clone() {
         let accounts = Api::<Item<AccountFields>>::all(client.clone());
         let config = watcher::Config::default().page_size(PAGE);
+        let secret_name = watch.secret_name.clone();
         let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
-            let view = |account: AccountFields| AccountView::new(&account, ATTACHED_ANNOTATION);
+            let view = |account: AccountFields| {
+                let mut view = AccountView::new(&account, ATTACHED_ANNOTATION);
+                view.references.believe(|name| name == secret_name);
+                view
+            };
             CacheEvent::ServiceAccount(only(update.map(view), &patterns))
         });
         events.push(accounts.boxed());

@@ -9,7 +9,7 @@ use super::secret::{Global, Since};
 /// In place of a source name: the part for every pod, as [`Content::parts`] has it.
 pub(crate) const EVERY_POD: &str = "";
 
-/// `revision`: of this content. A part that equals the one in `before` keeps its revision, if that identifies it.
+/// `revision`: of this content. A part with the same bytes as in `before` keeps its revision, if that identifies it.
 pub(crate) fn since(before: Option<&Global>, content: &Content, revision: Revision) -> Since {
     let known = |source: &str, config: &DockerConfig| {
         let global = before?;
@@ -21,7 +21,8 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: Revisi
                 scoped.find(|s| s.source == source).map(|s| &s.config)
             }
         };
-        was.filter(|was| was.means_the_same(config))?;
+        // The controller compares what namespaces have byte by byte.
+        was.filter(|was| was.render() == config.render())?;
         let since = global.content_since.get(source).copied();
         since.filter(|since| since.is_identified())
     };
@@ -98,6 +99,11 @@ mod tests {
                 vec![2, 4, 4],
             ),
             (content("MTpw", &[]), vec![2]),
+            // The same user and password, written in another way.
+            (
+                content("MTpw", &[("a", "MTpw\",\"username\":\"x")]),
+                vec![2, 4],
+            ),
         ] {
             assert_eq!(counted(&since(Some(&global), &next, 4)), expected);
         }

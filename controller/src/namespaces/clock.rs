@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::digest::Digest;
 use super::views::PullSecretView;
 
 /// What can't be removed for this long is a problem of its namespace only: nothing else waits for it.
@@ -21,27 +22,18 @@ pub(crate) struct SecretClock {
     now: SignedDuration,
 }
 
-/// What starts the time again when it changes: whether it is being deleted, and its content as the controller wrote it; `None`: it is
-/// otherwise.
-type State<T> = (bool, Option<T>);
+/// What starts the time again when it changes: whether it is being deleted, and its content.
+type State = (bool, Option<Digest>);
 
 #[derive(Clone, Debug)]
 struct Seen {
-    state: State<Box<str>>,
+    state: State,
     since: SignedDuration,
 }
 
-/// Of thousands of Secrets in each plan, so nothing is copied.
-fn state(secret: &PullSecretView) -> State<&str> {
+fn state(secret: &PullSecretView) -> State {
     let is_deleted = secret.is_being_deleted;
-    let is_intact = !is_deleted && secret.is_managed && secret.is_intact;
-    (is_deleted, is_intact.then_some(&*secret.content))
-}
-
-impl Seen {
-    fn is(&self, (is_deleted, content): State<&str>) -> bool {
-        (self.state.0, self.state.1.as_deref()) == (is_deleted, content)
-    }
+    (is_deleted, secret.content.filter(|_| !is_deleted))
 }
 
 impl SecretClock {
@@ -56,19 +48,18 @@ impl SecretClock {
         self.now = now;
         self.seen.retain(|name, _| secrets.contains_key(name));
         for (namespace, secret) in secrets {
-            let (is_deleted, content) = state(secret);
+            let state = state(secret);
             let seen = self.seen.get(namespace);
-            if seen.is_some_and(|seen| seen.is((is_deleted, content))) {
+            if seen.is_some_and(|seen| seen.state == state) {
                 continue;
             }
             // A new leader does not wait again for what an earlier one has waited for. A time in the future says nothing.
             let written = secret.written.filter(|_| !has_begun);
-            let before = match (content, written) {
+            let before = match (state.1, written) {
                 (Some(_), Some(written)) => wall.duration_since(written),
                 _ => SignedDuration::ZERO,
             };
             let since = now - before.max(SignedDuration::ZERO);
-            let state = (is_deleted, content.map(Box::from));
             self.seen.insert(namespace.clone(), Seen { state, since });
         }
     }
@@ -76,7 +67,7 @@ impl SecretClock {
     /// How long the Secret has been as it is; zero if that is newer than the last observation.
     pub(super) fn unchanged_for(&self, secret: &PullSecretView) -> SignedDuration {
         let seen = self.seen.get(&secret.namespace);
-        let seen = seen.filter(|seen| seen.is(state(secret)));
+        let seen = seen.filter(|seen| seen.state == state(secret));
         seen.map_or(SignedDuration::ZERO, |seen| self.now - seen.since)
     }
 }
@@ -93,14 +84,9 @@ mod tests {
 
     fn secret(content: &str, written: Option<Timestamp>) -> PullSecretView {
         PullSecretView {
-            namespace: "a".to_owned(),
-            version: 1,
-            is_managed: true,
-            is_intact: true,
-            content: content.into(),
+            content: Some(Digest::of(content)),
             written,
-            is_being_deleted: false,
-            finalizers: "".into(),
+            ..PullSecretView::of_test("a")
         }
     }
 
@@ -160,7 +146,7 @@ mod tests {
         for changed in [
             secret("6", None),
             PullSecretView {
-                is_intact: false,
+                content: None,
                 ..first.clone()
             },
             PullSecretView {

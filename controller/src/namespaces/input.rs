@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
-use globalps_core::namespaces::{Selected, Selection, parts_of};
+use globalps_core::namespaces::{Selected, Selection, config_of, parts_of};
 use globalps_core::provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::SecretClock;
+use super::digest::{Digest, Digests};
 use super::identity::Parts;
+use super::ownership::Ownership;
 use super::summary::Summary;
 use super::views::PullSecretView;
 use crate::targets::account::AccountView;
@@ -32,6 +34,8 @@ pub(crate) struct Input<'a> {
     pub(crate) memory: &'a Memory,
     /// As of now.
     pub(crate) clock: &'a SecretClock,
+    /// As of now.
+    pub(crate) ownership: &'a Ownership,
     /// By the monotonic clock, as the times of the memory.
     pub(crate) now: Timestamp,
 }
@@ -56,6 +60,7 @@ pub(crate) struct Delivery<'a> {
 pub(super) struct Wanted {
     pub(super) parts: Vec<usize>,
     pub(super) identity: String,
+    pub(super) digest: Digest,
 }
 
 impl Wanted {
@@ -65,7 +70,11 @@ impl Wanted {
 }
 
 /// The desired Secrets by namespace.
-pub(super) fn wanted<'a>(input: &Input<'a>, summary: &mut Summary) -> BTreeMap<&'a str, Wanted> {
+pub(super) fn wanted<'a>(
+    input: &Input<'a>,
+    digests: &mut Digests,
+    summary: &mut Summary,
+) -> BTreeMap<&'a str, Wanted> {
     let mut wanted = BTreeMap::new();
     let Some(delivery) = &input.delivery else {
         return wanted;
@@ -83,18 +92,35 @@ pub(super) fn wanted<'a>(input: &Input<'a>, summary: &mut Summary) -> BTreeMap<&
             summary.excluded += 1;
             continue;
         }
-        let parts = parts_of(delivery.parts.content, name);
+        let content = delivery.parts.content;
+        let parts = parts_of(content, name);
         if let Some(identity) = delivery.parts.identity(&parts) {
             summary.total += 1;
-            wanted.insert(name.as_str(), Wanted { parts, identity });
+            let digest = digests.of(&identity, || config_of(content, &parts).render());
+            let desired = Wanted {
+                parts,
+                identity,
+                digest,
+            };
+            wanted.insert(name.as_str(), desired);
         }
     }
+    digests.forget_others();
     wanted
 }
 
-pub(super) fn is_as(secret: &PullSecretView, wanted: &Wanted) -> bool {
-    secret.is_managed
-        && secret.is_intact
-        && !secret.is_being_deleted
-        && *secret.content == *wanted.identity
+impl Input<'_> {
+    /// Whether the Secret is as desired, whatever its annotations and managers say.
+    pub(super) fn is_as(&self, secret: &PullSecretView, wanted: &Wanted) -> bool {
+        self.ownership.is_proved(secret)
+            && !secret.is_being_deleted
+            && secret.content == Some(wanted.digest)
+    }
+
+    /// Whether the Secret is another client's. One with exactly what the controller would write, by a manager of its name, is not:
+    /// the key of its proof was lost, or it came from another cluster.
+    pub(super) fn is_foreign(&self, secret: &PullSecretView, wanted: &Wanted) -> bool {
+        let is_same = secret.is_applied && secret.content == Some(wanted.digest);
+        !is_same && !self.ownership.is_own(secret)
+    }
 }

@@ -9,8 +9,9 @@ use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::STUCK_AFTER;
+use super::digest::Digests;
 use super::identity::Parts;
-use super::input::{Delivery, Input, Wanted, is_as, wanted};
+use super::input::{Delivery, Input, Wanted, wanted};
 use super::references::{ReasonAndMessage, Reference, managed_references, references};
 use super::stage::Stage;
 use super::summary::Summary;
@@ -51,9 +52,9 @@ pub(crate) struct NamespacesPlan {
     pub(crate) summary: Summary,
 }
 
-pub(crate) fn plan(input: &Input) -> NamespacesPlan {
+pub(crate) fn plan(input: &Input, digests: &mut Digests) -> NamespacesPlan {
     let mut plan = NamespacesPlan::default();
-    let wanted = wanted(input, &mut plan.summary);
+    let wanted = wanted(input, digests, &mut plan.summary);
     let stage = input
         .delivery
         .as_ref()
@@ -71,7 +72,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         let next = next(input, delivery, stage, namespace, wanted);
         let account = references.remove(namespace);
         let secret = input.secrets.get(*namespace);
-        let has_secret = secret.is_some_and(|secret| secret.is_managed);
+        let has_secret = secret.is_some_and(|secret| !input.is_foreign(secret, wanted));
         plan.needs_stable |= next.needs_stable;
         let has_references = input.accounts.is_some() || delivery.attach == Attach::Admission;
         let mut is_synced = next.is_synced && has_references;
@@ -131,7 +132,8 @@ fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessag
 /// When the next Secret that is being deleted takes too long.
 fn next_stuck(input: &Input) -> Option<Timestamp> {
     let secrets = input.secrets.values();
-    let secrets = secrets.filter(|secret| secret.is_managed && secret.is_being_deleted);
+    let secrets =
+        secrets.filter(|secret| secret.is_being_deleted && input.ownership.is_own(secret));
     let left = secrets.map(|secret| STUCK_AFTER - input.clock.unchanged_for(secret));
     let left = left.filter(SignedDuration::is_positive).min()?;
     Some(input.now + left)
@@ -154,12 +156,12 @@ fn next(
 ) -> Next {
     let mut next = Next::default();
     let secret = input.secrets.get(namespace);
-    if secret.is_some_and(|secret| is_as(secret, wanted)) {
+    if secret.is_some_and(|secret| input.is_as(secret, wanted)) {
         next.is_synced = true;
         return next;
     }
     let name = input.secret_name;
-    if secret.is_some_and(|secret| !secret.is_managed) {
+    if secret.is_some_and(|secret| input.is_foreign(secret, wanted)) {
         let message = format!(
             "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
         );
@@ -234,9 +236,8 @@ fn remove(
     let mut is_clean = wanted.is_empty();
     let mut is_over = is_clean;
     for (namespace, secret) in input.secrets {
-        let is_left_over = secret.is_managed && !wanted.contains_key(namespace.as_str());
-        let is_own = namespace == input.own_namespace;
-        if !is_left_over || is_own || is_terminating(namespace) {
+        let is_own = input.ownership.is_own(secret) && namespace != input.own_namespace;
+        if !is_own || wanted.contains_key(namespace.as_str()) || is_terminating(namespace) {
             continue;
         }
         is_clean = false;

@@ -7,12 +7,15 @@ use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Pattern, Scope, ScopedConfig};
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_core::state::ProofKey;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::clock::SecretClock;
+use super::super::digest::{Digest, Digests};
 use super::super::input::{Delivery, Input};
+use super::super::ownership::Ownership;
 use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::{Global, revision_of_test};
@@ -20,10 +23,14 @@ use crate::properties::config;
 use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
+use crate::targets::proof::Proof;
 use globalps_core::api::{Attach, ImagePullSecrets};
 
 const NAME: &str = GLOBAL_SECRET;
 const NAMESPACES: usize = 6;
+const KEY: ProofKey = ProofKey([1; 16]);
+/// Another client's Secret, to which each service account refers.
+const THEIRS: &str = "theirs";
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -32,18 +39,25 @@ enum Event {
     Exclude(usize, bool),
     /// The content for every pod, or that of the source for even namespaces, changes.
     Rotate(bool),
-    /// Another installation, or a restored etcd: numbers start again, and Secrets are left over.
+    /// A restored etcd, or a removal that left Secrets behind: numbers start again.
     Reinstall,
+    /// Another leader, which remembers nothing.
+    Leader,
     Enable(bool),
     Attach(bool),
     Pause(bool),
     Canary(Option<usize>),
     /// The API server's clock is this many days ahead.
     Skew(i64),
-    /// Another client overwrites or deletes the Secret, or creates one of its own.
-    Overwrite(usize),
+    /// Another client overwrites the Secret, whose annotations and manager stay, and maybe removes the proof. It deletes the Secret, or
+    /// creates one of its own, maybe in the name of the controller and with the proof of another namespace.
+    Overwrite(usize, bool),
     DeleteSecret(usize),
-    Foreign(usize),
+    Foreign(usize, bool),
+    /// A backup is restored: another Secret, with earlier content.
+    Restore(usize),
+    /// The record of a service account claims another client's reference.
+    Claim(usize),
     /// Another client removes the reference, or adds one of its own.
     RemoveReference(usize),
     OwnReference(usize),
@@ -62,14 +76,17 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Exclude(at, on)),
         2 => any::<bool>().prop_map(Event::Rotate),
         1 => Just(Event::Reinstall),
+        1 => Just(Event::Leader),
         1 => any::<bool>().prop_map(Event::Enable),
         1 => any::<bool>().prop_map(Event::Attach),
         1 => any::<bool>().prop_map(Event::Pause),
         1 => proptest::option::of(at.clone()).prop_map(Event::Canary),
         1 => prop_oneof![Just(0), Just(-400), Just(60_000)].prop_map(Event::Skew),
-        1 => at.clone().prop_map(Event::Overwrite),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Overwrite(at, on)),
         1 => at.clone().prop_map(Event::DeleteSecret),
-        1 => at.clone().prop_map(Event::Foreign),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Foreign(at, on)),
+        1 => at.clone().prop_map(Event::Restore),
+        1 => at.clone().prop_map(Event::Claim),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Finalizer(at, on)),
         1 => at.clone().prop_map(Event::RemoveReference),
         1 => at.clone().prop_map(Event::OwnReference),
@@ -79,16 +96,39 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A reference to the Secret on the service account `default`, and whether it is recorded.
+#[allow(clippy::struct_excessive_bools)] // They do not depend on each other.
 #[derive(Clone, Copy, Default)]
 struct Account {
     has_reference: bool,
     is_recorded: bool,
     is_foreign: bool,
+    claims_theirs: bool,
+}
+
+/// What the plan can't see.
+#[derive(Clone, Debug)]
+struct Stored {
+    view: PullSecretView,
+    /// The controller created it, or it is a backup of that.
+    is_own: bool,
+    /// Identity of its content; empty: that of another client.
+    content: String,
+}
+
+impl Stored {
+    fn has(&self, part: &str) -> bool {
+        self.is_own && self.content.split(',').any(|word| word == part)
+    }
+
+    fn set(&mut self, content: &str) {
+        content.clone_into(&mut self.content);
+        self.view.content = Some(Digest::of(content));
+    }
 }
 
 struct Simulation {
     namespaces: BTreeMap<String, NamespaceView>,
-    secrets: BTreeMap<String, PullSecretView>,
+    secrets: BTreeMap<String, Stored>,
     accounts: BTreeMap<String, Account>,
     rejected: BTreeSet<String>,
     finalizers: BTreeSet<String>,
@@ -99,6 +139,9 @@ struct Simulation {
     canary: Option<String>,
     memory: Memory,
     clock: SecretClock,
+    ownership: Ownership,
+    /// Secrets that were ever created.
+    created: usize,
     min_ready: SignedDuration,
     skew: SignedDuration,
     now: Timestamp,
@@ -145,6 +188,8 @@ impl Simulation {
             canary: None,
             memory: Memory::default(),
             clock: SecretClock::default(),
+            ownership: Ownership::default(),
+            created: 0,
             min_ready: SignedDuration::from_secs(2),
             skew: SignedDuration::ZERO,
             now: Timestamp::UNIX_EPOCH,
@@ -190,8 +235,16 @@ impl Simulation {
                 for since in self.global.content_since.values_mut() {
                     *since = self.global.revision;
                 }
+                self.happen(&Event::Leader);
+            }
+            Event::Leader => {
                 self.memory = Memory::default();
                 self.clock = SecretClock::default();
+                self.ownership = Ownership::default();
+                // What has lost its proof by then is another client's.
+                for secret in self.secrets.values_mut() {
+                    secret.is_own &= secret.view.proof.is_some();
+                }
             }
             Event::Enable(on) => self.is_enabled = *on,
             Event::Attach(by_accounts) => {
@@ -204,9 +257,14 @@ impl Simulation {
             Event::Pause(on) => self.paused = *on,
             Event::Canary(at) => self.canary = at.map(name),
             Event::Skew(days) => self.skew = SignedDuration::from_hours(days * 24),
-            Event::Overwrite(at) => {
+            Event::Overwrite(at, strips) => {
+                // A leader has seen it before.
+                let views = self.views();
+                self.ownership.observe(&views, Some(KEY), NAME);
                 if let Some(secret) = self.secrets.get_mut(&name(*at)) {
-                    secret.is_intact = false;
+                    secret.set("");
+                    secret.view.version += 1;
+                    secret.view.proof = secret.view.proof.filter(|_| !strips);
                 }
             }
             Event::DeleteSecret(at) => self.delete(&name(*at)),
@@ -218,16 +276,30 @@ impl Simulation {
                     self.release(&name);
                 }
             }
-            Event::Foreign(at) => {
-                let name = name(*at);
+            Event::Foreign(at, forges) => {
+                let (name, other) = (name(*at), name(at + 1));
                 if self.namespaces.contains_key(&name) && !self.secrets.contains_key(&name) {
-                    let secret = self.secret(&name, "");
-                    let theirs = PullSecretView {
-                        is_managed: false,
-                        is_intact: false,
-                        ..secret
-                    };
+                    let mut theirs = self.secret(&name, "");
+                    theirs.is_own = false;
+                    theirs.view.is_applied = *forges;
+                    let proof = Proof::new(&KEY, &other, NAME);
+                    theirs.view.proof = forges.then_some(proof);
                     self.secrets.insert(name, theirs);
+                }
+            }
+            Event::Restore(at) => {
+                let name = name(*at);
+                if let Some(secret) = self.secrets.get(&name)
+                    && secret.is_own
+                    && !secret.view.is_being_deleted
+                {
+                    let restored = self.secret(&name, "earlier");
+                    self.secrets.insert(name, restored);
+                }
+            }
+            Event::Claim(at) => {
+                if let Some(account) = self.accounts.get_mut(&name(*at)) {
+                    account.claims_theirs = true;
                 }
             }
             Event::RemoveReference(at) => {
@@ -258,7 +330,15 @@ impl Simulation {
         }
     }
 
+    fn views(&self) -> BTreeMap<String, PullSecretView> {
+        let views = self.secrets.iter();
+        views
+            .map(|(name, it)| (name.clone(), it.view.clone()))
+            .collect()
+    }
+
     fn plan(&self) -> NamespacesPlan {
+        let secrets = self.views();
         let settings = ImagePullSecrets::default();
         let selection = Selection::new(&settings).unwrap();
         let patterns: [Pattern; 1] = ["default".to_owned().try_into().unwrap()];
@@ -277,46 +357,56 @@ impl Simulation {
             min_ready: self.min_ready,
             paused: self.paused,
         });
-        super::plan(&Input {
+        let parts = Parts::of(&self.global).unwrap();
+        let identities = [&[][..], &[0]].map(|at| parts.identity(at).unwrap());
+        let input = Input {
             delivery,
             own_namespace: "own",
             secret_name: NAME,
             namespaces: &self.namespaces,
-            secrets: &self.secrets,
+            secrets: &secrets,
             accounts: Some(&accounts),
             crowded: &BTreeSet::new(),
             memory: &self.memory,
             clock: &self.clock,
+            ownership: &self.ownership,
             now: self.now,
-        })
+        };
+        super::plan(&input, &mut Digests::of_test(identities))
     }
 
     /// Written now.
-    fn secret(&self, namespace: &str, identity: &str) -> PullSecretView {
-        PullSecretView {
-            namespace: namespace.to_owned(),
+    fn secret(&mut self, namespace: &str, identity: &str) -> Stored {
+        self.created += 1;
+        let view = PullSecretView {
             version: self.now.as_second().unsigned_abs(),
-            is_managed: true,
-            is_intact: true,
-            content: identity.into(),
+            uid: Digest::of(self.created),
+            proof: Some(Proof::new(&KEY, namespace, NAME)),
+            is_applied: true,
             written: Some(self.now + self.skew),
-            is_being_deleted: false,
-            finalizers: "".into(),
-        }
+            ..PullSecretView::of_test(namespace)
+        };
+        let mut secret = Stored {
+            view,
+            is_own: true,
+            content: String::new(),
+        };
+        secret.set(identity);
+        secret
     }
 
     fn delete(&mut self, namespace: &str) {
         if !self.finalizers.contains(namespace) {
             self.secrets.remove(namespace);
         } else if let Some(secret) = self.secrets.get_mut(namespace) {
-            secret.is_being_deleted = true;
+            secret.view.is_being_deleted = true;
         }
     }
 
     /// Its Secrets have no finalizer any more.
     fn release(&mut self, namespace: &str) {
         self.finalizers.remove(namespace);
-        let is_deleted = |secret: &PullSecretView| secret.is_being_deleted;
+        let is_deleted = |secret: &Stored| secret.view.is_being_deleted;
         if self.secrets.get(namespace).is_some_and(is_deleted) {
             self.secrets.remove(namespace);
         }
@@ -327,7 +417,9 @@ impl Simulation {
         let names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
         self.memory.retain(|name| names.contains(name));
         let uptime = self.now.duration_since(Timestamp::UNIX_EPOCH);
-        self.clock.observe(&self.secrets, uptime, self.now);
+        let views = self.views();
+        self.clock.observe(&views, uptime, self.now);
+        self.ownership.observe(&views, Some(KEY), NAME);
         let plan = self.plan();
         for write in &plan.writes {
             self.write(write);
@@ -366,17 +458,19 @@ impl Simulation {
             Write::Apply { identity, .. } => {
                 let known = self.secrets.get(&namespace);
                 assert!(
-                    known.is_none_or(|secret| secret.is_managed),
+                    known.is_none_or(|secret| secret.is_own),
                     "a foreign Secret is never written"
                 );
                 self.memory.wrote(&key, identity);
-                let secret = self.secret(&namespace, identity);
+                let uid = known.map(|known| known.view.uid);
+                let mut secret = self.secret(&namespace, identity);
+                secret.view.uid = uid.unwrap_or(secret.view.uid);
                 self.secrets.insert(namespace, secret);
             }
             Write::Delete { .. } => {
                 let secret = &self.secrets[&namespace];
-                assert!(secret.is_managed, "a foreign Secret is never deleted");
-                assert!(!secret.is_being_deleted, "deleted once");
+                assert!(secret.is_own, "a foreign Secret is never deleted");
+                assert!(!secret.view.is_being_deleted, "deleted once");
                 self.delete(&namespace);
                 assert!(
                     !self.accounts[&namespace].is_recorded,
@@ -386,6 +480,8 @@ impl Simulation {
             }
             Write::Account { change, .. } => {
                 let account = self.accounts.get_mut(&namespace).unwrap();
+                assert!(!change.removed.iter().any(|name| name == THEIRS));
+                account.claims_theirs = false;
                 let is_attached = !change.added.is_empty();
                 if is_attached {
                     assert!(!account.has_reference && self.secrets.contains_key(&namespace));
@@ -424,8 +520,8 @@ impl Simulation {
             let is_wanted = self.is_enabled && !namespace.is_marked_excluded;
             let secret = self.secrets.get(name);
             let account = self.accounts[name];
-            if let Some(kept) = secret.filter(|secret| secret.is_being_deleted && secret.is_managed)
-            {
+            let secret = secret.filter(|secret| secret.is_own);
+            if let Some(kept) = secret.filter(|secret| secret.view.is_being_deleted) {
                 let is_failed = |reason| {
                     let mut failures = summary.failures.iter();
                     failures.any(|it| it.namespace == *name && it.reason == reason)
@@ -433,24 +529,28 @@ impl Simulation {
                 assert!(is_failed("Terminating"), "{name}: {kept:?}");
                 continue;
             }
-            match secret.filter(|secret| secret.is_managed) {
+            match secret {
                 Some(secret) if is_wanted => {
                     let wanted = parts.identity(&parts_of(parts.content, name));
-                    let is_right = secret.is_intact && Some(&*secret.content) == wanted.as_deref();
-                    assert!(is_right, "{name} has its content");
+                    assert_eq!(Some(&secret.content), wanted.as_ref(), "{name}");
+                    let proof = Proof::new(&KEY, name, NAME);
+                    assert_eq!(secret.view.proof, Some(proof), "{name}");
                 }
                 Some(_) => panic!("{name} has something left over"),
-                None => assert!(!is_wanted || secret.is_some(), "{name} has one"),
+                None => assert!(
+                    !is_wanted || self.secrets.contains_key(name),
+                    "{name} has one"
+                ),
             }
             let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
             if !is_attached {
                 assert!(!account.is_recorded, "{name} keeps no reference");
                 assert_eq!(account.has_reference, account.is_foreign, "{name}");
-            } else if secret.is_some_and(|secret| secret.is_managed) {
+            } else if secret.is_some() {
                 assert!(account.has_reference, "{name} has its reference");
             }
         }
-        let is_empty = self.secrets.values().all(|secret| !secret.is_managed);
+        let is_empty = self.secrets.values().all(|secret| !secret.is_own);
         assert!(self.is_enabled || summary.is_over && summary.is_clean == is_empty);
     }
 }
@@ -458,14 +558,18 @@ impl Simulation {
 fn view(namespace: &str, account: Account) -> AccountView {
     let mut object =
         json!({"metadata": {"name": "default", "namespace": namespace, "resourceVersion": "1"}});
-    if account.has_reference {
-        object["imagePullSecrets"] = json!([{"name": NAME}]);
-    }
-    if account.is_recorded {
-        object["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
+    let names = [(true, THEIRS), (account.has_reference, NAME)];
+    let names = names.iter().filter(|(has, _)| *has);
+    object["imagePullSecrets"] = names.map(|(_, name)| json!({"name": name})).collect();
+    let record = [(account.claims_theirs, THEIRS), (account.is_recorded, NAME)];
+    let record: Vec<&str> = record.iter().filter(|it| it.0).map(|it| it.1).collect();
+    if !record.is_empty() {
+        object["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: record.join(",")});
     }
     let object: AccountFields = serde_json::from_value(object).unwrap();
-    AccountView::new(&object, ATTACHED_ANNOTATION)
+    let mut view = AccountView::new(&object, ATTACHED_ANNOTATION);
+    view.references.believe(|name| name == NAME);
+    view
 }
 
 /// Slowly enough that each change is undone.
@@ -482,7 +586,7 @@ fn a_client_that_changes_the_secret_of_the_canary_again_and_again_holds_no_other
         simulation.happen(&Event::Canary(canary));
         for _ in 0..40 {
             simulation.now += SignedDuration::from_secs(160);
-            simulation.happen(&Event::Overwrite(0));
+            simulation.happen(&Event::Overwrite(0, false));
             simulation.happen(&Event::Plan);
         }
         let others = (1..4).filter(|at| simulation.secrets.contains_key(&name(*at)));
@@ -498,7 +602,7 @@ fn a_client_that_changes_the_secret_of_the_canary_again_and_again_holds_no_other
     for _ in 0..10 {
         alone.now += SignedDuration::from_secs(160);
         alone.happen(&Event::Plan);
-        alone.happen(&Event::Overwrite(0));
+        alone.happen(&Event::Overwrite(0, false));
     }
     alone.happen(&Event::Plan);
     assert!(alone.plan().summary.canary.is_some(), "it is named");
@@ -527,49 +631,27 @@ proptest! {
 impl Simulation {
     /// Parts that some namespace has.
     fn passed(&self) -> BTreeSet<String> {
-        let intact = self
-            .secrets
-            .values()
-            .filter(|secret| secret.is_managed && secret.is_intact);
-        intact
-            .flat_map(|secret| secret.content.split(','))
+        let own = self.secrets.values().filter(|secret| secret.is_own);
+        own.flat_map(|secret| secret.content.split(','))
             .map(str::to_owned)
             .collect()
     }
 
     /// One plan delivers a new part to only one namespace, unless it restores one.
     fn check_canaries(&self, before: &BTreeSet<String>) {
+        let now = self.now.as_second().unsigned_abs();
         for part in self.passed().difference(before) {
-            let newly = self.secrets.values().filter(|secret| {
-                secret.is_managed
-                    && secret.version == self.now.as_second().unsigned_abs()
-                    && secret.content.split(',').any(|word| word == part)
-            });
+            let with_part = || self.secrets.iter().filter(|(_, secret)| secret.has(part));
+            let newly = with_part().filter(|(_, secret)| secret.view.version == now);
             let count = newly.count();
             let was_restored = count > 1
-                && self
-                    .memory
-                    .has_written(&self.first_with(part), &self.content_of(part));
+                && with_part()
+                    .next()
+                    .is_some_and(|(name, secret)| self.memory.has_written(name, &secret.content));
             assert!(
                 count <= 1 || was_restored,
                 "{part} came to {count} namespaces at once"
             );
         }
-    }
-
-    fn first_with(&self, part: &str) -> String {
-        let has = |secret: &&PullSecretView| secret.content.split(',').any(|word| word == part);
-        let found = self.secrets.values().find(has);
-        found
-            .map(|secret| secret.namespace.clone())
-            .unwrap_or_default()
-    }
-
-    fn content_of(&self, part: &str) -> String {
-        let name = self.first_with(part);
-        self.secrets
-            .get(&name)
-            .map(|secret| secret.content.to_string())
-            .unwrap_or_default()
     }
 }

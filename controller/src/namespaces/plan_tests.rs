@@ -8,19 +8,24 @@ use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::{Content, Scope, ScopedConfig};
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_core::state::ProofKey;
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::clock::SecretClock;
+use super::super::digest::{Digest, Digests};
 use super::super::input::{Delivery, Input};
+use super::super::ownership::Ownership;
 use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::{Global, Since, revision_of_test};
 use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
+use crate::targets::proof::Proof;
 
 const NAME: &str = GLOBAL_SECRET;
+const KEY: ProofKey = ProofKey([1; 16]);
 
 fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1)
@@ -81,7 +86,7 @@ fn stable() -> Global {
 #[derive(Clone, Copy)]
 struct Case<'a> {
     /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret (as [`annotation`]); `!`: another client has changed it, `?`: not created by
-    /// the controller, `^`: it is being deleted, `~`: the namespace is, `-`: the namespace excludes itself.
+    /// the controller, `&`: nor that, but its manager says so, `^`: it is being deleted, `~`: the namespace is, `-`: the namespace excludes itself.
     namespaces: &'a str,
     /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
     /// foreign one, `many`: with the record and too many others. `a/*`: not all of the namespace are known. `?`: they can't be listed.
@@ -116,7 +121,7 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
     let mut secrets = BTreeMap::new();
     for word in case.namespaces.split_whitespace() {
         let (name, content) = word.split_once('=').unwrap_or((word, ""));
-        let marks = ['!', '?', '^', '~', '-'];
+        let marks = ['!', '?', '&', '^', '~', '-'];
         let bare = name.trim_end_matches(marks).to_owned();
         namespaces.insert(
             bare.clone(),
@@ -132,14 +137,15 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
             secrets.insert(
                 bare.clone(),
                 PullSecretView {
-                    namespace: bare,
-                    version: 1,
-                    is_managed: !content.ends_with('?'),
-                    is_intact: !content.ends_with(['!', '?']),
-                    content: annotation(content.trim_end_matches(marks)).into(),
+                    proof: Some(Proof::new(&KEY, &bare, NAME))
+                        .filter(|_| !content.ends_with(['?', '&'])),
+                    content: Some(Digest::of(annotation(content.trim_end_matches(marks))))
+                        .filter(|_| !content.ends_with('!')),
+                    is_applied: !content.ends_with('?'),
                     written: Some(case.written),
                     is_being_deleted: content.ends_with('^'),
                     finalizers: "x.io/y".into(),
+                    ..PullSecretView::of_test(&bare)
                 },
             );
         }
@@ -189,7 +195,10 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
     for seconds in [0, case.later] {
         clock.observe(&secrets, SignedDuration::from_secs(seconds), now());
     }
-    plan(&Input {
+    let mut ownership = Ownership::default();
+    ownership.observe(&secrets, Some(KEY), NAME);
+    let identities = ["5", "5,a-source@6"].map(annotation);
+    let input = Input {
         delivery,
         own_namespace: "own",
         secret_name: NAME,
@@ -199,8 +208,10 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
         crowded: &crowded,
         memory,
         clock: &clock,
+        ownership: &ownership,
         now: now(),
-    })
+    };
+    plan(&input, &mut Digests::of_test(identities))
 }
 
 /// The writes in order: `a=5` (`~`: the previous revision), `-a`, `+a/default`, `-a/default`; then `synced/total`, and reasons of
@@ -302,6 +313,16 @@ fn each_namespace_gets_its_content_one_first() {
             "a foreign Secret is never deleted",
             "a=5,a-source@6 kube-x=5?",
             "1/1",
+        ),
+        (
+            "what its manager says is not believed",
+            "a=5,a-source@6 b=& b2=4& kube-x=5&",
+            "1/3 ForeignSecret ForeignSecret",
+        ),
+        (
+            "with the content that it gets it is no other client's",
+            "a=5,a-source@6 b=5& b2=5?",
+            "b=5 1/3 ForeignSecret",
         ),
     ] {
         let case = Case { namespaces, ..CASE };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::{Delivery, Input, Wanted, is_as};
+use super::input::{Delivery, Input, Wanted};
 
 /// The progress of new content. A part has passed once some namespace has had it for `minReadySeconds`.
 pub(super) struct Stage<'a> {
@@ -36,7 +36,8 @@ impl<'a> Stage<'a> {
             input.memory.restores_of(namespace, &wanted.identity)
         };
         for (namespace, wanted) in wanted {
-            let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
+            let secret = input.secrets.get(*namespace);
+            let Some(secret) = secret.filter(|secret| input.is_as(secret, wanted)) else {
                 continue;
             };
             let left = delivery.min_ready - input.clock.unchanged_for(secret);
@@ -87,7 +88,9 @@ impl<'a> Stage<'a> {
                     || input
                         .memory
                         .is_contested(namespace, &wanted.identity, input.now)
-                    || secret.is_some_and(|secret| !secret.is_managed || secret.is_being_deleted);
+                    || secret.is_some_and(|secret| {
+                        secret.is_being_deleted || input.is_foreign(secret, wanted)
+                    });
                 let mut parts = wanted.parts();
                 let has_news = parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p));
                 let is_last = failure.is_some() || restores(namespace, wanted) > 0;

@@ -218,6 +218,19 @@ impl FakeApi {
                         "data: Forbidden: field is immutable when `immutable` is set",
                     );
                 }
+                // A JSON patch.
+                if body.is_array() {
+                    let mut object = known;
+                    let steps: json_patch::Patch = serde_json::from_value(body.clone()).unwrap();
+                    if object.is_null() {
+                        return error(404, "not found");
+                    }
+                    if json_patch::patch(&mut object, &steps).is_err() {
+                        return error(422, "the server rejected our request");
+                    }
+                    state.objects.insert(of, object.clone());
+                    return Some((200, object));
+                }
                 let mut object = if is_merge {
                     if !state.others_insist
                         && let Some(others) = state.others.get_mut(path)

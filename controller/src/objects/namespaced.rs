@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
     CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
-    IMAGE_PULL_SECRETS, ROLLED_OUT_SECRET, SECRET_TYPE,
+    IMAGE_PULL_SECRETS, PROOF_KEY, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
 use globalps_core::references::Change;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta,
-    Patch, PatchParams, Preconditions,
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
+    Preconditions,
 };
 
 use super::apply::{Applier, ApplyError, TERMINATING, readable, within};
 use super::recreate::write_or_recreate;
 use super::request::is_denied;
 use crate::targets::account::{AccountFields, AccountView};
+use crate::targets::proof::Proof;
 
 /// Why the API server rejected a write: a reason for the status.
 pub(crate) enum Refusal {
@@ -67,15 +68,24 @@ impl ApplyError {
     }
 }
 
+/// The values of a Secret with this content, and the proof that the controller wrote it.
+pub(super) fn data(content: &ByteString, proof: Proof) -> BTreeMap<String, ByteString> {
+    let values = [(DATA_KEY, content.clone()), (PROOF_KEY, proof.value())];
+    values.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
 impl Applier {
-    /// Writes the Secret of a namespace. `identity`: identifies the content.
+    /// Writes the Secret of a namespace. `identity`: identifies the content. `version`: of the one to replace, which no other client
+    /// may have written since; `None`: there is none, and none of another client is overwritten.
     pub(crate) async fn pull_secret(
         &self,
         namespace: &str,
         name: &str,
         content: Vec<u8>,
+        proof: Proof,
         identity: &str,
-    ) -> Result<PartialObjectMeta<Secret>, ApplyError> {
+        mut version: Option<u64>,
+    ) -> Result<Secret, ApplyError> {
         let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let labels = [
             text(IMAGE_PULL_SECRET_LABEL, "true"),
@@ -89,16 +99,26 @@ impl Applier {
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            data: Some([(DATA_KEY.to_owned(), ByteString(content))].into()),
+            data: Some(data(&ByteString(content), proof)),
             ..Secret::default()
         };
-        let api: Api<Owned<PartialObjectMeta<Secret>>> = self.in_namespace(namespace);
-        let params = PatchParams::apply(CONTROLLER_MANAGER).force();
-        let patch = Patch::Apply(&secret);
+        let api: Api<Owned<Secret>> = self.in_namespace(namespace);
         let title = format!("{namespace}/{name}");
         let write = || {
-            let call = api.patch(name, &params, &patch);
-            readable("apply", "Secret", &title, call)
+            // An immutable one is deleted before the second write.
+            let version = version.take();
+            let params = PatchParams {
+                force: version.is_some(),
+                ..PatchParams::apply(CONTROLLER_MANAGER)
+            };
+            let mut secret = secret.clone();
+            secret.metadata.resource_version = version.map(|version| version.to_string());
+            let (api, title) = (&api, &title);
+            async move {
+                let patch = Patch::Apply(&secret);
+                let call = api.patch(name, &params, &patch);
+                readable("apply", "Secret", title, call).await
+            }
         };
         write_or_recreate(&api, name, &title, &self.required(), write).await
     }
@@ -110,8 +130,8 @@ impl Applier {
         namespace: &str,
         name: &str,
         version: u64,
-    ) -> Result<Option<PartialObjectMeta<Secret>>, ApplyError> {
-        let api: Api<Owned<PartialObjectMeta<Secret>>> = self.in_namespace(namespace);
+    ) -> Result<Option<Secret>, ApplyError> {
+        let api: Api<Owned<Secret>> = self.in_namespace(namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 resource_version: Some(version.to_string()),
@@ -176,6 +196,7 @@ impl Applier {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::state::ProofKey;
     use serde_json::json;
 
     use super::*;
@@ -200,6 +221,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_webhook_keeps_is_not_gone() {
         let path = "/api/v1/namespaces/kube-system/secrets/s";
+        let proof = Proof::new(&ProofKey([0; 16]), "kube-system", "s");
         for (message, is_gone) in [
             ("secrets \"s\" not found", true),
             (
@@ -217,7 +239,9 @@ mod tests {
             let copy = applier.delete_pull_secret("kube-system", "s", 5).await;
             let own = applier.remove(Leftover::Secret("s".to_owned())).await;
             refuse(path);
-            let of_operator = applier.delete_operator_secret("kube-system", "s").await;
+            let of_operator = applier
+                .delete_operator_secret("kube-system", "s", proof)
+                .await;
             let found = [copy.is_ok(), own.is_ok(), of_operator.is_ok()];
             assert_eq!(found, [is_gone; 3], "{message}");
         }

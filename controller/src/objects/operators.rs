@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 
 use globalps_core::names::{
-    CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, LEADER_ANNOTATION, OPERATOR_SECRET_LABEL, SECRET_TYPE,
+    CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, LEADER_ANNOTATION, OPERATOR_SECRET_LABEL, PROOF_KEY,
+    SECRET_TYPE,
 };
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::apply::{Applier, ApplyError, within};
-use super::namespaced::Refusal;
+use super::namespaced::{Refusal, data};
 use crate::operators::olm::resource;
+use crate::targets::proof::Proof;
 
 impl Applier {
     /// Writes the copy in a namespace, unless another client has a Secret with that name there. `owners`: names and uids of
@@ -26,8 +28,10 @@ impl Applier {
         namespace: &str,
         name: &str,
         content: Vec<u8>,
+        proof: Proof,
         owners: impl Iterator<Item = &(String, String)>,
     ) -> Result<(), ApplyError> {
+        let content = ByteString(content);
         let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let labels = [
             text(OPERATOR_SECRET_LABEL, "true"),
@@ -50,42 +54,68 @@ impl Applier {
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            data: Some([(DATA_KEY.to_owned(), ByteString(content))].into()),
+            data: Some(data(&content, proof)),
             ..Secret::default()
         };
         let api: Api<Secret> = self.in_namespace(namespace);
         // Not forced: fields of other clients stay.
         let params = PatchParams::apply(CONTROLLER_MANAGER);
-        let patch = Patch::Apply(&secret);
         let title = format!("{namespace}/{name}");
-        let write = || {
-            let call = api.patch_metadata(name, &params, &patch);
-            within("apply", "Secret", &title, call)
+        let write = |version| {
+            let (api, params, title) = (&api, &params, &title);
+            let mut secret = secret.clone();
+            secret.metadata.resource_version = version;
+            async move {
+                let patch = Patch::Apply(&secret);
+                let call = api.patch_metadata(name, params, &patch);
+                within("apply", "Secret", title, call).await
+            }
         };
-        match write().await {
+        let known = match self
+            .own_copy(&api, name, &title, PROOF_KEY, &proof.value())
+            .await
+        {
+            // With this content it is one whose proof has another key, which was lost.
+            Err(error) if is_of_others(&error) => {
+                self.own_copy(&api, name, &title, DATA_KEY, &content).await
+            }
+            known => known,
+        };
+        let known = known.map_err(|error| match error {
+            error if is_of_others(&error) => ApplyError::Prevented {
+                action: "apply",
+                object: format!("Secret `{title}`"),
+                reason: "Changed",
+                message: "another client created it".to_owned(),
+            },
+            error => error,
+        })?;
+        let version = known.and_then(|known| known.metadata.resource_version);
+        match write(version).await {
             Err(error) if error.is_immutable() => {
-                self.delete_operator_secret(namespace, name).await?;
-                write().await?;
+                self.delete_operator_secret(namespace, name, proof).await?;
+                write(None).await?;
             }
             done => drop(done?),
         }
         Ok(())
     }
 
-    /// Deletes the copy in a namespace, if there is one.
-    pub(crate) async fn delete_operator_secret(
+    /// Version and uid of the copy; `None`: there is no such Secret. Copies are never read, so a patch without a change tests whether
+    /// the Secret has this value, which only a copy has.
+    async fn own_copy(
         &self,
-        namespace: &str,
+        api: &Api<Secret>,
         name: &str,
-    ) -> Result<(), ApplyError> {
-        let api: Api<Secret> = self.in_namespace(namespace);
-        let title = format!("{namespace}/{name}");
+        title: &str,
+        key: &str,
+        value: &ByteString,
+    ) -> Result<Option<PartialObjectMeta<Secret>>, ApplyError> {
         let (_, leader) = self.leader();
-        // Only a copy has the label. The response has the version.
         let operations = vec![
             PatchOperation::Test(TestOperation {
-                path: PointerBuf::from_tokens(["metadata", "labels", OPERATOR_SECRET_LABEL]),
-                value: json!("true"),
+                path: PointerBuf::from_tokens(["data", key]),
+                value: json!(value),
             }),
             PatchOperation::Add(AddOperation {
                 path: PointerBuf::from_tokens(["metadata", "annotations", LEADER_ANNOTATION]),
@@ -98,15 +128,32 @@ impl Applier {
             ..PatchParams::default()
         };
         let call = api.patch_metadata(name, &params, &patch);
-        let copy = match within("patch", "Secret", &title, call).await {
-            Err(error) => match error.refusal() {
-                // There is none, it belongs to another client, or the controller may not write it. Anybody may have recorded it.
-                Refusal::Gone | Refusal::Because("Invalid" | "Changed" | "Forbidden") => {
-                    return Ok(());
-                }
-                Refusal::Because(_) => return Err(error),
-            },
-            Ok(copy) => copy,
+        match within("patch", "Secret", title, call).await {
+            Err(error) if error.is_absent() => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
+    /// Deletes the copy in a namespace, if there is one.
+    pub(crate) async fn delete_operator_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        proof: Proof,
+    ) -> Result<(), ApplyError> {
+        let api: Api<Secret> = self.in_namespace(namespace);
+        let title = format!("{namespace}/{name}");
+        let copy = match self
+            .own_copy(&api, name, &title, PROOF_KEY, &proof.value())
+            .await
+        {
+            // It belongs to another client, or the controller may not write it. Anybody may have recorded it.
+            Err(error) if is_of_others(&error) => None,
+            Err(error) if matches!(error.refusal(), Refusal::Because("Forbidden")) => None,
+            copy => copy?,
+        };
+        let Some(copy) = copy else {
+            return Ok(());
         };
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -120,4 +167,9 @@ impl Applier {
             _ => Ok(()),
         }
     }
+}
+
+/// The test of a patch has failed.
+fn is_of_others(error: &ApplyError) -> bool {
+    matches!(error.refusal(), Refusal::Because("Invalid" | "Changed"))
 }

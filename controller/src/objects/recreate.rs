@@ -22,7 +22,7 @@ pub(crate) async fn write_or_recreate<K, T, F>(
     name: &str,
     title: &str,
     annotations: &Value,
-    write: impl Fn() -> F,
+    mut write: impl FnMut() -> F,
 ) -> Result<T, ApplyError>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>

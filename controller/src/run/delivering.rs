@@ -6,25 +6,31 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
+use globalps_core::state::ProofKey;
 use tokio::time::Instant;
 
 use super::clock::steady;
 use super::pending::{Pending, Writes};
 use crate::cache::PullSecrets;
 use crate::namespaces::clock::SecretClock;
+use crate::namespaces::digest::Digests;
 use crate::namespaces::input::Delivery;
+use crate::namespaces::ownership::Ownership;
 use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
+use crate::targets::proof::Proof;
 
 /// What this leader knows of namespaces beyond the cache.
 #[derive(Default)]
 pub(super) struct Delivering {
     pub(super) memory: Memory,
     pub(super) clock: SecretClock,
+    pub(super) ownership: Ownership,
+    pub(super) digests: Digests,
     pub(super) pending: Pending<Done>,
     /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
     pub(super) policy: Option<(Instant, i64, bool)>,
@@ -41,7 +47,7 @@ pub(super) enum Written {
     Deleted,
     /// Its finalizers keep the Secret.
     BeingDeleted(PullSecretView),
-    /// The service account no longer exists.
+    /// Nothing: the service account no longer exists.
     Gone,
 }
 
@@ -55,27 +61,28 @@ pub(super) struct NamespaceWrites<'a> {
     /// Name of the Secret in each namespace.
     pub(super) name: &'a str,
     pub(super) delivery: Option<&'a Delivery<'a>>,
+    /// As stored.
+    pub(super) key: Option<ProofKey>,
     pub(super) waiting: std::vec::IntoIter<Write>,
     pub(super) rendered: HashMap<(bool, Vec<usize>), Vec<u8>>,
 }
 
 impl NamespaceWrites<'_> {
-    /// The content of the Secret.
-    fn content(&mut self, write: &Write) -> Vec<u8> {
-        match (write, self.delivery) {
-            (
-                Write::Apply {
-                    parts, is_stable, ..
-                },
-                Some(delivery),
-            ) => {
-                let content = self.rendered.entry((*is_stable, parts.clone()));
-                content
-                    .or_insert_with(|| render(delivery, parts, *is_stable))
-                    .clone()
-            }
-            _ => Vec::new(),
-        }
+    /// The content of the Secret to write, with the proof that the controller wrote it.
+    fn content(&mut self, write: &Write) -> Option<(Vec<u8>, Proof)> {
+        let Write::Apply {
+            namespace,
+            parts,
+            is_stable,
+            ..
+        } = write
+        else {
+            return None;
+        };
+        let (delivery, key) = self.delivery.zip(self.key)?;
+        let content = self.rendered.entry((*is_stable, parts.clone()));
+        let content = content.or_insert_with(|| render(delivery, parts, *is_stable));
+        Some((content.clone(), Proof::new(&key, namespace, self.name)))
     }
 }
 
@@ -89,13 +96,8 @@ impl Writes for NamespaceWrites<'_> {
             self.memory.restored(&key, steady());
         }
         let content = self.content(&write);
-        let version = match &write {
-            Write::Delete { namespace } => {
-                let secrets = &self.watched.secrets;
-                secrets.get(namespace).map_or(0, |secret| secret.version)
-            }
-            _ => 0,
-        };
+        let secret = self.watched.secrets.get(&key);
+        let version = secret.map(|secret| secret.version);
         let account = match &write {
             Write::Account { key, .. } => self.watched.accounts.get(key).cloned(),
             _ => None,
@@ -178,13 +180,13 @@ fn is_restore(write: &Write) -> bool {
     }
 }
 
-/// `version`: of the Secret to delete. `account`: the service account to change.
+/// `content`: of the Secret to write. `version`: of the one that is there. `account`: the service account to change.
 async fn perform(
     applier: &Applier,
     write: &Write,
     name: &str,
-    content: Vec<u8>,
-    version: u64,
+    content: Option<(Vec<u8>, Proof)>,
+    version: Option<u64>,
     account: Option<AccountView>,
 ) -> Result<Written, ApplyError> {
     match write {
@@ -193,12 +195,16 @@ async fn perform(
             identity,
             ..
         } => {
+            let Some((content, proof)) = content else {
+                return Ok(Written::Gone);
+            };
             let secret = applier
-                .pull_secret(namespace, name, content, identity)
+                .pull_secret(namespace, name, content, proof, identity, version)
                 .await?;
             Ok(Written::Secret(secret.into()))
         }
         Write::Delete { namespace } => {
+            let version = version.unwrap_or_default();
             let left = applier.delete_pull_secret(namespace, name, version).await?;
             Ok(left.map_or(Written::Deleted, |left| Written::BeingDeleted(left.into())))
         }

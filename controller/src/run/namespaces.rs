@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::clock::steady;
-use super::delivering::NamespaceWrites;
+use super::delivering::{Delivering, NamespaceWrites};
 use super::pending::{Pending, perform};
 use super::{Controller, RESYNC};
 use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch, uptime};
@@ -298,12 +298,14 @@ impl Controller {
         let writes = std::mem::take(&mut namespaces.writes);
         let wrote = !writes.is_empty();
         if wrote {
+            let key = self.cache.state().proof_key;
             let mut writes = NamespaceWrites {
                 applier: &self.applier,
                 memory: &mut self.delivering.memory,
                 watched: &mut self.cache.pull_secrets,
                 name: &watch.secret_name,
                 delivery: delivery.as_ref(),
+                key,
                 waiting: writes.into_iter(),
                 rendered: HashMap::new(),
             };
@@ -334,8 +336,16 @@ impl Controller {
         let secrets = &self.cache.pull_secrets.secrets.live;
         // Only the times that others wrote are by the wall clock.
         let wall = Timestamp::now();
-        self.delivering.clock.observe(secrets, uptime(), wall);
-        plan::plan(&Input {
+        let Delivering {
+            memory,
+            clock,
+            ownership,
+            digests,
+            ..
+        } = &mut self.delivering;
+        clock.observe(secrets, uptime(), wall);
+        ownership.observe(secrets, self.cache.state().proof_key, secret_name);
+        let input = Input {
             delivery,
             own_namespace: &self.namespace,
             secret_name,
@@ -343,10 +353,12 @@ impl Controller {
             secrets,
             accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
             crowded: &self.cache.pull_secrets.accounts.crowded,
-            memory: &self.delivering.memory,
-            clock: &self.delivering.clock,
+            memory,
+            clock,
+            ownership,
             now: steady(),
-        })
+        };
+        plan::plan(&input, digests)
     }
 
     /// The last revision that was rolled out to all nodes, if the current one differs.

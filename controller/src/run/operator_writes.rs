@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_core::state::ProofKey;
 
 use super::clock::steady;
 use super::pending::{Pending, Writes};
@@ -16,6 +17,7 @@ use crate::operators::views::CatalogSecret;
 use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
+use crate::targets::proof::Proof;
 
 /// What this leader knows of operators beyond the cache.
 #[derive(Default)]
@@ -41,6 +43,8 @@ pub(super) struct OperatorWrites<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) copies: &'a mut Copies,
     pub(super) objects: &'a mut OperatorObjects,
+    /// As stored.
+    pub(super) key: Option<ProofKey>,
     pub(super) waiting: std::vec::IntoIter<Write>,
 }
 
@@ -66,10 +70,16 @@ impl Writes for OperatorWrites<'_> {
             Write::Account { key, .. } => self.objects.accounts.get(key).cloned(),
             _ => None,
         };
+        let proof = match (&write, self.key) {
+            (Write::Copy { id, .. } | Write::Delete { id }, Some(key)) => {
+                Some(Proof::new(&key, &id.0, &id.1))
+            }
+            _ => None,
+        };
         let applier = Arc::clone(self.applier);
         let key = write.key();
         let call = async move {
-            let done = perform(&applier, &write, content, account).await;
+            let done = perform(&applier, &write, content, proof, account).await;
             (write, done)
         };
         Some((key, Box::pin(call)))
@@ -132,38 +142,47 @@ fn reason_and_message(write: &Write, error: &ApplyError) -> (&'static str, Strin
     }
 }
 
-/// `content`: of a copy. `account`: the service account to change.
+/// `content`: of a copy. `proof`: of this copy. `account`: the service account to change.
 async fn perform(
     applier: &Applier,
     write: &Write,
     content: Vec<u8>,
+    proof: Option<Proof>,
     account: Option<AccountView>,
 ) -> Result<Written, ApplyError> {
-    match write {
-        Write::Copy {
-            id: (namespace, name),
-            content: of,
-        } => {
+    match (write, proof, account) {
+        (
+            Write::Copy {
+                id: (namespace, name),
+                content: of,
+            },
+            Some(proof),
+            _,
+        ) => {
             let owners = of.owners.iter();
             applier
-                .operator_secret(namespace, name, content, owners)
+                .operator_secret(namespace, name, content, proof, owners)
                 .await?;
             Ok(Written::Copy)
         }
-        Write::Delete {
-            id: (namespace, name),
-        } => {
-            applier.delete_operator_secret(namespace, name).await?;
+        (
+            Write::Delete {
+                id: (namespace, name),
+            },
+            Some(proof),
+            _,
+        ) => {
+            applier
+                .delete_operator_secret(namespace, name, proof)
+                .await?;
             Ok(Written::Deleted)
         }
-        Write::Account { change, .. } => {
-            let Some(account) = account else {
-                return Ok(Written::Gone);
-            };
+        (Write::Account { change, .. }, _, Some(account)) => {
             let account = applier
                 .reference(&account, change, OPERATOR_SECRETS_ANNOTATION)
                 .await?;
             Ok(Written::Account(account))
         }
+        _ => Ok(Written::Gone),
     }
 }

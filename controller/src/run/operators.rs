@@ -1,7 +1,9 @@
 //! Delivery to operators: watches and plans.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use globalps_core::names::operator_secret;
 use globalps_core::state::State;
 
 use super::Controller;
@@ -65,18 +67,22 @@ impl Controller {
         let live = self.cache.live_namespaces();
         let memory = &mut self.for_operators.memory;
         memory.retain(|name| live.contains_key(name));
+        let names = self.operator_secrets(is_enabled);
+        self.cache.operators.believe(&names);
         let mut plan = self.plan_operators(is_enabled);
         if !plan.writes.is_empty() {
             // The state first: from it a new leader knows that there may be leftovers.
-            if !self.remember_operators(true).await {
+            if !self.remember_operators(Some(names)).await {
                 self.operators = Some(report);
                 return Some(RETRY);
             }
+            let key = self.cache.state().proof_key;
             let mut writes = OperatorWrites {
                 applier: &self.applier,
                 memory: &mut self.for_operators.memory,
                 copies: &mut self.for_operators.copies,
                 objects: &mut self.cache.operators,
+                key,
                 waiting: plan.writes.into_iter(),
             };
             perform(&mut writes, &mut self.for_operators.pending).await;
@@ -87,7 +93,7 @@ impl Controller {
             .summary
             .as_ref()
             .is_some_and(|summary| summary.is_clean);
-        if is_over && !self.remember_operators(false).await {
+        if is_over && !self.remember_operators(None).await {
             self.operators = Some(report);
             return Some(RETRY);
         }
@@ -98,10 +104,20 @@ impl Controller {
         plan.again_at.map(until)
     }
 
-    /// Whether the state says that operators may have something, or that they have nothing.
-    async fn remember_operators(&mut self, operators: bool) -> bool {
+    /// Names of the Secrets that operators may have or get.
+    fn operator_secrets(&self, is_enabled: bool) -> BTreeSet<String> {
+        let mut names = self.cache.state().operator_secrets.clone();
+        let sources = self.cache.operators.watched.iter();
+        let sources = sources.filter(|_| is_enabled);
+        names.extend(sources.map(|(namespace, name)| operator_secret(namespace, name)));
+        names
+    }
+
+    /// Whether the state says that operators may have these Secrets; `None`: they have nothing.
+    async fn remember_operators(&mut self, names: Option<BTreeSet<String>>) -> bool {
         let state = State {
-            operators,
+            operators: names.is_some(),
+            operator_secrets: names.unwrap_or_default(),
             ..self.cache.state().clone()
         };
         self.remember(state).await

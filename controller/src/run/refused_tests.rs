@@ -19,7 +19,7 @@ use globalps_core::names::{
 };
 use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
-use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, State};
+use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -44,10 +44,12 @@ use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::views::DaemonSetView;
 use crate::process::Process;
 use crate::targets::namespace::NamespaceView;
+use crate::targets::proof::Proof;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
+const KEY: ProofKey = ProofKey([1; 16]);
 const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 
@@ -499,17 +501,12 @@ async fn service_accounts_that_cant_be_listed_stop_neither_a_rotation_nor_a_remo
                 secret_name: GLOBAL_SECRET.to_owned(),
                 references,
             }),
+            proof_key: Some(KEY),
             ..State::default()
         };
         let secret = PullSecretView {
-            namespace: "a".to_owned(),
-            version: 1,
-            is_managed: true,
-            is_intact: true,
-            content: "old".into(),
-            written: None,
-            is_being_deleted: false,
-            finalizers: "".into(),
+            proof: Some(Proof::new(&KEY, "a", GLOBAL_SECRET)),
+            ..PullSecretView::of_test("a")
         };
         let path = pull_secret_path("a");
         api.put(&path, &json!({"metadata": {"name": GLOBAL_SECRET}}));
@@ -624,6 +621,7 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
         let state = State {
             namespaces,
             operators: true,
+            proof_key: Some(KEY),
             ..State::default()
         };
         let attach = Attach::Admission;

@@ -10,6 +10,7 @@ use super::Controller;
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::objects::agents::{Leftover, Removal};
 use crate::refused::title;
+use crate::targets::proof::new_key;
 
 impl Controller {
     /// Remembers the configuration that the plan is made from. `is_needed`: something is in force, or the plan changes that.
@@ -22,8 +23,18 @@ impl Controller {
         let _ = self.remember(next).await;
     }
 
-    /// Stores the state, unless it is stored. An empty one needs no Secret. Returns whether it is stored now.
-    pub(super) async fn remember(&mut self, state: State) -> bool {
+    /// Stores the state, unless it is stored, with a key if there may be copies. An empty one needs no Secret. Returns whether it is
+    /// stored now.
+    pub(super) async fn remember(&mut self, mut state: State) -> bool {
+        state.proof_key = if state.has_copies() {
+            let Some(key) = state.proof_key.or_else(new_key) else {
+                tracing::warn!("the machine has no random numbers for a key");
+                return false;
+            };
+            Some(key)
+        } else {
+            None
+        };
         let state = Some(state.bounded()).filter(|state| !state.is_empty());
         if self.cache.is_stored(state.as_ref()) {
             return true;

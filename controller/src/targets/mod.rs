@@ -1,8 +1,9 @@
-//! Shared by all deliveries into namespaces: namespaces, service accounts, and the memory of writes. Pure.
+//! Shared by all deliveries into namespaces: namespaces, service accounts, proofs in Secrets, and the memory of writes. Pure.
 
 pub(crate) mod account;
 pub(crate) mod memory;
 pub(crate) mod namespace;
+pub(crate) mod proof;
 
 use jiff::Timestamp;
 use kube::Resource;

@@ -46,6 +46,14 @@ impl<'a> Marks<'a> {
         }
     }
 
+    /// Whether its record can have this name.
+    fn may_name(&self, name: &str) -> bool {
+        match self.name {
+            Some(own) => own == name,
+            None => names::is_operator_secret(name),
+        }
+    }
+
     fn selector(&self) -> String {
         format!("{}=true", self.label)
     }
@@ -159,7 +167,7 @@ fn open(gps: &GlobalPullSecret) -> Option<String> {
 
 /// Removes references and Secrets that no controller removed. One that this user may not see or remove is named.
 pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
-    let references = references(cluster, marks.annotation).await;
+    let references = references(cluster, marks).await;
     let secrets = left_secrets(cluster, marks).await;
     let [find_secrets, find_references] = marks.commands();
     for (what, swept, command) in [
@@ -178,8 +186,8 @@ pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()
     Ok(())
 }
 
-/// `annotation`: the record.
-async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failure> {
+async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+    let annotation = marks.annotation;
     let everywhere: Api<ServiceAccount> = Api::all(cluster.client.clone());
     let doing = "list the ServiceAccounts";
     let accounts = all_metadata(cluster, &everywhere, ListParams::default(), doing).await?;
@@ -196,7 +204,8 @@ async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failu
         };
         let names = account.image_pull_secrets.iter().flatten();
         let names = names.map(|reference| reference.name.as_str());
-        let references = References::of(&account, names, annotation);
+        let mut references = References::of(&account, names, annotation);
+        references.believe(|name| marks.may_name(name));
         let Some(change) = references.change(&BTreeSet::new(), |_| false) else {
             continue;
         };
@@ -284,6 +293,21 @@ mod tests {
                 "metadata": {"name": "g", "generation": 2}, "spec": {}, "status": status});
             let gps: GlobalPullSecret = serde_json::from_value(gps).expect("an object");
             assert_eq!(open(&gps).as_deref(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_other_names_is_not_believed() {
+        let (namespaces, operators) = (Marks::of_namespaces("s"), Marks::OF_OPERATORS);
+        for (name, expected) in [
+            ("s", [true, false]),
+            ("own", [false, false]),
+            ("globalps-olm.pull", [false, true]),
+            ("globalps-own", [false, false]),
+            ("own.pull", [false, false]),
+        ] {
+            let found = [&namespaces, &operators].map(|marks| marks.may_name(name));
+            assert_eq!(found, expected, "{name}");
         }
     }
 

@@ -20,6 +20,7 @@ pub mod clusters;
 pub mod delivery_soak;
 pub mod exhaustion;
 pub mod fit;
+pub mod forgers;
 pub mod hub_soak;
 pub mod hub_stage;
 pub mod kills;

@@ -1,0 +1,13 @@
+//! What other clients write in the controller's name is neither believed nor overwritten.
+
+use globalps_tests::fleet::forgers;
+
+#[test]
+fn in_a_namespace_only_what_the_controller_wrote_is_the_controllers() {
+    forgers::in_namespaces().unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn for_operators_only_what_the_controller_wrote_is_the_controllers() {
+    forgers::for_operators().unwrap_or_else(|error| panic!("{error:#}"));
+}
