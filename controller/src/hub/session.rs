@@ -131,13 +131,12 @@ impl Session {
         };
         let permits = self.shared.connecting.permits().await;
         let config = kubeconfig::config(data.0.as_deref()).await;
-        let client =
-            match config.and_then(|it| lean_client(it, &self.shared.fence, &self.shared.bounds)) {
-                Ok(client) => client,
-                Err(reason) => {
-                    return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
-                }
-            };
+        let client = |config| lean_client(config, &self.shared.fence, &self.shared.bounds);
+        let invalid = |reason| ("KubeconfigInvalid", format!("its kubeconfig {reason}"));
+        let client = match config.and_then(client).map_err(invalid) {
+            Ok(client) => client,
+            Err(reason) => return self.fail(reason),
+        };
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);
         }
