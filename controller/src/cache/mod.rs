@@ -6,6 +6,7 @@ mod configuration;
 mod debounce;
 mod event;
 mod hosted;
+pub(crate) mod kept;
 mod list_events;
 pub(crate) mod list_watch;
 mod namespaces;

@@ -12,8 +12,8 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use super::event::{CacheEvent, OperatorEvent};
+use super::kept::{Bounded, Kept};
 use super::list_watch::{Update, list_watch};
-use super::store::Store;
 use super::versioned::Versioned;
 use super::watches::{CacheEvents, sources};
 use crate::operators::olm::{OlmObject, resource};
@@ -30,8 +30,6 @@ const PAGE_OF_CSVS: u32 = 4;
 macro_rules! versioned {
     ($($view:ty),*) => {$(
         impl Versioned for $view {
-            const PER_NAMESPACE: Option<usize> = Some(PER_NAMESPACE);
-
             fn key(&self) -> String {
                 AccountView::key_of(&self.id.0, &self.id.1)
             }
@@ -49,6 +47,10 @@ macro_rules! versioned {
                 *self == same
             }
         }
+
+        impl Bounded for $view {
+            const MOST: usize = PER_NAMESPACE;
+        }
     )*};
 }
 
@@ -57,10 +59,10 @@ versioned!(SubscriptionView, CatalogView, CsvView);
 #[derive(Default)]
 pub(crate) struct OperatorObjects {
     pub(crate) is_watched: bool,
-    pub(crate) subscriptions: Store<SubscriptionView>,
-    pub(crate) catalogs: Store<CatalogView>,
-    pub(crate) csvs: Store<CsvView>,
-    pub(crate) accounts: Store<AccountView>,
+    pub(crate) subscriptions: Kept<SubscriptionView>,
+    pub(crate) catalogs: Kept<CatalogView>,
+    pub(crate) csvs: Kept<CsvView>,
+    pub(crate) accounts: Kept<AccountView>,
     /// The pull secrets of catalogs that are watched.
     pub(crate) watched: BTreeSet<Id>,
     /// Those that have been looked up.

@@ -11,6 +11,7 @@ use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
 
 use super::event::CacheEvent;
+use super::kept::{Bounded, Kept};
 use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
@@ -45,8 +46,6 @@ impl Versioned for PullSecretView {
 }
 
 impl Versioned for AccountView {
-    const PER_NAMESPACE: Option<usize> = Some(PER_NAMESPACE);
-
     fn key(&self) -> String {
         AccountView::key(self)
     }
@@ -58,6 +57,10 @@ impl Versioned for AccountView {
     fn version(&self) -> u64 {
         self.references.version.parse().unwrap_or_default()
     }
+}
+
+impl Bounded for AccountView {
+    const MOST: usize = PER_NAMESPACE;
 }
 
 /// What is watched.
@@ -73,7 +76,7 @@ pub(crate) struct PullSecretsWatch {
 pub(crate) struct PullSecrets {
     watch: Option<PullSecretsWatch>,
     pub(crate) secrets: Store<PullSecretView>,
-    pub(crate) accounts: Store<AccountView>,
+    pub(crate) accounts: Kept<AccountView>,
     /// The controller may not list them.
     pub(crate) is_forbidden: bool,
 }

@@ -1,6 +1,6 @@
 //! The objects of one watch, by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use globalps_core::decode::Unreadable;
 use kube::runtime::watcher::Event;
@@ -16,8 +16,6 @@ pub(crate) struct Store<T> {
     pub(crate) live: BTreeMap<String, T>,
     /// Objects whose newest version can't be decoded.
     pub(crate) unreadable: BTreeMap<String, Box<Unreadable>>,
-    /// Namespaces with more objects than [`Versioned::PER_NAMESPACE`]. The others are not kept.
-    pub(crate) crowded: BTreeSet<String>,
     /// Versions of objects that the controller deleted: the events of its last writes may come later.
     forgotten: BTreeMap<String, u64>,
     /// Filled during a relist, and replaces the objects at its end, so that deletions during a gap of the watch are not missed.
@@ -34,7 +32,6 @@ pub(crate) struct Store<T> {
 struct Relist<T> {
     live: BTreeMap<String, T>,
     unreadable: BTreeMap<String, Box<Unreadable>>,
-    crowded: BTreeSet<String>,
 }
 
 impl<T> Default for Relist<T> {
@@ -42,7 +39,6 @@ impl<T> Default for Relist<T> {
         Self {
             live: BTreeMap::new(),
             unreadable: BTreeMap::new(),
-            crowded: BTreeSet::new(),
         }
     }
 }
@@ -52,7 +48,6 @@ impl<T> Default for Store<T> {
         Self {
             live: BTreeMap::new(),
             unreadable: BTreeMap::new(),
-            crowded: BTreeSet::new(),
             forgotten: BTreeMap::new(),
             relist: None,
             synced: false,
@@ -60,16 +55,6 @@ impl<T> Default for Store<T> {
             is_not_served: false,
         }
     }
-}
-
-/// The namespace of this key of a `T`, if the objects have no room for one more of it.
-fn crowded_namespace<T: Versioned, V>(objects: &BTreeMap<String, V>, key: &str) -> Option<String> {
-    let most = T::PER_NAMESPACE?;
-    let (namespace, _) = key.split_once('/')?;
-    // `0` is the character after `/`.
-    let range = format!("{namespace}/")..format!("{namespace}0");
-    let is_crowded = objects.range(range).nth(most - 1).is_some();
-    (is_crowded && !objects.contains_key(key)).then(|| namespace.to_owned())
 }
 
 /// Inserts the object unless a newer one is present.
@@ -183,11 +168,7 @@ impl<T: Versioned + Clone> Store<T> {
                 if let Some(known) = self.live.get(&object.key()) {
                     object.share(known);
                 }
-                let relist = self.relist.get_or_insert_default();
-                match crowded_namespace::<T, _>(&relist.live, &object.key()) {
-                    Some(namespace) => drop(relist.crowded.insert(namespace)),
-                    None => insert(&mut relist.live, object),
-                }
+                insert(&mut self.relist.get_or_insert_default().live, object);
                 false
             }
             Event::InitDone => {
@@ -200,7 +181,6 @@ impl<T: Versioned + Clone> Store<T> {
                     .retain(|key, object| !self.is_forgotten(key, version_of(&object.metadata)));
                 self.live = relist.live;
                 self.unreadable = relist.unreadable;
-                self.crowded = relist.crowded;
                 self.synced = true;
                 (self.is_forbidden, self.is_not_served) = (false, false);
                 true
@@ -228,10 +208,6 @@ impl<T: Versioned + Clone> Store<T> {
         let known = self.live.get(&key);
         let is_old = known.is_some_and(|known| known.version() > version);
         if let Some(relist) = &mut self.relist {
-            if let Some(namespace) = crowded_namespace::<T, _>(&relist.unreadable, &key) {
-                relist.crowded.insert(namespace);
-                return false;
-            }
             relist
                 .live
                 .extend(known.cloned().map(|known| (key.clone(), known)));
@@ -242,9 +218,6 @@ impl<T: Versioned + Clone> Store<T> {
         }
         if is_old {
             return false;
-        }
-        if let Some(namespace) = crowded_namespace::<T, _>(&self.unreadable, &key) {
-            return self.crowded.insert(namespace);
         }
         let field = object.field.clone();
         let known = self.unreadable.insert(key, object);
@@ -257,9 +230,6 @@ impl<T: Versioned + Clone> Store<T> {
         let key = object.key();
         if self.is_forgotten(&key, object.version()) {
             return false;
-        }
-        if let Some(namespace) = crowded_namespace::<T, _>(&self.live, &key) {
-            return self.crowded.insert(namespace);
         }
         if let Some(relist) = &mut self.relist {
             // The list in progress may be older than this.
@@ -331,8 +301,6 @@ mod tests {
     use super::*;
 
     impl Versioned for (&str, u64) {
-        const PER_NAMESPACE: Option<usize> = Some(1000);
-
         fn key(&self) -> String {
             self.0.to_owned()
         }
@@ -364,43 +332,6 @@ mod tests {
             store.handle(Update::Event(event));
         }
         assert!(store.get("a").is_some(), "from a backup");
-    }
-
-    #[test]
-    fn of_one_namespace_a_limited_number_is_kept() {
-        let names: Vec<String> = (0..=1000).map(|at| format!("a/{at:04}")).collect();
-        let names = || {
-            names
-                .iter()
-                .map(String::as_str)
-                .chain(["a0/x", "a1", "b/x"])
-        };
-        for is_listed in [true, false] {
-            let mut store = Store::default();
-            store.handle(Update::Event(Event::Init));
-            for name in names() {
-                let object = (name, 1);
-                store.handle(Update::Event(if is_listed {
-                    Event::InitApply(object)
-                } else {
-                    Event::Apply(object)
-                }));
-            }
-            if is_listed {
-                store.handle(Update::Event(Event::InitDone));
-            }
-            let kept = store.live.keys().map(String::as_str);
-            assert!(kept.eq(names().filter(|name| *name != "a/1000")));
-            assert!(store.crowded.iter().eq(["a"]));
-            assert!(store.handle(Update::Event(Event::Apply(("a/0007", 2)))));
-            assert!(!store.handle(Update::Event(Event::Apply(("a/1001", 2)))));
-            assert!(store.handle(Update::Event(Event::Delete(("a/0007", 3)))));
-            assert!(store.handle(Update::Event(Event::Apply(("a/1001", 4)))));
-            for event in [Event::Init, Event::InitApply(("a/1", 5)), Event::InitDone] {
-                store.handle(Update::Event(event));
-            }
-            assert!(store.crowded.is_empty());
-        }
     }
 
     #[test]

@@ -10,9 +10,6 @@ use crate::targets::version;
 
 /// Name and `resourceVersion` of an object in a [`Store`](super::store::Store). Resource versions of one resource only increase.
 pub(crate) trait Versioned {
-    /// Maximum number of these objects that are kept of one namespace, if its users create them; the key begins with its name.
-    const PER_NAMESPACE: Option<usize> = None;
-
     fn key(&self) -> String;
     fn version(&self) -> u64;
 
@@ -32,8 +29,6 @@ pub(crate) trait Versioned {
 
 /// Boxed objects, because a map reserves space for several values.
 impl<T: Versioned> Versioned for Box<T> {
-    const PER_NAMESPACE: Option<usize> = T::PER_NAMESPACE;
-
     fn key(&self) -> String {
         T::key(self)
     }

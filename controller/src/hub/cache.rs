@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
-use super::kept::Bounded as _;
 use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;
 use super::views::{NamespaceLabels, RevisionSecret, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
+use crate::cache::kept::Bounded as _;
 use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
 use crate::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};

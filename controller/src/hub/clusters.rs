@@ -7,9 +7,9 @@ use std::sync::Arc;
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
 
 use super::cache::HubCache;
-use super::kept::Bounded as _;
 use super::scope::Scope;
 use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
+use crate::cache::kept::Bounded as _;
 use crate::clusters::input::{ClusterKey, ClusterView, title};
 use crate::clusters::member::Reason;
 use crate::content::source::Data;

@@ -13,7 +13,6 @@ mod fleets;
 #[cfg(test)]
 mod hidden_tests;
 mod install;
-mod kept;
 mod member_watch;
 mod messages;
 mod objects;

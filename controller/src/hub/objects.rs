@@ -8,7 +8,7 @@ use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, HUB, RETRY_ANNOTATION};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
-use super::kept::Kept;
+use crate::cache::kept::Kept;
 use crate::cache::list_watch::Update;
 use crate::cache::out_of_band::out_of_band_changes;
 use crate::cache::own_specs::OwnSpecs;

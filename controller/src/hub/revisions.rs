@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::runtime::watcher::Event;
 
-use super::kept::Kept;
 use super::views::RevisionSecret;
+use crate::cache::kept::Kept;
 use crate::cache::list_watch::Update;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::revision::Revision;

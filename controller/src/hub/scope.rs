@@ -2,10 +2,10 @@
 
 use globalps_core::api::FleetPullSecret;
 
-use super::kept::Kept;
 use super::objects::Objects;
 use super::revisions::Revisions;
 use super::views::{ClusterObject, KubeconfigSecret};
+use crate::cache::kept::Kept;
 use crate::cache::store::Store;
 
 #[derive(Default)]
@@ -49,12 +49,15 @@ impl Scope {
 
     /// It does not keep everything.
     pub(super) fn is_full(&self) -> bool {
-        self.clusters.is_full()
-            || self.kubeconfigs.is_full()
-            || self.registered.is_full()
-            || self.fleets.is_full()
-            || self.objects.store.is_full()
-            || self.revisions.store.is_full()
+        let full = [
+            self.clusters.full(),
+            self.kubeconfigs.full(),
+            self.registered.full(),
+            self.fleets.full(),
+            self.objects.store.full(),
+            self.revisions.store.full(),
+        ];
+        full.iter().any(|namespaces| !namespaces.is_empty())
     }
 
     /// Its namespace was deleted, with everything in it.

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 
-use super::kept::{Bounded, OBJECT};
+use crate::cache::kept::Bounded;
 use crate::cache::versioned::Versioned;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
@@ -159,6 +159,11 @@ pub(super) struct NamespaceLabels {
     pub(super) is_deleting: bool,
 }
 
+/// Bytes that each object needs besides what its author chooses, about.
+const OBJECT: usize = 512;
+/// See [`Bounded::PART`].
+const PART: usize = 8;
+
 fn length(data: &Data) -> usize {
     data.0.as_ref().map_or(0, Vec::len)
 }
@@ -173,6 +178,7 @@ fn length_of(labels: &BTreeMap<String, String>) -> usize {
 impl Bounded for KubeconfigSecret {
     const MOST: usize = 8 << 20;
     const MOST_CONTENT: usize = 32 << 20;
+    const PART: usize = PART;
 
     fn created(&self) -> Option<Timestamp> {
         self.id.created
@@ -199,6 +205,7 @@ impl Bounded for KubeconfigSecret {
 impl Bounded for RevisionSecret {
     const MOST: usize = 4 << 20;
     const MOST_CONTENT: usize = 32 << 20;
+    const PART: usize = PART;
 
     fn created(&self) -> Option<Timestamp> {
         self.id.created
@@ -228,6 +235,7 @@ impl Bounded for RevisionSecret {
 
 impl Bounded for ClusterObject {
     const MOST: usize = 8 << 20;
+    const PART: usize = PART;
 
     fn created(&self) -> Option<Timestamp> {
         self.id.created
@@ -242,6 +250,7 @@ impl Bounded for ClusterObject {
 /// Each needs a watch of its source, too.
 impl Bounded for Box<FleetPullSecret> {
     const MOST: usize = 8 << 20;
+    const PART: usize = PART;
 
     fn created(&self) -> Option<Timestamp> {
         created(&**self)
@@ -255,6 +264,7 @@ impl Bounded for Box<FleetPullSecret> {
 
 impl Bounded for Box<ClusterPullSecret> {
     const MOST: usize = 48 << 20;
+    const PART: usize = PART;
 
     fn created(&self) -> Option<Timestamp> {
         created(&**self)

@@ -62,7 +62,7 @@ impl Controller {
     fn lists_again(&self) -> bool {
         let accounts = &self.cache.pull_secrets.accounts;
         let listed = self.delivering.listed;
-        !accounts.crowded.is_empty() && listed.is_none_or(|at| at.elapsed() >= RESYNC)
+        !accounts.full().is_empty() && listed.is_none_or(|at| at.elapsed() >= RESYNC)
     }
 
     /// The settings, and what namespaces may have.
@@ -352,7 +352,7 @@ impl Controller {
             namespaces: self.cache.live_namespaces(),
             secrets,
             accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
-            crowded: &self.cache.pull_secrets.accounts.crowded,
+            crowded: self.cache.pull_secrets.accounts.full(),
             memory,
             clock,
             ownership,

@@ -1,5 +1,5 @@
-//! What the hub keeps of the objects of one kind: of each namespace only so much, the oldest first. Who may write objects in one namespace
-//! can't exhaust the hub, which serves the others too.
+//! What is kept of the objects of one watch: of each namespace only so much, the oldest first. Who may write objects in one namespace
+//! can't exhaust the process, which serves the others too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
@@ -8,24 +8,29 @@ use std::ops::{Deref, DerefMut};
 use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use crate::cache::list_watch::Update;
-use crate::cache::store::Store;
-use crate::cache::versioned::Versioned;
+use super::list_watch::Update;
+use super::store::Store;
+use super::versioned::Versioned;
 
-/// Bytes that each object needs besides what its author chooses, about.
-pub(super) const OBJECT: usize = 512;
 /// Objects of a namespace that can't be decoded.
 const UNREADABLE: usize = 500;
 
-pub(super) trait Bounded: Versioned + Clone {
-    /// Bytes of a namespace's objects of this kind without their contents.
+pub(crate) trait Bounded: Versioned + Clone {
+    /// Size of a namespace's objects of this kind without their contents.
     const MOST: usize;
-    /// Bytes of these contents.
+    /// Size of these contents.
     const MOST_CONTENT: usize = 0;
+    /// Where there is too much, this part of it has to leave as well, so that not each event counts again; 0: none.
+    const PART: usize = 0;
 
-    fn created(&self) -> Option<Timestamp>;
+    /// `None`: those of a namespace are ordered by name.
+    fn created(&self) -> Option<Timestamp> {
+        None
+    }
 
-    fn size(&self) -> usize;
+    fn size(&self) -> usize {
+        1
+    }
 
     fn content(&self) -> usize {
         0
@@ -37,12 +42,14 @@ pub(super) trait Bounded: Versioned + Clone {
 
 /// A store with a limit for each namespace.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(crate) struct Kept<T> {
     store: Store<T>,
     /// At most this is kept of each namespace. Deletions are not subtracted until it is counted again.
     sizes: BTreeMap<String, Size>,
-    /// Namespaces of which not everything has been kept since the last list.
+    /// Namespaces of which not everything is kept.
     full: BTreeSet<String>,
+    /// The same of a list in progress.
+    listed: Option<BTreeSet<String>>,
 }
 
 impl<T> Default for Kept<T> {
@@ -51,6 +58,7 @@ impl<T> Default for Kept<T> {
             store: Store::default(),
             sizes: BTreeMap::new(),
             full: BTreeSet::new(),
+            listed: None,
         }
     }
 }
@@ -71,39 +79,53 @@ impl<T> DerefMut for Kept<T> {
 
 impl<T: Bounded> Kept<T> {
     /// Whether the update changes anything.
-    pub(super) fn handle(&mut self, update: Update<T>) -> bool {
-        let added = match &update {
+    pub(crate) fn handle(&mut self, update: Update<T>) -> bool {
+        self.keep(update, Store::handle)
+    }
+
+    /// As [`Store::handle_optional`].
+    pub(crate) fn handle_optional(&mut self, update: Update<T>) -> bool {
+        self.keep(update, Store::handle_optional)
+    }
+
+    fn keep(
+        &mut self,
+        update: Update<T>,
+        store: impl FnOnce(&mut Store<T>, Update<T>) -> bool,
+    ) -> bool {
+        let (mut added, mut is_complete) = (None, false);
+        match &update {
             Update::Event(Event::Apply(object) | Event::InitApply(object)) => {
-                Some((object.key(), Size::of(object)))
+                added = Some((object.key(), Size::of(object)));
             }
-            Update::Event(Event::Init) => {
-                self.full.clear();
-                None
-            }
+            Update::Event(Event::Init) => self.listed = Some(BTreeSet::new()),
+            Update::Event(Event::InitDone) => is_complete = true,
             Update::Unreadable { object, is_deleted } if !*is_deleted => {
                 let key = T::key_of(object.namespace(), object.name());
                 if self.has_too_many_unreadable(&key) {
                     return false;
                 }
-                None
             }
-            _ => None,
-        };
-        let changed = self.store.handle(update);
+            _ => {}
+        }
+        let changed = store(&mut self.store, update);
         self.added(added);
+        if is_complete {
+            self.full = self.listed.take().unwrap_or_default();
+        }
         changed
     }
 
     /// Stores the response to a write.
-    pub(super) fn put(&mut self, object: T) {
+    pub(crate) fn put(&mut self, object: T) {
         let added = Some((object.key(), Size::of(&object)));
         self.store.put(object);
         self.added(added);
     }
 
-    /// It does not keep everything.
-    pub(super) fn is_full(&self) -> bool {
-        !self.full.is_empty()
+    /// Namespaces of which not everything is kept.
+    pub(crate) fn full(&self) -> &BTreeSet<String> {
+        &self.full
     }
 
     fn has_too_many_unreadable(&self, key: &str) -> bool {
@@ -134,16 +156,22 @@ impl<T: Bounded> Kept<T> {
         }
         *known = left;
         let namespace = space.trim_end_matches('/');
-        if has_dropped && self.full.insert(namespace.to_owned()) {
+        if !has_dropped {
+            return;
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.insert(namespace.to_owned());
+        }
+        if self.full.insert(namespace.to_owned()) {
             tracing::warn!(
                 namespace,
-                "the hub does not keep all objects of this namespace: its newest ones have no effect, and other namespaces are not affected"
+                "not all objects of this namespace are kept: those beyond the limit have no effect, and other namespaces are not affected"
             );
         }
     }
 }
 
-/// Bytes of objects, and of their contents.
+/// Of objects, and of their contents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size(usize, usize);
 
@@ -188,12 +216,12 @@ fn of<'a, V>(
     from.take_while(move |(key, _)| key.starts_with(space))
 }
 
-/// Drops objects and contents, the youngest first, and a bit more than it must, so that not each event counts again. Returns what is left.
+/// Drops objects and contents, the youngest first. Returns the size of what is left.
 fn limit<T: Bounded>(objects: &mut BTreeMap<String, T>, space: &str, mut size: Size) -> Size {
     let by_age = of(objects, space).map(|(key, object)| (object.created(), key.clone()));
     let mut by_age: Vec<(Option<Timestamp>, String)> = by_age.collect();
     by_age.sort();
-    let is_over = |size: usize, most: usize| size > most - most / 8;
+    let is_over = |size: usize, most: usize| size > most - most.checked_div(T::PART).unwrap_or(0);
     if size.0 > T::MOST {
         while let Some((_, key)) = by_age.pop_if(|_| is_over(size.0, T::MOST)) {
             let dropped = objects.remove(&key);
@@ -242,6 +270,7 @@ mod tests {
     impl Bounded for Thing {
         const MOST: usize = 40;
         const MOST_CONTENT: usize = 100;
+        const PART: usize = 8;
 
         fn created(&self) -> Option<Timestamp> {
             Timestamp::from_second(self.second).ok()
@@ -329,7 +358,7 @@ mod tests {
                 let mut expected = expected.clone();
                 expected.push(("b/x", 90));
                 assert_eq!(kept(&found), expected, "{case}, {is_list}");
-                assert_eq!(found.is_full(), case != "they fit", "{case}");
+                assert_eq!(!found.full().is_empty(), case != "they fit", "{case}");
             }
         }
     }
@@ -349,7 +378,50 @@ mod tests {
             found.handle(Update::Event(event));
         }
         assert_eq!(kept(&found), [("a/b", 60)]);
-        assert!(!found.is_full());
+        assert!(found.full().is_empty());
+    }
+
+    #[derive(Clone, Debug)]
+    struct Counted(&'static str);
+
+    impl Versioned for Counted {
+        fn key(&self) -> String {
+            self.0.to_owned()
+        }
+
+        fn version(&self) -> u64 {
+            1
+        }
+    }
+
+    impl Bounded for Counted {
+        const MOST: usize = 2;
+    }
+
+    #[test]
+    fn by_number_the_last_by_name_have_no_effect() {
+        let mut found = Kept::<Counted>::default();
+        let mut after = |event| {
+            found.handle(Update::Event(event));
+            let live: Vec<&str> = found.live.values().map(|it| it.0).collect();
+            let full = found.full().iter().map(String::as_str);
+            (live.join(" "), full.collect::<String>())
+        };
+        let is = |live: &str, full: &str| (live.to_owned(), full.to_owned());
+        for name in ["a/b", "b/x", "a0", "a/c"] {
+            after(Event::Apply(Counted(name)));
+        }
+        let last = after(Event::Apply(Counted("a/d")));
+        assert_eq!(last, is("a/b a/c a0 b/x", "a"));
+        let first = after(Event::Apply(Counted("a/a")));
+        assert_eq!(first, is("a/a a/b a0 b/x", "a"));
+        after(Event::Delete(Counted("a/a")));
+        let room = after(Event::Apply(Counted("a/e")));
+        assert_eq!(room, is("a/b a/e a0 b/x", "a"));
+        // A list that is not complete says nothing about what is not kept.
+        assert_eq!(after(Event::Init).1, "a");
+        assert_eq!(after(Event::InitApply(Counted("a/c"))).1, "a");
+        assert_eq!(after(Event::InitDone), is("a/c", ""));
     }
 
     #[test]
