@@ -220,16 +220,15 @@ fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
     }
     assert_eq!(found.iter().filter(|it| **it).count(), 7, "{found:?}");
     // The flag is stronger than the variables.
-    for proxy in ["", "http://"].map(|scheme| format!("{scheme}{address}")) {
-        let mut ours = Command::new(Product::plugin_path());
-        ours.args(["status", "--request-timeout", "1s", "-s", ip, "--proxy-url"]);
-        let mut kubectl = cluster.kubectl_command();
-        kubectl.args(["get", "--raw", "/version", "-s", ip]);
-        kubectl.args(["--request-timeout=1s", "--proxy-url"]);
-        for command in [ours.arg(&proxy), kubectl.arg(&proxy)] {
-            let shown = format!("{command:?}");
-            assert!(is_proxied(command, "http://192.0.2.2:1", "*"), "{shown}");
-        }
+    let proxy = format!("http://{address}");
+    let mut ours = Command::new(Product::plugin_path());
+    ours.args(["status", "--request-timeout", "1s", "-s", ip, "--proxy-url"]);
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["get", "--raw", "/version", "-s", ip]);
+    kubectl.args(["--request-timeout=1s", "--proxy-url"]);
+    for command in [ours.arg(&proxy), kubectl.arg(&proxy)] {
+        let shown = format!("{command:?}");
+        assert!(is_proxied(command, "http://192.0.2.2:1", "*"), "{shown}");
     }
 }
 
