@@ -187,9 +187,10 @@ impl Provider {
         })
     }
 
-    /// Fails if another process was still writing these files when they were read.
+    /// Fails if another process was still writing these files when they were read. On a busy node it may not run for a while between
+    /// emptying a file and writing it.
     pub(crate) async fn expect_settled(&self, seen: &ProviderDisk) -> Result<(), FileError> {
-        sleep(WRITING).await;
+        sleep(5 * WRITING).await;
         let path = self.config.here.clone();
         if self.read()? == *seen {
             Ok(())
