@@ -534,6 +534,8 @@ fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() 
                 apply(&cluster, &[pod(namespace, &name, &image, &json!({}))]);
                 pods.push((namespace.clone(), name));
                 created.store(pods.len(), Ordering::Relaxed);
+                // A node takes 110.
+                std::thread::sleep(Duration::from_millis(10 * pods.len() as u64));
             }
             pods
         });
