@@ -1,6 +1,5 @@
 //! The hub's Secret in a member cluster, as it was found there. Pure.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use globalps_core::api::MAX_REVISION;
@@ -14,6 +13,7 @@ use kube::ResourceExt as _;
 use super::desired::{Desired, Release};
 use super::known::Known;
 use super::text::sanitized;
+use crate::content::digest::Digest;
 use crate::content::source::Data;
 
 /// What the hub's Secret in a cluster names, each as `NAMESPACE/NAME`.
@@ -59,17 +59,12 @@ fn name(text: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
     Desired(Arc<Data>),
-    Other(Digest),
+    /// `None`: there is none.
+    Other(Option<Digest>),
 }
 
-/// Length and hash; `None`: there is no content. A member that finds another content with the same hash deceives only itself.
-type Digest = Option<(usize, u64)>;
-
-fn digest(data: &Data) -> Digest {
-    let bytes = data.0.as_ref()?;
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    Some((bytes.len(), hasher.finish()))
+fn digest(data: &Data) -> Option<Digest> {
+    data.0.as_ref().map(Digest::of)
 }
 
 /// Who owns the content, by `managedFields`.

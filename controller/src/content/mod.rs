@@ -2,6 +2,7 @@
 
 pub(crate) mod combine;
 mod delivered;
+pub(crate) mod digest;
 pub(crate) mod expiry;
 pub(crate) mod history;
 pub(crate) mod resolve;

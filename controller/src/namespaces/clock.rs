@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::digest::Digest;
 use super::views::PullSecretView;
+use crate::content::digest::Digest;
 
 /// What can't be removed for this long is a problem of its namespace only: nothing else waits for it.
 pub(crate) const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);

@@ -1,39 +1,17 @@
-//! Compares contents of Secrets without keeping them. Pure.
+//! The contents of Secrets in namespaces, compared without keeping them. Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::hash::{BuildHasher as _, Hash, RandomState};
-use std::sync::LazyLock;
 
 use globalps_core::names::{DATA_KEY, SECRET_TYPE};
 use k8s_openapi::api::core::v1::Secret;
 
-/// Hashes of two 64-bit keys that this process has drawn at random: outside of it they say nothing, and nobody can search for a
-/// content with the same.
-static KEYS: LazyLock<[RandomState; 2]> =
-    LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+use crate::content::digest::Digest;
 
-/// It is neither printed nor written anywhere.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Digest([u64; 2]);
-
-impl Digest {
-    pub(crate) fn of(value: impl Hash) -> Self {
-        Self([0, 1].map(|at: usize| KEYS[at].hash_one(&value)))
-    }
-
-    /// `None`: it has no registry credentials.
-    pub(super) fn of_credentials(secret: &Secret) -> Option<Self> {
-        let is_config = secret.type_.as_deref() == Some(SECRET_TYPE);
-        let data = secret.data.as_ref().filter(|_| is_config)?;
-        Some(Self::of(data.get(DATA_KEY)?.0.as_slice()))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Digest")
-    }
+/// `None`: it has no registry credentials.
+pub(super) fn of_credentials(secret: &Secret) -> Option<Digest> {
+    let is_config = secret.type_.as_deref() == Some(SECRET_TYPE);
+    let data = secret.data.as_ref().filter(|_| is_config)?;
+    Some(Digest::of(data.get(DATA_KEY)?.0.as_slice()))
 }
 
 /// Digests of the desired contents, by identity. It takes long to render a content, and there are few in thousands of namespaces.
@@ -83,7 +61,7 @@ mod tests {
     fn only_the_same_credentials_have_the_same_digest() {
         let of = |type_: &str, data: serde_json::Value| {
             let secret = json!({"metadata": {}, "type": type_, "data": data});
-            Digest::of_credentials(&serde_json::from_value(secret).unwrap())
+            of_credentials(&serde_json::from_value(secret).unwrap())
         };
         let found = of(
             SECRET_TYPE,

@@ -8,11 +8,12 @@ use globalps_core::provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::SecretClock;
-use super::digest::{Digest, Digests};
+use super::digest::Digests;
 use super::identity::Parts;
 use super::ownership::Ownership;
 use super::summary::Summary;
 use super::views::PullSecretView;
+use crate::content::digest::Digest;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use globalps_core::state::ProofKey;
 
-use super::digest::Digest;
 use super::views::PullSecretView;
+use crate::content::digest::Digest;
 use crate::targets::proof::Proof;
 
 /// Empty at the start of each term.

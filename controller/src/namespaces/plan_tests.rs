@@ -13,11 +13,12 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::clock::SecretClock;
-use super::super::digest::{Digest, Digests};
+use super::super::digest::Digests;
 use super::super::input::{Delivery, Input};
 use super::super::ownership::Ownership;
 use super::super::views::PullSecretView;
 use super::*;
+use crate::content::digest::Digest;
 use crate::content::secret::{Global, Since, revision_of_test};
 use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
-use super::digest::Digest;
+use super::digest::of_credentials;
+use crate::content::digest::Digest;
 use crate::targets::proof::Proof;
 use crate::targets::version;
 
@@ -39,7 +40,7 @@ impl From<Secret> for PullSecretView {
             version: version(&secret),
             uid: Digest::of(&secret.metadata.uid),
             proof: Proof::of(&secret),
-            content: Digest::of_credentials(&secret),
+            content: of_credentials(&secret),
             is_applied: own.is_some(),
             written: own.and_then(|own| own.time.as_ref()).map(|time| time.0),
             is_being_deleted: secret.metadata.deletion_timestamp.is_some(),

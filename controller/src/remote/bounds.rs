@@ -161,9 +161,7 @@ impl<B> Bounded<B> {
         self.pause = pause(own.max(together));
         Ok(())
     }
-}
 
-impl<B> Bounded<B> {
     /// Whether the room has space for this much of it.
     fn hold(&mut self, bytes: usize) -> bool {
         let held = &self.room.held;
