@@ -37,6 +37,10 @@ pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
+/// `ClusterRole` of those who look: no Secrets.
+pub const VIEWER_ROLE: &str = "globalps-viewer";
+/// `ClusterRole` of those who work with the plugin day by day.
+pub const OPERATOR_ROLE: &str = "globalps-operator";
 /// `ClusterRole` and `ClusterRoleBinding` by which kubelets request tokens for the credential provider.
 pub const AUDIENCE_ROLE: &str = "globalps-credential-provider";
 

@@ -36,7 +36,7 @@ pub const NO_NODE_SELECTED: &str = "`spec.nodeSelector` matches no node; the cur
 
 /// Message of a condition while the `CustomResourceDefinition` of `NodePullSecret` is missing.
 pub const NODES_NOT_SERVED: &str = "the API server does not serve the kind `NodePullSecret`, so no node changes until its CustomResourceDefinition is created again; \
-     `kubectl globalps install --apply` does that";
+     `kubectl globalps install` does that";
 
 /// kubectl's copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -178,7 +178,7 @@ What globalps does where a feature is missing:
 |---|---|---|
 | scopes | service account tokens for credential providers, on by default in Kubernetes 1.34 | the source is not delivered to nodes with an older kubelet. `status.sources` has `NotDeliverable`, or how many nodes don't get it, and names the kubelet's version. [Pull secrets in namespaces](user-guide.md#pull-secrets-in-namespaces) deliver a source whose scope is namespaces only |
 | scope also for pulled images | `KubeletEnsureSecretPulledImages`, on by default in Kubernetes 1.35 | a pod with `imagePullPolicy: IfNotPresent` can run an image that another pod pulled. `kubectl globalps check` warns |
-| `attach: Admission` | MutatingAdmissionPolicy v1, on in Kubernetes 1.36 | `install --image-pull-secrets` says so, and the controller adds the reference to service accounts. `--attach admission` is refused |
+| `attach: Admission` | MutatingAdmissionPolicy v1, on in Kubernetes 1.36 | `install --deliver-to-namespaces` says so, and the controller adds the reference to service accounts. `--attach admission` is refused |
 
 Kubernetes 1.29 and older: not supported, because they don't serve ValidatingAdmissionPolicy v1.
 ";

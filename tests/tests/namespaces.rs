@@ -398,7 +398,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         .install_again(&[
             "--source",
             "team",
-            "--image-pull-secrets",
+            "--deliver-to-namespaces",
             "--attach",
             attach(),
         ])

@@ -151,7 +151,7 @@ fn install(cluster: &Cluster) -> Product<'_> {
     let flags = [
         "--original",
         &name,
-        "--image-pull-secrets=delivered",
+        "--deliver-to-namespaces=delivered",
         "--attach",
         "service-accounts",
         "--operators",

@@ -87,7 +87,7 @@ impl Hosted {
             )),
             ObjectState::Forbidden => Err(format!(
                 "the controller may not read {title}: `kubectl globalps install \
-                 --hosted-control-plane {}/{} --kubeconfig-secret {} --apply` allows it",
+                 --hosted-control-plane {}/{} --kubeconfig-secret {}` allows it",
                 self.reference.namespace, self.reference.name, reference.name,
             )),
             // A failed request doesn't invalidate the kubeconfig that was read before.

@@ -122,7 +122,7 @@ pub(crate) fn original_events(
             CacheEvent::Original(match source {
                 Source::Forbidden => Source::Unreadable(format!(
                     "the controller may not read Secret `{namespace}/{name}`: `kubectl globalps \
-                     install --original {namespace}/{name} --apply` allows it"
+                     install --original {namespace}/{name}` allows it"
                 )),
                 Source::Absent => {
                     Source::Unreadable(format!("there is no Secret `{namespace}/{name}`"))

@@ -11,7 +11,7 @@ pub(crate) fn sentence(namespace: &str, is_deleting: bool) -> String {
         )
     } else {
         format!(
-            "the hub may not read namespace `{namespace}`: clusters keep what they have until `kubectl globalps fleet install --apply` grants it again"
+            "the hub may not read namespace `{namespace}`: clusters keep what they have until `kubectl globalps fleet install` grants it again"
         )
     }
 }

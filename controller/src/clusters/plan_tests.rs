@@ -905,8 +905,7 @@ fn a_fleet_selects_in_other_namespaces_and_installs_only_if_its_namespace_is_tru
                 panic!("{case}: {plan:?}");
             };
             assert!(reason.contains(field), "{case}: {reason}");
-            let command =
-                "kubectl globalps fleet install --apply --trusted-namespaces globalps-system,ns";
+            let command = "kubectl globalps fleet install --trusted-namespaces globalps-system,ns";
             assert!(reason.contains(command), "{case}: {reason}");
             assert_eq!(changes, 0, "{case}");
         }

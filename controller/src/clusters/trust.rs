@@ -36,7 +36,7 @@ impl Trust {
         let all: BTreeSet<&String> = self.0.iter().chain([&namespace]).collect();
         let all: Vec<&str> = all.into_iter().map(String::as_str).collect();
         Some(format!(
-            "the hub does not trust namespace `{namespace}` with `{field}`: clusters keep what they have until the field is removed, or `kubectl globalps fleet install --apply --trusted-namespaces {}` allows it",
+            "the hub does not trust namespace `{namespace}` with `{field}`: clusters keep what they have until the field is removed, or `kubectl globalps fleet install --trusted-namespaces {}` allows it",
             all.join(",")
         ))
     }

@@ -20,7 +20,7 @@ pub(crate) fn resolve_scope(
         let selector = labels::selector(selector)
             .map_err(|error| format!("`scope.namespaceSelector` is invalid: {error}"))?;
         let namespaces = namespaces.ok_or(
-            "`scope.namespaceSelector`: the controller may not list namespaces; `kubectl globalps install --apply` allows it",
+            "`scope.namespaceSelector`: the controller may not list namespaces; `kubectl globalps install` allows it",
         )?;
         let selected = namespaces
             .iter()

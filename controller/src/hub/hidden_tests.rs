@@ -106,7 +106,7 @@ async fn a_fleet_with_clusters_there_changes_nothing_and_says_so() {
     let ready = ready(&api);
     assert!(ready.contains("namespace `team-b`"), "{ready}");
     assert!(
-        ready.contains("`kubectl globalps fleet install --apply`"),
+        ready.contains("`kubectl globalps fleet install`"),
         "{ready}"
     );
     let status = &api.get(&fleet_path()).unwrap()["status"];

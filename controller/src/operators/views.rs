@@ -138,7 +138,7 @@ impl CatalogSecret {
             Source::Forbidden => Some((
                 "SourceForbidden",
                 format!(
-                    "the controller may not read {title}: `kubectl globalps install --operators {namespace}/{name} --apply` allows it"
+                    "the controller may not read {title}: `kubectl globalps install --operators {namespace}/{name}` allows it"
                 ),
             )),
             Source::Unreadable(reason) => Some(("SourceUnreadable", reason.clone())),

@@ -111,7 +111,7 @@ impl EventRecorder {
         let (what, first) = if is_served {
             ("GlobalPullSecret", "")
         } else {
-            let first = "`kubectl globalps install --apply` installs that again, then ";
+            let first = "`kubectl globalps install` installs that again, then ";
             (
                 "CustomResourceDefinition `globalpullsecrets.globalps.io`",
                 first,

@@ -55,7 +55,7 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     }
     if report.is_forbidden {
         let message = "the controller may not list Secrets or ServiceAccounts in namespaces: \
-            `kubectl globalps install --image-pull-secrets --apply` allows it";
+            `kubectl globalps install --deliver-to-namespaces` allows it";
         return new("False", "Forbidden", message.to_owned());
     }
     let Some(summary) = &report.summary else {

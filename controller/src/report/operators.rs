@@ -29,7 +29,7 @@ pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
         |status, reason, message| statement(condition::OPERATORS_SYNCED, status, reason, message);
     if report.is_forbidden {
         let message = "the controller may not list Subscriptions, CatalogSources, ClusterServiceVersions or ServiceAccounts: \
-            `kubectl globalps install --operators NAMESPACE/SECRET --apply` allows it";
+            `kubectl globalps install --operators NAMESPACE/SECRET` allows it";
         return new("False", "Forbidden", message.to_owned());
     }
     let Some(summary) = &report.summary else {

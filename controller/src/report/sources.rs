@@ -58,7 +58,7 @@ pub(super) fn first_bad(
         .collect();
     if !flags.is_empty() {
         sentences.push(format!(
-            "`kubectl globalps install {} --apply` allows it",
+            "`kubectl globalps install {}` allows it",
             flags.join(" ")
         ));
     }

@@ -107,7 +107,7 @@ impl Controller {
             (Some(Attach::Admission), Some(false)) => Some((
                 Attach::Admission,
                 Some(
-                    "the admission policy is not installed: `kubectl globalps install --image-pull-secrets --apply` installs it where the API server serves MutatingAdmissionPolicy v1",
+                    "the admission policy is not installed: `kubectl globalps install --deliver-to-namespaces` installs it where the API server serves MutatingAdmissionPolicy v1",
                 ),
             )),
             (wanted, _) => Some((wanted.unwrap_or(Attach::Admission), None)),

@@ -32,7 +32,7 @@ pub struct ImagePullSecrets {
     )]
     pub excluded_namespaces: Vec<String>,
     /// Name of the Secret. The controller may only write the name that was installed, by the Helm chart or by `kubectl
-    /// globalps install --image-pull-secrets`.
+    /// globalps install --deliver-to-namespaces`.
     #[serde(default = "default_secret_name")]
     #[schemars(
         length(max = 253),

@@ -128,7 +128,7 @@ impl Allowed {
                 let rule = ValidationRule {
                     rule: format!("self in {}", cel_list(values)),
                     message: Some(format!(
-                        "{field} must be one of {}; `kubectl globalps install {flag} --apply` allows another value",
+                        "{field} must be one of {}; `kubectl globalps install {flag}` allows another value",
                         values.join(", ")
                     )),
                     ..ValidationRule::default()
@@ -143,10 +143,13 @@ impl Allowed {
             let property = property(schema, &["spec", "kubelet", "credentialProvider"]);
             let rules = property.x_kubernetes_validations.get_or_insert_default();
             rules.push(ValidationRule {
-                rule: format!("(self.configPath + ' ' + self.binDir) in {}", cel_list(&pairs)),
+                rule: format!(
+                    "(self.configPath + ' ' + self.binDir) in {}",
+                    cel_list(&pairs)
+                ),
                 message: Some(
                     "credentialProvider must name known directories of credential providers; \
-                     `kubectl globalps install --allow-provider CONFIG:BIN_DIR --apply` allows others"
+                     `kubectl globalps install --allow-provider CONFIG:BIN_DIR` allows others"
                         .to_owned(),
                 ),
                 ..ValidationRule::default()

@@ -35,7 +35,7 @@ Examples:
   kubectl globalps add registry.example.com -u robot --ca-file ca.crt
 
   # Only pods of some namespaces may use the credentials
-  kubectl globalps add quay.io -u robot --source team-a-pull-secret --only-namespaces team-a,'team-a-*'
+  kubectl globalps add quay.io -u robot --only-namespaces team-a,'team-a-*'
 
   # Print the Secret without changing the cluster
   kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
@@ -50,9 +50,15 @@ pub(crate) struct Add {
         default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    /// Skip the confirmation prompt for restarts of kubelets. Without a terminal there is no prompt
+    #[arg(short, long)]
+    pub yes: bool,
     /// Print the Secret; without `--dry-run`, its credentials are masked
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<ObjectFormat>,
+    /// Write the Secret even if globalps is not installed, or no pod would get the credentials
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
@@ -72,6 +78,9 @@ pub(crate) struct Add {
     pub check: LiveCheck,
 }
 
+/// Characters of a derived name before its last part.
+const LONGEST_NAME: usize = 200;
+
 /// The Secret that gets the credentials, and its scope.
 #[derive(Debug, Args)]
 #[command(
@@ -82,19 +91,19 @@ pub(crate) struct To {
     /// Add to this Secret instead of `additional-pull-secret`, and list it in `spec.sources`
     ///
     /// An existing source keeps its scope, unless --only-namespaces or --only-namespace-labels replace it. A new source
-    /// without these flags is for every pod.
+    /// without these flags is for every pod. With these flags, the default is a name made of them, such as `team-a-pull-secret`.
     #[arg(long, value_name = "SECRET")]
     pub source: Option<SourceName>,
     /// Only for pods in these namespaces; `*` matches any characters. Needs `spec.kubelet.delivery: CredentialProvider`
     #[arg(
         long, value_name = "NAMES", value_delimiter = ',', value_parser = pattern,
-        requires = "source", group = "namespaces"
+        group = "namespaces"
     )]
     pub only_namespaces: Vec<Pattern>,
     /// Only for pods in namespaces with all of these labels, in addition to --only-namespaces
     #[arg(
         long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label,
-        requires = "source", group = "namespaces"
+        group = "namespaces"
     )]
     pub only_namespace_labels: Vec<(String, String)>,
     /// Only for pods with these service accounts in the selected namespaces; `*` matches any characters
@@ -106,6 +115,33 @@ pub(crate) struct To {
 }
 
 impl To {
+    /// The source, or the name that the flags of a scope make: `team-a-pull-secret` of `team-a,team-a-*`.
+    pub(super) fn name_source(&mut self) {
+        let labels = self.only_namespace_labels.iter();
+        let labels = labels.map(|(key, value)| format!("{key}-{value}"));
+        let patterns = self.only_namespaces.iter().map(ToString::to_string);
+        let mut parts: Vec<String> = Vec::new();
+        for text in patterns.chain(labels) {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let words: String = text
+                .to_lowercase()
+                .chars()
+                .map(|c| if plain(c) { c } else { '-' })
+                .collect();
+            let words = words.trim_matches('-');
+            let words = if words.is_empty() { "all" } else { words };
+            if !parts.iter().any(|part| part == words) {
+                parts.push(words.to_owned());
+            }
+        }
+        if self.source.is_none() && !parts.is_empty() {
+            let mut name = parts.join("-");
+            name.truncate(LONGEST_NAME);
+            let name = format!("{}-pull-secret", name.trim_end_matches('-'));
+            self.source = Some(SourceName(name));
+        }
+    }
+
     /// `None` without flags for a scope.
     pub(crate) fn scope(&self) -> Option<SourceScope> {
         let texts = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect();
@@ -290,10 +326,7 @@ mod tests {
                 "add --registry r --source s --only-namespaces a,,b",
                 Some(ErrorKind::ValueValidation),
             ),
-            (
-                "add --registry r --only-namespaces a",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("add --registry r --only-namespaces a", None),
             (
                 "add --registry r --source s --only-service-accounts ci",
                 Some(ErrorKind::MissingRequiredArgument),
@@ -305,6 +338,29 @@ mod tests {
         ] {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_scope_without_a_source_names_one() {
+        for (flags, expected) in [
+            ("--only-namespaces team-a", Some("team-a-pull-secret")),
+            (
+                "--only-namespaces team-a,team-a-*",
+                Some("team-a-pull-secret"),
+            ),
+            ("--only-namespaces *", Some("all-pull-secret")),
+            ("--only-namespaces a,b-*", Some("a-b-pull-secret")),
+            ("--only-namespace-labels t=A", Some("t-a-pull-secret")),
+            ("--only-namespaces a --source s", Some("s")),
+            ("", None),
+        ] {
+            let cli = parse(&format!("add --registry r {flags}")).expect("flags");
+            let crate::cli::Command::Add(add) = cli.command else {
+                unreachable!("it is `add`")
+            };
+            let source = add.to.source.as_ref().map(|source| source.0.as_str());
+            assert_eq!(source, expected, "{flags}");
         }
     }
 

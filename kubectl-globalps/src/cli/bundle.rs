@@ -23,7 +23,7 @@ Examples:
 
   # Write another file
   kubectl globalps bundle --file support.tar.gz",
-    after_help = "Exit status: 0 success, also if some objects may not be read; 1 a file was omitted because it contains a credential; 2 error"
+    after_help = "Exit status: 0 success, also if some objects may not be read,\n1 a file was omitted because it contains a credential, 2 error"
 )]
 pub(crate) struct Bundle {
     /// File to write, with mode 0600. Default: `globalps-bundle-TIME.tar.gz` in the current directory

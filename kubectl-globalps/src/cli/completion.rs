@@ -38,6 +38,15 @@ pub(crate) enum Live {
     FleetRevisions,
 }
 
+impl Live {
+    pub(crate) fn is_of_fleet(self) -> bool {
+        matches!(
+            self,
+            Self::Fleets | Self::MemberClusters | Self::FailedMemberClusters | Self::FleetRevisions
+        )
+    }
+}
+
 /// `words`: all after the program's name, the last one as far as it is written.
 pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
     root.build();

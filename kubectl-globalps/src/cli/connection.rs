@@ -23,9 +23,12 @@ pub(crate) struct Connection {
     /// User of the kubeconfig
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
-    /// Namespace of the pull secrets; for `why`, of the pods; for `fleet`, of the `FleetPullSecret`s
-    #[arg(short, long, global = true, value_name = "NAME", default_value = names::NAMESPACE)]
-    pub namespace: String,
+    /// Namespace of what the command line names: pods of `why`, `FleetPullSecret`s of `fleet`. Default: the context's
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Namespace of the pull secrets and the syncer
+    #[arg(long, global = true, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub pull_secret_namespace: String,
     /// Address of the API server
     #[arg(short, long, global = true, value_name = "URL", hide_short_help = true)]
     pub server: Option<String>,
@@ -76,6 +79,9 @@ pub(crate) struct Connection {
         hide_short_help = true
     )]
     pub request_timeout: Limit,
+    /// The command works on objects of `namespace`, not on the pull secrets of this cluster.
+    #[arg(skip)]
+    pub is_of_fleet: bool,
 }
 
 impl Connection {
@@ -84,7 +90,9 @@ impl Connection {
         Self {
             kubeconfig: Some(kubeconfig.to_owned()),
             context: context.cloned(),
-            namespace: names::NAMESPACE.to_owned(),
+            namespace: None,
+            pull_secret_namespace: names::NAMESPACE.to_owned(),
+            is_of_fleet: false,
             cluster: None,
             user: None,
             server: None,

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args};
+use clap::Args;
 
-use super::{Named, TEMPLATE, TextFormat};
+use super::why::{PodName, pod};
+use super::{TEMPLATE, TextFormat};
 
 /// Show which credentials the kubelet and CRI-O use for an image
 ///
@@ -36,44 +37,12 @@ pub(crate) struct Explain {
     /// Read a config.json or a Secret manifest instead of the cluster; `-` reads stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pod", "service_account"])]
     pub authfile: Option<PathBuf>,
-    /// Pod that pulls the image, as NAMESPACE/NAME, or NAME in `default`. With `-n`, which is for the pull secrets, NAMESPACE is needed
-    #[arg(long, value_name = "POD", conflicts_with = "service_account")]
-    pub pod: Option<Named>,
-    /// Service account of a pod that doesn't exist yet, as NAMESPACE/NAME, or NAME in `default`
-    #[arg(long, value_name = "ACCOUNT")]
-    pub service_account: Option<Named>,
+    /// Pod that pulls the image, as NAMESPACE/NAME, or NAME in the namespace of `-n`
+    #[arg(long, value_name = "POD", value_parser = pod, conflicts_with = "service_account")]
+    pub pod: Option<PodName>,
+    /// Service account of a pod that doesn't exist yet, as NAMESPACE/NAME, or NAME in the namespace of `-n`
+    #[arg(long, value_name = "ACCOUNT", value_parser = pod)]
+    pub service_account: Option<PodName>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
-}
-
-/// Whether a pod or a service account is given by its name only.
-pub(super) fn names_without_namespace(flags: &ArgMatches) -> bool {
-    let mut given = ["pod", "service_account"]
-        .iter()
-        .filter_map(|id| flags.get_raw(id))
-        .flatten();
-    given.any(|name| !name.to_string_lossy().contains('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::error::ErrorKind;
-
-    use super::super::tests::parse;
-
-    #[test]
-    fn with_n_a_pod_is_named_with_its_namespace() {
-        let refused = Some(ErrorKind::ArgumentConflict);
-        for (flags, expected) in [
-            ("--pod web", None),
-            ("--pod team/web -n kube-system", None),
-            ("-n kube-system", None),
-            ("--pod web -n team", refused),
-            ("--service-account builder -n team", refused),
-            ("--service-account team/builder -n kube-system", None),
-        ] {
-            let found = parse(&format!("explain r.io/a:1 {flags}")).err();
-            assert_eq!(found.map(|error| error.kind()), expected, "{flags}");
-        }
-    }
 }

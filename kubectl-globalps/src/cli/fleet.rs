@@ -7,7 +7,8 @@ use globalps_core::names::MAX_SHARDS;
 
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
-use super::{DryRun, Span, TEMPLATE, TableFormat, TextFormat};
+use super::values::revision;
+use super::{DryRun, ObjectFormat, Span, TEMPLATE, TableFormat, TextFormat};
 
 /// Roll out a pull secret to many clusters
 ///
@@ -50,59 +51,60 @@ pub(crate) enum FleetCommand {
     Join(FleetJoin),
 }
 
-/// Print the manifests of the hub, or install it on the management cluster
+/// Install the hub on the management cluster, or upgrade it
+///
+/// Shows what it creates and changes, asks, applies it, and waits until the hub runs. Without a terminal there is no question, so
+/// it needs --yes.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # Print the manifests for the clusters of two namespaces
+  # For the clusters of two namespaces
   kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge
 
-  # Install it
-  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge --apply
-
   # Change the image and keep the namespaces
-  kubectl globalps fleet install --image REGISTRY/globalps-hub:NEWER --apply"
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:NEWER
+
+  # Print the manifests, for GitOps
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters --dry-run=client -o yaml"
 )]
 pub(crate) struct FleetInstall {
-    /// Image of the hub. Default with --apply: the installed image
-    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    /// Image of the hub. Default: the installed image
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Namespaces of `FleetPullSecret`s and clusters, separated by commas. The hub can read every Secret in them. Default with
-    /// --apply: those of the installed hub
-    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', required_unless_present_any = ["apply", "all_namespaces"])]
+    /// Namespaces of `FleetPullSecret`s and clusters, separated by commas. The hub can read every Secret in them. Default:
+    /// those of the installed hub
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub namespaces: Vec<String>,
     /// All namespaces: the hub can read every Secret of the management cluster
     #[arg(short = 'A', long, conflicts_with = "namespaces")]
     pub all_namespaces: bool,
     /// Namespaces whose `FleetPullSecret`s may select clusters in other namespaces, and install globalps with images of their
-    /// choice, separated by commas. Default: `globalps-system`, and with --apply those of the installed hub
+    /// choice, separated by commas. Default: `globalps-system`, and those of the installed hub
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub trusted_namespaces: Vec<String>,
-    /// Number of hub processes that share the clusters; one is enough for 1,000. Default with --apply: as installed
+    /// Number of hub processes that share the clusters; one is enough for 1,000. Default: as installed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
     pub shards: Option<u32>,
-    /// Apply the manifests instead of printing them
-    #[arg(long)]
+    /// What --yes is called now.
+    #[arg(long, hide = true)]
     pub apply: bool,
-    /// Apply without a confirmation prompt. Without a terminal there is no prompt
-    #[arg(short, long, requires = "apply")]
+    /// Skip the confirmation prompt. Required without a terminal
+    #[arg(short, long)]
     pub yes: bool,
     /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
     /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client", requires = "apply"
+        default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    /// With --dry-run=client: print the manifests, and don't read the cluster
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<ObjectFormat>,
     /// Maximum time to wait
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5m",
-        requires = "apply"
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub timeout: Span,
 }
 
@@ -122,7 +124,7 @@ pub(crate) struct FleetWait {
     pub timeout: Span,
 }
 
-/// Show the clusters of a `FleetPullSecret`, or every `FleetPullSecret`
+/// Show the clusters of one `FleetPullSecret`, or all of them
 ///
 /// With --nodes it also shows the nodes of one cluster, like `kubectl globalps status` in that cluster. It connects with
 /// --member-kubeconfig, or with the kubeconfig in the cluster's Secret on the hub, if you may read that Secret: `CLUSTER` for
@@ -213,7 +215,7 @@ Examples:
 
   # Show what a Secret or a config.json would change
   kubectl globalps fleet diff team-a -n clusters -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f, also clusters that lag), 2 error"
+    after_help = "Exit status: 0 no differences, 1 differences or clusters that lag, 2 error"
 )]
 pub(crate) struct FleetDiff {
     /// Name of the `FleetPullSecret`
@@ -333,7 +335,7 @@ pub(crate) struct FleetUndo {
     #[arg(value_name = "NAME")]
     pub fleet: String,
     /// Number of the revision
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub to_revision: Option<i64>,
     /// Skip the confirmation prompt
     #[arg(short, long)]

@@ -1,59 +1,78 @@
 //! Flags of `install`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names;
 
 use super::{
-    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, Original, Provider, SecretName,
-    Span, TEMPLATE,
+    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, ObjectFormat, Original,
+    Provider, SecretName, Span, TEMPLATE,
 };
 
-/// Print or apply the manifests of globalps
+/// Install globalps, or upgrade it
 ///
-/// With --apply, the command shows what it creates and changes before it writes. On a terminal it asks for confirmation if it
-/// changes existing objects.
+/// Shows what it creates and changes, asks, applies it, and waits until the controller runs. Without a terminal there is no
+/// question, so it needs --yes. An upgrade keeps what no flag names.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # Print the manifests
+  # Install it
   kubectl globalps install --controller-image REGISTRY/globalps-controller:TAG --syncer-image REGISTRY/globalps-syncer:TAG
 
-  # Apply them and wait until the controller runs
-  kubectl globalps install --controller-image ... --syncer-image ... --apply
+  # Upgrade it
+  kubectl globalps install --controller-image REGISTRY/globalps-controller:NEWER --syncer-image REGISTRY/globalps-syncer:NEWER
 
   # Show what an upgrade changes
-  kubectl globalps install --controller-image ... --syncer-image ... --apply --dry-run=server
+  kubectl globalps install --controller-image ... --syncer-image ... --dry-run=server
 
-  # Add the Secret of another team as a source
-  kubectl globalps install --source team-a-pull-secret --apply
+  # Print the manifests, for GitOps
+  kubectl globalps install --controller-image ... --syncer-image ... --dry-run=client -o yaml
 
-  # Keep a pull secret in every namespace instead of changing nodes
-  kubectl globalps install --image-pull-secrets --delivery None --apply
+  # With the settings of a GlobalPullSecret, and the permissions that they need
+  kubectl globalps install --controller-image ... --syncer-image ... -f globalpullsecret.yaml
+
+  # Credentials without kubelet restarts
+  kubectl globalps install --controller-image ... --syncer-image ... --delivery CredentialProvider
+
+  # A pull secret in every namespace instead of changing nodes
+  kubectl globalps install --controller-image ... --syncer-image ... --deliver-to-namespaces --delivery None
+
+  # Let globalps read the Secret of another team
+  kubectl globalps install --source team-a-pull-secret
 
   # Copy the pull secret of a catalog (Operator Lifecycle Manager) to the operators installed from it
-  kubectl globalps install --operators olm/pull --apply
+  kubectl globalps install --operators olm/pull
 
   # Create a deleted GlobalPullSecret again as it was
   kubectl globalps install --restore-configuration
 
   # Allow `spec.kubelet.unit` to name another systemd unit
-  kubectl globalps install --allow-unit my-kubelet.service --apply"
+  kubectl globalps install --allow-unit my-kubelet.service"
 )]
 pub(crate) struct Install {
-    /// Image of the controller. Default with --apply: the installed image
-    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["apply", "restore_configuration"])]
+    /// Image of the controller. Default: the installed image
+    #[arg(long, value_name = "IMAGE")]
     pub controller_image: Option<String>,
-    /// Image of the agent on every node. Default with --apply: the installed image
-    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["apply", "restore_configuration"])]
+    /// Image of the agent on every node. Default: the installed image
+    #[arg(long, value_name = "IMAGE")]
     pub syncer_image: Option<String>,
+    /// Settings: a GlobalPullSecret as YAML or JSON; `-` reads stdin. Grants what they need; replaces the fields in force
+    #[arg(
+        short = 'f', long, value_name = "FILE",
+        conflicts_with_all = [
+            "original", "source", "hosted_control_plane", "delivery", "deliver_to_namespaces", "attach",
+        ]
+    )]
+    pub filename: Option<PathBuf>,
     /// The cluster's original pull secret; lets the controller read it
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub original: Option<Original>,
-    /// Further Secret with credentials in the namespace; lets the controller read it; may be repeated. With --apply, existing
-    /// sources stay
+    /// Further Secret with credentials in the namespace; lets the controller read it; may be repeated. Existing sources
+    /// stay
     #[arg(long, value_name = "NAME")]
     pub source: Vec<String>,
     /// Use the pull secret of this `HostedControlPlane` on the management cluster as the original
@@ -86,51 +105,54 @@ pub(crate) struct Install {
         long, value_name = "SECRET_NAME", num_args = 0..=1, require_equals = true,
         default_missing_value = names::GLOBAL_SECRET
     )]
-    pub image_pull_secrets: Option<SecretName>,
-    /// How pods get the reference to that Secret. Default: `admission`. With --apply, `service-accounts` if the API server
+    pub deliver_to_namespaces: Option<SecretName>,
+    /// How pods get the reference to that Secret. Default: `admission`, or `service-accounts` if the API server
     /// doesn't serve `MutatingAdmissionPolicy` v1
-    #[arg(long, value_enum, ignore_case = true, requires = "image_pull_secrets")]
+    #[arg(
+        long,
+        value_enum,
+        ignore_case = true,
+        requires = "deliver_to_namespaces"
+    )]
     pub attach: Option<AttachBy>,
     /// Pull secret of a `CatalogSource`; lets the controller read it and copy it for the catalog's operators; may be repeated.
-    /// With --apply, earlier grants stay. To revoke one, take the Secret out of the `CatalogSource` and wait until the copies are
+    /// Earlier grants stay. To revoke one, take the Secret out of the `CatalogSource` and wait until the copies are
     /// gone, delete its name from `ClusterRole` globalps-operators, delete the Role of that name in its namespace, and run
     /// install again
     #[arg(long, value_name = "NAMESPACE/SECRET", value_delimiter = ',')]
     pub operators: Vec<CatalogSecret>,
-    /// Pull secret for the images of globalps. Create it in `globalps-system` and in the namespace of `-n`. Default with
-    /// --apply: the installed one
+    /// Pull secret for the images of globalps. Create it in `globalps-system` and in the namespace of the syncer. Default:
+    /// the installed one
     #[arg(long, value_name = "SECRET_NAME")]
-    pub images_pull_secret: Option<SecretName>,
+    pub pull_secret: Option<SecretName>,
     /// Only create the `GlobalPullSecret` again as it last was in force, or undo a change of it that is held
     #[arg(
         long,
         conflicts_with_all = [
             "controller_image", "syncer_image", "original", "source", "hosted_control_plane", "kubeconfig_secret",
-            "allow_unit", "allow_config_file", "allow_provider", "delivery", "image_pull_secrets", "attach", "operators",
-            "images_pull_secret", "apply",
+            "allow_unit", "allow_config_file", "allow_provider", "delivery", "deliver_to_namespaces", "attach", "operators",
+            "pull_secret", "filename",
         ]
     )]
     pub restore_configuration: bool,
-    /// Show the changes, apply the manifests, and wait until the controller runs
-    #[arg(long)]
+    /// What --yes is called now.
+    #[arg(long, hide = true)]
     pub apply: bool,
-    /// Apply without a confirmation prompt. Without a terminal there is no prompt
-    #[arg(short, long, requires = "apply")]
+    /// Skip the confirmation prompt. Required without a terminal
+    #[arg(short, long)]
     pub yes: bool,
     /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
     /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client", requires = "apply"
+        default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    /// With --dry-run=client: print the manifests, and don't read the cluster
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<ObjectFormat>,
     /// Maximum time to wait
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5m",
-        requires = "apply"
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub timeout: Span,
 }
 

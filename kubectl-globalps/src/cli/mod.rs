@@ -9,6 +9,7 @@ mod explain;
 mod fleet;
 mod fleet_add;
 mod fleet_join;
+pub(crate) mod help;
 mod install;
 mod list;
 mod migrate;
@@ -74,7 +75,7 @@ Examples:
 
   # Restore every node
   kubectl globalps remove --all --wait",
-    after_help = "Exit status: 0 success, 1 negative result, 2 error",
+    after_help = "Exit status: 0 success, 1 negative result, 2 error, 130 interrupted with Ctrl-C",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -103,26 +104,34 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Add(Add),
+    #[command(alias = "get")]
     Status(Status),
+    #[command(alias = "ls")]
     List(List),
     Diff(Diff),
+    #[command(aliases = ["delete", "rm"])]
     Remove(Remove),
+    #[command(alias = "doctor")]
     Check(Check),
     Bundle(Bundle),
     Retry(Retry),
+    #[command(alias = "suspend")]
     Pause(Pause),
     Resume(Resume),
     History(History),
+    #[command(alias = "rollback")]
     Undo(Undo),
     Fleet(Fleet),
     Install(Install),
     Uninstall(Uninstall),
     Migrate(Migrate),
     Validate(Validate),
+    #[command(hide = true)]
     Explain(Explain),
     Why(Why),
     Version(Version),
     Completion(Completion),
+    Options(Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -193,7 +202,7 @@ Examples:
   # Show what a Secret or a config.json would change
   kubectl globalps diff -f secret.yaml
   kubectl globalps diff -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that are behind), 2 error"
+    after_help = "Exit status: 0 no differences, 1 differences or nodes that are behind, 2 error"
 )]
 pub(crate) struct Diff {
     /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin
@@ -203,7 +212,7 @@ pub(crate) struct Diff {
     pub output: TextFormat,
 }
 
-/// Restore every node and remove globalps from the cluster, with the additional pull secret
+/// Restore every node and remove globalps with its pull secret
 ///
 /// Deletes everything that `install` created, and also Secret `additional-pull-secret` and its history. Save the credentials first if you need them again: `kubectl get secret additional-pull-secret -n kube-system -o yaml > FILE`. The Secrets of other sources stay.
 #[derive(Debug, Args)]
@@ -280,6 +289,16 @@ pub(crate) struct Version {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
 }
+
+/// List the flags of every command
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps options"
+)]
+pub(crate) struct Options {}
 
 /// Print a shell's completion script
 #[derive(Debug, Args)]
@@ -361,10 +380,16 @@ mod tests {
                 "install --apply --hosted-control-plane a/b --kubeconfig-secret k --original a/b",
                 Some(ErrorKind::ArgumentConflict),
             ),
+            ("install --controller-image c -f f", None),
             (
-                "install --controller-image c",
-                Some(ErrorKind::MissingRequiredArgument),
+                "install -f f --delivery None",
+                Some(ErrorKind::ArgumentConflict),
             ),
+            ("delete a --yes", None),
+            ("ls -o json", None),
+            ("doctor", None),
+            ("suspend", None),
+            ("rollback --yes", None),
             (
                 "install --controller-image c --syncer-image s --original a",
                 Some(ErrorKind::ValueValidation),
@@ -378,7 +403,8 @@ mod tests {
                 Some(ErrorKind::ArgumentConflict),
             ),
             ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
-            ("--context c status -n ns -v", None),
+            ("--context c status -n kube-system -v", None),
+            ("--context c status --pull-secret-namespace ns -v", None),
             (
                 "status -v=6 --as u --as-group a --as-group b -s https://x",
                 None,
@@ -446,13 +472,13 @@ mod tests {
             ),
             ("migrate other", Some(ErrorKind::InvalidValue)),
             ("migrate", Some(ErrorKind::MissingRequiredArgument)),
-            ("install --apply --image-pull-secrets", None),
+            ("install --apply --deliver-to-namespaces", None),
             (
-                "install --apply --image-pull-secrets=x --attach service-accounts --delivery none",
+                "install --apply --deliver-to-namespaces=x --attach service-accounts --delivery none",
                 None,
             ),
             (
-                "install --apply --image-pull-secrets=A",
+                "install --apply --deliver-to-namespaces=A",
                 Some(ErrorKind::ValueValidation),
             ),
             (
@@ -489,8 +515,9 @@ mod tests {
                 "--context c",
                 "--cluster c",
                 "--user u",
-                "-n ns",
-                "--namespace ns",
+                "-n kube-system",
+                "--namespace kube-system",
+                "--pull-secret-namespace ns",
                 "-s https://x",
                 "--server https://x",
                 "--token t",

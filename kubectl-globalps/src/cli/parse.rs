@@ -2,12 +2,10 @@
 
 use std::ffi::OsString;
 
+use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{CommandFactory as _, FromArgMatches as _};
 
-use super::explain::names_without_namespace;
-use super::usage::of_command;
+use super::usage::{NAMESPACE_OF, of_command};
 use super::{Cli, Command};
 
 impl Cli {
@@ -34,26 +32,33 @@ impl Cli {
                 None => word,
             });
         }
-        let mut command = Self::command();
+        let mut command = super::help::command();
         let matches = command
             .try_get_matches_from_mut(&joined)
             .map_err(|error| of_command(error, &command, &joined))?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        let flags = matches.subcommand().map(|(_, flags)| flags);
-        let source = flags.and_then(|flags| flags.value_source("namespace"));
-        let is_given = source == Some(ValueSource::CommandLine);
+        let secrets = &cli.connection.pull_secret_namespace;
+        let is_other = |name: &String| name != secrets;
+        let is_of_another = cli.connection.namespace.as_ref().is_some_and(is_other);
         match &mut cli.command {
-            Command::Why(why) => {
-                why.namespace = is_given.then(|| cli.connection.namespace.clone());
-            }
-            Command::Explain(_) if is_given && flags.is_some_and(names_without_namespace) => {
+            Command::Why(_) | Command::Explain(_) => {}
+            Command::Fleet(_) => cli.connection.is_of_fleet = true,
+            // It may be meant as a scope, or as the pull secrets' own namespace.
+            _ if is_of_another => {
+                let name = matches.subcommand_name().unwrap_or_default();
                 return Err(command.error(
                     ErrorKind::ArgumentConflict,
-                    "`-n` is the namespace of the pull secrets here; name the pod or the service account as NAMESPACE/NAME",
+                    format!("{NAMESPACE_OF}`{name}`"),
                 ));
             }
-            Command::Add(add) => add.from.registry.append(&mut add.registries),
+            _ => {}
+        }
+        match &mut cli.command {
+            Command::Add(add) => {
+                add.from.registry.append(&mut add.registries);
+                add.to.name_source();
+            }
             Command::Remove(remove) => remove.registry.append(&mut remove.registries),
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::values::revision;
 use super::{DryRun, Owner, TEMPLATE, TableFormat, Wait};
 
 /// Retry failed nodes
@@ -72,7 +73,7 @@ Examples:
 )]
 pub(crate) struct History {
     /// Show only this revision, and what going back to it would change
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub revision: Option<i64>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: TableFormat,
@@ -97,7 +98,7 @@ Examples:
 )]
 pub(crate) struct Undo {
     /// Revision listed by `kubectl globalps history`
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub to_revision: Option<i64>,
     /// Skip the confirmation prompt
     #[arg(short, long)]

@@ -8,6 +8,10 @@ use clap::{Command, Error};
 
 use crate::error::{Failure, without_user};
 
+/// Begins the error of `-n` for a command without use for it.
+pub(super) const NAMESPACE_OF: &str =
+    "`-n` is the namespace of pods and FleetPullSecrets, and says nothing to ";
+
 /// `None` for the help and the version, which are no errors.
 pub(crate) fn failure(error: &Error) -> Option<Failure> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -19,6 +23,14 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
     };
     let is_surplus = error.kind() == ErrorKind::UnknownArgument
         && !is_flag(text(error, ContextKind::InvalidArg));
+    let raw = error.to_string();
+    if let Some((_, name)) = raw.split_once(NAMESPACE_OF) {
+        let name = name.lines().next().unwrap_or_default();
+        return Some(Failure::new(
+            format!("{NAMESPACE_OF}{name}"),
+            "leave it out; another namespace of the pull secrets is `--pull-secret-namespace NAME`",
+        ));
+    }
     let hint = match similar(error).filter(|_| !is_surplus) {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
         None if is_surplus && help.ends_with(" fleet add") => {
@@ -167,8 +179,19 @@ fn command(usage: &str) -> String {
 }
 
 fn similar(error: &Error) -> Option<String> {
+    let written = text(error, ContextKind::InvalidSubcommand);
+    if let Some(command) = meant(written) {
+        return Some(command.to_owned());
+    }
     if error.get(ContextKind::SuggestedSubcommand).is_some() {
         return nearest(error);
+    }
+    let flag = text(error, ContextKind::InvalidArg).to_lowercase();
+    let mut flags = PULL_SECRETS.iter();
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some((_, meant)) = flags.find(|(flags, _)| flags.contains(&flag.as_str()))
+    {
+        return Some((*meant).to_owned());
     }
     [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
         .into_iter()
@@ -176,6 +199,54 @@ fn similar(error: &Error) -> Option<String> {
         .find(|text| !text.is_empty())
         .map(str::to_owned)
 }
+
+/// What other programs call a command.
+const MEANINGS: [(&[&str], &str); 11] = [
+    (
+        &["create", "set", "update", "login", "put", "rotate"],
+        "add",
+    ),
+    (&["logout", "unset", "drop", "del"], "remove"),
+    (&["describe", "show", "watch", "nodes"], "status"),
+    (&["registries"], "list"),
+    (&["log", "revisions"], "history"),
+    (&["revert", "rollout"], "undo"),
+    (&["stop", "halt"], "pause"),
+    (&["unpause", "start"], "resume"),
+    (&["debug", "diagnose", "events", "trace"], "why"),
+    (&["logs", "support", "dump", "must-gather"], "bundle"),
+    (&["apply", "deploy", "upgrade", "init"], "install"),
+];
+
+/// The command that does what this word means elsewhere.
+fn meant(word: &str) -> Option<&'static str> {
+    let mut all = MEANINGS.iter();
+    let found = all.find(|(words, _)| words.contains(&word));
+    found.map(|(_, command)| *command)
+}
+
+/// Flags that are easily taken for another one, and what is meant. `install` alone has them.
+const PULL_SECRETS: [(&[&str], &str); 2] = [
+    (
+        &[
+            "--images-pull-secret",
+            "--image-pull-secret",
+            "--imagepullsecret",
+            "--pull-secrets",
+            "--pullsecret",
+        ],
+        "--pull-secret",
+    ),
+    (
+        &["--image-pull-secrets", "--imagepullsecrets", "--namespaces"],
+        "--deliver-to-namespaces",
+    ),
+];
+
+/// Other names of commands, which the help does not show.
+const HIDDEN: [&str; 8] = [
+    "delete", "rm", "get", "ls", "rollback", "doctor", "suspend", "explain",
+];
 
 /// Commands that change the cluster.
 const WRITING: [&str; 11] = [
@@ -196,7 +267,11 @@ const WRITING: [&str; 11] = [
 /// wanted to look at it.
 fn nearest(error: &Error) -> Option<String> {
     let written = text(error, ContextKind::InvalidSubcommand);
+    // Of a short word, everything is a neighbour.
+    let is_near = |name: &&String| distance(written, name) * 2 <= written.len().min(name.len());
     let suggested = texts(error, ContextKind::SuggestedSubcommand).iter();
+    let is_shown = |name: &&String| !HIDDEN.contains(&name.as_str());
+    let suggested = suggested.filter(is_near).filter(is_shown);
     let rank = |name: &&String| (distance(written, name), WRITING.contains(&name.as_str()));
     suggested.min_by_key(rank).cloned()
 }
@@ -253,15 +328,11 @@ mod tests {
             ),
             (
                 "undo --to-revision last",
-                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps undo --help`",
+                "invalid value `last` for `--to-revision <REVISION>`: must be the number of a revision, for example `3`\nsee `kubectl globalps undo --help`",
             ),
             (
                 "remove",
                 "`REGISTRY` or `--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`",
-            ),
-            (
-                "install",
-                "`--controller-image <IMAGE>` and `--syncer-image <IMAGE>` are missing\nsee `kubectl globalps install --help`",
             ),
             (
                 "add --registry quay.io --password-stdin",
@@ -324,8 +395,8 @@ mod tests {
                 "`kubectl globalps fleet` needs a subcommand: install, status, diff, pause, resume, retry, accept, undo, remove, add, join\nsee `kubectl globalps fleet --help`",
             ),
             (
-                "install --image-pull-secrets=It's --controller-image c --syncer-image s",
-                "invalid value `It's` for `--image-pull-secrets[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
+                "install --deliver-to-namespaces=It's --controller-image c --syncer-image s",
+                "invalid value `It's` for `--deliver-to-namespaces[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
             ),
         ] {
             assert_eq!(told(line).as_deref(), Some(expected), "{line}");
@@ -360,6 +431,21 @@ mod tests {
             ("lst", "did you mean `list`?"),
             ("fleet staus", "did you mean `status`?"),
             ("pase", "did you mean `pause`?"),
+            ("create", "did you mean `add`?"),
+            ("describe", "did you mean `status`?"),
+            ("upgrade", "did you mean `install`?"),
+            (
+                "install --images-pull-secret x",
+                "did you mean `--pull-secret`?",
+            ),
+            (
+                "install --image-pull-secrets",
+                "did you mean `--deliver-to-namespaces`?",
+            ),
+            (
+                "install --image-pull-secret x",
+                "did you mean `--pull-secret`?",
+            ),
         ] {
             let found = told(line).unwrap_or_default();
             assert!(found.contains(expected), "{line}: {found}");

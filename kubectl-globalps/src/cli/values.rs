@@ -130,6 +130,12 @@ pub(super) fn pattern(text: &str) -> Result<Pattern, PatternError> {
     Pattern::try_from(text.to_owned())
 }
 
+/// Number of a revision.
+pub(super) fn revision(text: &str) -> Result<i64, &'static str> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or("must be the number of a revision, for example `3`")
+}
+
 /// `KEY=VALUE` of a label.
 pub(super) fn label(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
@@ -140,26 +146,11 @@ pub(super) fn label(text: &str) -> Result<(String, String), &'static str> {
     }
 }
 
-/// `NAMESPACE/NAME` of an object, or its name in `default`.
+/// `NAMESPACE/NAME` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub namespace: String,
     pub name: String,
-}
-
-impl FromStr for Named {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
-        if namespace.is_empty() || name.is_empty() || name.contains('/') {
-            return Err("must be NAMESPACE/NAME, or a name in namespace `default`");
-        }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
-    }
 }
 
 impl std::fmt::Display for Named {

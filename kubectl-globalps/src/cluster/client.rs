@@ -28,8 +28,10 @@ use crate::terminal::printer::Printer;
 
 pub(crate) struct Cluster<'a> {
     pub client: Client,
-    /// Where the pull secrets are.
+    /// Where the pull secrets are; of a fleet: where its objects are.
     pub namespace: String,
+    /// Of `-n`, or the context's: of pods that are named without one.
+    pub own_namespace: String,
     server: String,
     /// Of the kubeconfig; `None`: none is used.
     context: Option<String>,
@@ -55,12 +57,19 @@ impl<'a> Cluster<'a> {
             printer.warning(warning);
         }
         let server = prepare(&mut config, printer)?;
+        let own = flags.namespace.as_ref();
+        let own_namespace = own.unwrap_or(&config.default_namespace).clone();
         let (client, clock) = connected(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Some(Self {
             client,
             clock,
-            namespace: flags.namespace.clone(),
+            namespace: if flags.is_of_fleet {
+                own_namespace.clone()
+            } else {
+                flags.pull_secret_namespace.clone()
+            },
+            own_namespace,
             server,
             context,
             request_timeout: flags.request_timeout.0,
@@ -101,6 +110,7 @@ impl<'a> Cluster<'a> {
             client,
             clock,
             namespace: names::NAMESPACE.to_owned(),
+            own_namespace: names::NAMESPACE.to_owned(),
             server,
             context: None,
             ..*self
@@ -350,6 +360,7 @@ pub(crate) mod tests {
             client: Client::new(service, "default"),
             clock: Arc::default(),
             namespace: "clusters".to_owned(),
+            own_namespace: "default".to_owned(),
             server: "https://mocked".to_owned(),
             context: None,
             request_timeout: Some(Span(Duration::from_secs(5))),

@@ -123,19 +123,12 @@ async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>, Failure> {
     }
 }
 
-/// Namespace of the credentials, where `-n` may be meant as that of the pod.
-pub(crate) async fn of_credentials(
-    cluster: &Cluster<'_>,
-    puller: Option<&str>,
-) -> Result<String, Failure> {
-    let asked = cluster.namespace.as_str();
-    let otherwise = if puller == Some(asked) {
-        names::NAMESPACE
-    } else {
-        asked
-    };
+/// Namespace of the pull secrets, as the installation says.
+pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String, Failure> {
     let home = home_in(cluster).await?;
-    let home = home.as_ref().map_or(otherwise, Home::namespace);
+    let home = home
+        .as_ref()
+        .map_or(cluster.namespace.as_str(), Home::namespace);
     Ok(home.to_owned())
 }
 
@@ -178,14 +171,14 @@ fn refuse_other(home: Option<&Home>, asked: &str) -> Result<(), Failure> {
             "no controller is installed, and the objects of globalps are in namespace `{namespace}`, not in `{asked}`"
         ),
     };
-    let hint = format!("run the command with `-n {namespace}`");
+    let hint = format!("run the command with `--pull-secret-namespace {namespace}`");
     Err(Failure::new(message, hint))
 }
 
 /// Message and hint where the custom resources don't exist.
 pub(crate) const NOT_INSTALLED: (&str, &str) = (
     "globalps is not installed in this cluster",
-    "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
+    "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`",
 );
 
 /// Hint where globalps is not installed. `namespace`: of the pull secrets.
@@ -194,7 +187,10 @@ pub(crate) fn how_to_install(namespace: &str) -> String {
     if namespace == names::NAMESPACE {
         return hint.to_owned();
     }
-    hint.replace(" --apply", &format!(" -n {namespace} --apply"))
+    hint.replace(
+        "globalps install",
+        &format!("globalps install --pull-secret-namespace {namespace}"),
+    )
 }
 
 pub(crate) fn not_installed(cluster: &Cluster<'_>) -> Failure {

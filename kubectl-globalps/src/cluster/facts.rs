@@ -14,7 +14,7 @@ pub(crate) use watch::{Kind, Signal, Signals, Update, pause, watch_kind};
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
 };
-use globalps_core::decode::{Item, Unreadable};
+use globalps_core::decode::{Item, Owned, Unreadable};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -24,6 +24,7 @@ use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
+use crate::secret::additional::last_change;
 
 pub(crate) use node_secrets::list as node_secrets;
 use nodes::Asked;
@@ -36,6 +37,15 @@ pub(crate) struct SecretVersion {
     pub is_additional_proven: bool,
     /// See [`waits_for`].
     pub waits_for: Option<String>,
+    /// Known after one look only.
+    pub changed: Option<Changed>,
+}
+
+/// Who wrote the credentials last, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub by: String,
+    pub at: Timestamp,
 }
 
 fn name_of(metadata: &ObjectMeta) -> String {
@@ -101,6 +111,7 @@ fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     SecretVersion {
         is_additional_proven: is_additional_proven(&secret.metadata),
         waits_for: waits_for(&secret.metadata),
+        changed: last_change(&secret.metadata).map(|(by, at)| Changed { by, at }),
         version: secret.metadata.resource_version.unwrap_or_default(),
     }
 }
@@ -251,6 +262,12 @@ impl Facts {
         !self.node_secrets.is_empty() || matches!(self.merged(), Seen::Present(_))
     }
 
+    /// Of the additional pull secret.
+    pub(crate) fn changed(&self) -> Option<&Changed> {
+        let store = self.additional_secret.as_ref()?;
+        store.get(names::ADDITIONAL_SECRET)?.changed.as_ref()
+    }
+
     pub(crate) fn additional(&self) -> Seen<&str> {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }
@@ -322,7 +339,7 @@ async fn secret_version(
     cluster: &Cluster<'_>,
     name: &str,
 ) -> Result<Option<Store<SecretVersion>>, Failure> {
-    let api = cluster.api::<Item<PartialObjectMeta<Secret>>>();
+    let api = cluster.api::<Owned<PartialObjectMeta<Secret>>>();
     let doing = format!("see whether Secret `{name}` exists");
     let answer = cluster.read(&doing, api.get_opt(name)).await;
     Ok(allowed(answer)?.map(|secret| {

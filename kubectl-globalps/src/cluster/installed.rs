@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
+use crate::cluster::facts::Facts;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
 use crate::error::Failure;
 use crate::terminal::layout::nodes;
@@ -83,7 +84,7 @@ globalps_core::view!(Lease: k8s_openapi::api::coordination::v1::Lease);
 /// The installed objects of globalps.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
-    pub crds: bool,
+    pub crds: Sight<()>,
     pub controller: Sight<Workload>,
     /// Why the controller does nothing.
     pub stopped: Option<String>,
@@ -93,9 +94,25 @@ pub(crate) struct Installed {
     pub pod_errors: Vec<PodError>,
     /// Nodes that should have a syncer and are not Ready, as far as the caller knows.
     pub nodes_not_ready: u32,
+    /// Nodes have assignments, as far as the caller knows.
+    pub needs_syncers: bool,
 }
 
 impl Installed {
+    /// Adds what the objects of globalps say; `None`: this user may not read them.
+    pub(crate) fn with(self, facts: Option<&Facts>) -> Self {
+        Self {
+            crds: match facts {
+                None => Sight::Hidden,
+                Some(facts) if facts.installed => Sight::Here(()),
+                Some(_) => Sight::Absent,
+            },
+            nodes_not_ready: facts.map_or(0, Facts::nodes_not_ready),
+            needs_syncers: facts.is_some_and(|facts| !facts.node_secrets.is_empty()),
+            ..self
+        }
+    }
+
     /// `1 node is not Ready`, and whether this is all that these syncers lack.
     pub(crate) fn of_nodes(&self, syncers: &Workload) -> Option<(String, bool)> {
         let number = self.nodes_not_ready;
@@ -139,7 +156,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         }
     }
     Ok(Installed {
-        crds: true,
+        crds: Sight::Here(()),
         stopped,
         controller: controller.map(|found| Workload {
             wanted: found
@@ -184,6 +201,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         }),
         pod_errors: found,
         nodes_not_ready: 0,
+        needs_syncers: false,
     })
 }
 

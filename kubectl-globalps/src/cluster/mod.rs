@@ -13,4 +13,5 @@ mod overrides;
 pub(crate) mod params;
 pub(crate) mod proxy;
 mod renewal;
+pub(crate) mod start;
 pub(crate) mod syncers;

@@ -185,7 +185,7 @@ pub(crate) async fn pod_errors(
 }
 
 /// `None`: this user may not see it.
-fn seen<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+pub(super) fn seen<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(failure) if failure.is(403) => Ok(None),
@@ -193,7 +193,7 @@ fn seen<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     }
 }
 
-fn newest(events: &[Event]) -> Option<String> {
+pub(super) fn newest(events: &[Event]) -> Option<String> {
     let time = |event: &&Event| {
         let series = event
             .series

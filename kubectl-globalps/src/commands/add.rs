@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::attempts::{ATTEMPTS, pause};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
+use super::restarts;
 use super::restore_configuration::must_not_be_held;
 use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
 use super::source_state::{When, must_reach_pods};
@@ -17,6 +18,7 @@ use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
+use crate::cluster::hypershift;
 use crate::cluster::namespaces::{Who, affected};
 use crate::credentials::auth_file::AuthFile;
 use crate::credentials::file::read;
@@ -27,15 +29,29 @@ use crate::error::{Exit, Failure};
 use crate::secret::additional::{
     Login, Outcome, config_of, data_of, may_change, valid_in, with_logins,
 };
-use crate::secret::changes::{InForce, changes, text};
-use crate::secret::effects::Deliveries;
+use crate::secret::changes::{InForce, changes, reach_nodes, text};
+use crate::secret::effects::{Differs, Effects};
 use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
 
-/// Warning for a source with a scope that nodes don't get.
-const NOT_DELIVERED: &str = "no pod gets the credentials: nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
-/// Warning for a scope with service accounts that nothing delivers.
-const NOT_FOR_NAMESPACES: &str = "no pod gets the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
+/// Of a source with a scope that nodes don't get.
+const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider` sets it";
+/// Of a scope with service accounts that nothing delivers.
+const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
+
+const ANYWAY: &str = "`--force` writes the Secret anyway";
+
+/// Refuses where nothing acts on the Secret; HyperShift's own syncer does.
+async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    match pull_secret::configuration(cluster).await {
+        Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
+            failure.hint = format!("{}; {ANYWAY}", failure.hint);
+            Err(failure)
+        }
+        // What comes next names other errors.
+        _ => Ok(()),
+    }
+}
 
 pub(super) async fn run(
     args: &Add,
@@ -50,7 +66,7 @@ pub(super) async fn run(
         found => found,
     };
     let Some(cluster) = cluster else {
-        let changed = without_cluster(&logins, &flags.namespace, args)?;
+        let changed = without_cluster(&logins, &flags.pull_secret_namespace, args)?;
         printer.note("no cluster is configured, so the Secret contains only these registries");
         show(printer, &changed, args)?;
         return Ok(Exit::Done);
@@ -212,6 +228,10 @@ fn name_of(args: &Add) -> &str {
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
     must_watch(cluster).await?;
+    let refuses = args.dry_run != DryRun::Client && !args.force;
+    if refuses {
+        must_be_installed(cluster).await?;
+    }
     must_not_be_held(cluster).await?;
     let mut told = Announcement::default();
     let mut attempt = 1;
@@ -245,6 +265,11 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                         .warning(format_args!("`{owner}` may revert the change"));
                 }
                 announced.show(cluster.printer());
+                if let Some(why) = announced.undelivered.filter(|_| refuses) {
+                    return Err(Failure::new(why, ANYWAY));
+                }
+                let yes = args.yes || args.dry_run != DryRun::None;
+                restarts::agree(cluster, &announced.effects, yes)?;
                 told = announced;
             }
         }
@@ -279,6 +304,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
 #[derive(Default, PartialEq)]
 struct Announcement {
     changes: String,
+    effects: Effects,
     warnings: Vec<String>,
     /// Why neither nodes nor namespaces get it.
     undelivered: Option<&'static str>,
@@ -323,7 +349,7 @@ async fn announcement(
         in_force.additional = DockerConfig::default();
     }
     let changes = changes(&in_force, &after);
-    let deliveries = Deliveries::of(global.as_ref(), gps.as_ref());
+    let deliveries = restarts::deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     let to_namespaces = gps
         .as_ref()
         .is_some_and(|gps| gps.spec.image_pull_secrets.enabled);
@@ -332,14 +358,22 @@ async fn announcement(
         || deliveries.wanted == DeliveryType::CredentialProvider
         || to_namespaces && is_for_namespaces;
     let differs = !changes.is_empty() || source.is_some_and(Planned::is_change);
-    let mut effects = deliveries.effects(&after, differs, has_scope);
+    let entry_reaches_nodes = source.is_some_and(|it| it.is_change() && it.is_of_every_pod());
+    let differs_on_nodes = !has_scope && reach_nodes(&changes) || entry_reaches_nodes;
+    let mut effects = deliveries.effects(
+        &after,
+        Differs {
+            any: differs,
+            on_nodes: differs_on_nodes,
+            has_scope,
+        },
+    );
     let who = match source {
         _ if !differs => Vec::new(),
         Some(source) => source.who(),
         None => vec![Who::EveryPod],
     };
     effects.namespaces = affected(cluster, gps.as_ref(), &who).await?;
-    let effects = effects.sentences();
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));
@@ -348,11 +382,13 @@ async fn announcement(
     } else {
         NOT_DELIVERED
     };
-    let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
+    let sentences = effects.sentences();
+    let sentences = sentences.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {
         changes: source.map(Planned::text).unwrap_or_default()
             + &text(&changes)
-            + &effects.collect::<String>(),
+            + &sentences.collect::<String>(),
+        effects,
         warnings: new.map(ToString::to_string).collect(),
         undelivered: (!is_delivered).then_some(undelivered),
     })

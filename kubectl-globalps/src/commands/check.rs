@@ -31,8 +31,8 @@ use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::check::{
-    Check, Installed, Owners, Permission, Place, Report, Sight, credentials, has_scopes,
-    installation, of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
+    Check, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
+    of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
     restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
@@ -115,11 +115,7 @@ pub(super) async fn look(
         Err(failure) => return Err(failure),
     };
     let now = cluster.now();
-    let installed = Installed {
-        crds: facts.as_ref().is_none_or(|facts| facts.installed),
-        nodes_not_ready: facts.as_ref().map_or(0, Facts::nodes_not_ready),
-        ..installed?
-    };
+    let installed = installed?.with(facts.as_ref());
     let until = Instant::now() + REPORTS_WITHIN;
     while let Some(seen) = &facts
         && outdated(seen, &installed, now).is_some()

@@ -60,9 +60,10 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
         .map(str::to_owned)
         .into_iter()
         .chain(wanted.connection.iter().cloned());
-    let Ok(cli) = Cli::try_parse_from(flags) else {
+    let Ok(mut cli) = Cli::try_parse_from(flags) else {
         return Vec::new();
     };
+    cli.connection.is_of_fleet = live.is_of_fleet();
     let flags = &cli.connection;
     let found = match live {
         Live::Contexts | Live::Clusters | Live::Users => Ok(of_kubeconfig(live, flags)),

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::external_diff::show;
 use super::pull_secret::{self, additional};
+use super::restarts;
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
@@ -17,8 +18,8 @@ use crate::credentials::file::read;
 use crate::credentials::manifest::{proposed, valid};
 use crate::error::{Exit, Failure};
 use crate::secret::additional::{data_of, refuse_invalid};
-use crate::secret::changes::{Difference, InForce, changes, sides, text};
-use crate::secret::effects::Deliveries;
+use crate::secret::changes::{Difference, InForce, changes, reach_nodes, sides, text};
+use crate::secret::effects::Differs;
 use crate::secret::scope::{self, ScopeChange};
 use crate::terminal::printer::Printer;
 use crate::view::status::Status;
@@ -46,7 +47,7 @@ pub(super) async fn run(
     let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
     let status = Status::of(&facts, cluster.now());
     let changes = changes(&in_force, &wanted);
-    let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());
+    let mut deliveries = restarts::deliveries(&cluster, global.as_ref(), facts.gps()).await;
     // What the GlobalPullSecret asks for besides is no part of a proposal.
     let spec = facts.gps().map(|gps| gps.spec.sources.as_slice());
     let spec = spec.unwrap_or_default();
@@ -62,7 +63,12 @@ pub(super) async fn run(
         scope::changes(spec, are_delivered, scoped, everybodys)
     };
     let differs = !changes.is_empty() || !scopes.is_empty();
-    let mut effects = deliveries.effects(&wanted, differs, has_scope);
+    let differs = Differs {
+        any: differs,
+        on_nodes: reach_nodes(&changes) || scopes.iter().any(ScopeChange::is_of_every_pod),
+        has_scope,
+    };
+    let mut effects = deliveries.effects(&wanted, differs);
     let who = if changes.is_empty() {
         of_scopes(&scopes, spec, &in_force.scoped)
     } else {

@@ -17,7 +17,7 @@ use kube::Api;
 
 use super::explain_namespace::{Delivered, Existing, OfPod};
 use super::pull_secret::{self, content_of, unreadable};
-use crate::cli::{Connection, Explain, Named};
+use crate::cli::{Connection, Explain, Named, PodName};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
@@ -79,16 +79,18 @@ fn is_registry(image: &str) -> bool {
 }
 
 async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
-    let puller = args.pod.as_ref().or(args.service_account.as_ref());
-    let puller = puller.map(|named| named.namespace.as_str());
-    cluster.namespace = of_credentials(&cluster, puller).await?;
+    cluster.namespace = of_credentials(&cluster).await?;
     let cluster = &cluster;
+    let named = |name: &PodName| name.named(&cluster.own_namespace);
     let gps = pull_secret::configuration(cluster).await;
     // Judged later: a pod that is not there is the better answer.
-    let of = match (&args.pod, &args.service_account) {
+    let of = match (
+        args.pod.as_ref().map(named),
+        args.service_account.as_ref().map(named),
+    ) {
         (Some(named), _) => {
             let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
-            let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
+            let pod = there(cluster, &named, "Pod", api.get_opt(&named.name)).await?;
             let is_on_node = pod
                 .spec
                 .as_ref()
@@ -96,13 +98,14 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
             if let (true, Err(failure)) = (is_on_node, &gps) {
                 return Err(failure.clone());
             }
-            PullerSeen::Pod(named.clone(), Box::new(pod))
+            PullerSeen::Pod(named, Box::new(pod))
         }
         (None, Some(named)) => {
             let api: Api<ServiceAccount> =
                 Api::namespaced(cluster.client.clone(), &named.namespace);
-            let account = there(cluster, named, "ServiceAccount", api.get_opt(&named.name)).await?;
-            PullerSeen::Account(named.clone(), Box::new(account))
+            let account =
+                there(cluster, &named, "ServiceAccount", api.get_opt(&named.name)).await?;
+            PullerSeen::Account(named, Box::new(account))
         }
         (None, None) => PullerSeen::Anybody,
     };
@@ -223,11 +226,24 @@ pub(super) async fn asked(
                 }
             }
         }
-        None => asked
-            .notes
-            .push("nothing is synced to the nodes: there is no additional pull secret".to_owned()),
+        None => asked.notes.push(nothing_in_force(cluster, gps).await),
     }
     Ok(asked)
+}
+
+/// Why the nodes have nothing of globalps, as a note.
+async fn nothing_in_force(cluster: &Cluster<'_>, gps: Option<&GlobalPullSecret>) -> String {
+    let has_sources = gps.is_some_and(|gps| !gps.spec.sources.is_empty());
+    let name = names::ADDITIONAL_SECRET;
+    let why = match pull_secret::get(cluster, name).await {
+        Ok(None) if !has_sources => "there is no additional pull secret".to_owned(),
+        Ok(Some(_)) => {
+            format!("`{name}` is there, but not in force yet; `kubectl globalps status` shows why")
+        }
+        // It may not be readable.
+        _ => "no pull secret is in force; `kubectl globalps status` shows why".to_owned(),
+    };
+    format!("nothing is synced to the nodes: {why}")
 }
 
 /// The node's `NodePullSecret`; an empty one if it has none, or globalps is not installed.

@@ -1,20 +1,23 @@
-//! `install`: the manifests, printed or applied.
+//! `install`: the manifests, applied after a preview, or printed.
 
 use globalps_core::api::{
-    DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
-    SecretRef, SourceRef,
+    Attach, DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef,
+    KubeconfigRef, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
+use globalps_core::manifests::{Allowed, Install as Manifests};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
+use serde_json::Value;
 
 use super::namespace_access;
 use super::objects::put_all;
 use super::operator_access;
-use super::preview::preview;
+use super::preview::{is_printed, preview, print};
 use super::pull_secret;
+use super::restarts;
 use super::restore_configuration;
+use super::settings::Settings;
 use super::unreadable_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
@@ -33,24 +36,45 @@ pub(super) async fn run(
         return Box::pin(restore_configuration::run(flags, printer)).await;
     }
     let mut manifests = asked(args, flags);
-    if !args.apply {
+    let settings = args.filename.as_deref().map(Settings::read).transpose()?;
+    if let Some(settings) = &settings {
+        settings.grant(&mut manifests);
+    }
+    if is_printed(args.output, args.dry_run)? {
+        if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
+            return Err(missing_images(&manifests, "the cluster is not read"));
+        }
         manifests.image_pull_secrets = namespace_access::printed(args);
         manifests.operators = operator_access::printed(args);
-        printer.data(&to_yaml(&manifests.objects()));
+        if let Some(settings) = &settings {
+            manifests.image_pull_secrets = settings.access(Attach::Admission);
+        }
+        let objects = with_settings(&manifests, settings.as_ref());
+        print(printer, &objects, args.output)?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
-    let configures = complete(&mut manifests, args, &cluster).await?;
+    let configures = complete(&mut manifests, args, settings.as_ref(), &cluster).await?;
     if manifests.delivery == Some(DeliveryType::None) && manifests.image_pull_secrets.is_none() {
         printer.warning(
-            "neither nodes nor namespaces get credentials; add `--image-pull-secrets` to deliver to namespaces",
+            "neither nodes nor namespaces get credentials; add `--deliver-to-namespaces` to deliver to namespaces",
         );
     }
-    let mut objects = manifests.objects();
+    let mut objects = with_settings(&manifests, settings.as_ref());
     if !configures {
         objects.retain(|object| object["kind"] != *GlobalPullSecret::kind(&()));
     }
-    if let Some(exit) = preview(&cluster, &objects, &[], args.dry_run, args.yes).await? {
+    let notes = restarts::of_installation(&cluster, &manifests).await;
+    if let Some(exit) = preview(
+        &cluster,
+        &objects,
+        &[],
+        args.dry_run,
+        args.yes || args.apply,
+        &notes,
+    )
+    .await?
+    {
         return Ok(exit);
     }
     put_all(&cluster, objects, names::CONTROLLER, args.timeout).await?;
@@ -64,14 +88,25 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
+/// The manifests, with the settings of a file in place of the flags'.
+fn with_settings(manifests: &Manifests, settings: Option<&Settings>) -> Vec<Value> {
+    let mut objects = manifests.objects();
+    if let Some(settings) = settings {
+        objects.retain(|object| object["kind"] != *GlobalPullSecret::kind(&()));
+        let pull_secret = manifests.images_pull_secret.as_ref();
+        objects.push(settings.object(&manifests.namespace, pull_secret));
+    }
+    objects
+}
+
 /// What the flags say.
 fn asked(args: &Install, flags: &Connection) -> Manifests {
     Manifests {
         controller_image: args.controller_image.clone().unwrap_or_default(),
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
-        images_pull_secret: args.images_pull_secret.as_ref().map(|name| name.0.clone()),
+        images_pull_secret: args.pull_secret.as_ref().map(|name| name.0.clone()),
         syncer_images_pull_secret: None,
-        namespace: flags.namespace.clone(),
+        namespace: flags.pull_secret_namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
         sources: args.source.iter().map(|name| named(name)).collect(),
         delivery: args.delivery.map(Into::into),
@@ -117,7 +152,7 @@ fn asks(args: &Install) -> bool {
         || args.hosted_control_plane.is_some()
         || !args.source.is_empty()
         || args.delivery.is_some()
-        || args.image_pull_secrets.is_some()
+        || args.deliver_to_namespaces.is_some()
         || !args.operators.is_empty()
 }
 
@@ -126,6 +161,7 @@ fn asks(args: &Install) -> bool {
 async fn complete(
     manifests: &mut Manifests,
     args: &Install,
+    settings: Option<&Settings>,
     cluster: &Cluster<'_>,
 ) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
@@ -139,7 +175,7 @@ async fn complete(
         return Err(Failure::new(
             format!("{what} namespace `{home}`, not for `{asked}`"),
             format!(
-                "install with `-n {home}`; to move it, run `kubectl globalps uninstall -n {home}` first"
+                "install with `--pull-secret-namespace {home}`; to move it, run `kubectl globalps uninstall --pull-secret-namespace {home}` first"
             ),
         ));
     }
@@ -148,7 +184,8 @@ async fn complete(
     }
     if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
         let installed = deployment.as_ref().and_then(images);
-        let (controller, syncer) = installed.ok_or_else(|| missing_images(manifests))?;
+        let (controller, syncer) =
+            installed.ok_or_else(|| missing_images(manifests, "globalps is not installed"))?;
         for (image, installed) in [
             (&mut manifests.controller_image, controller),
             (&mut manifests.syncer_image, syncer),
@@ -158,19 +195,25 @@ async fn complete(
             }
         }
     }
-    let asks = asks(args);
+    let asks = asks(args) || settings.is_some();
     let (config, is_readable) = unreadable_configuration::installed(cluster, asks).await?;
-    manifests.image_pull_secrets = namespace_access::chosen(args, config.as_ref(), cluster).await?;
+    let (delivers, known) = match settings {
+        Some(settings) => (
+            settings.namespaces(),
+            config.as_ref().filter(|_| settings.is_enabled()),
+        ),
+        None => (namespace_access::asked(args), config.as_ref()),
+    };
+    manifests.image_pull_secrets = namespace_access::chosen(delivers, known, cluster).await?;
     // A new release alone changes nothing of what is held.
-    let is_asked = !args.operators.is_empty() || args.image_pull_secrets.is_some();
+    let is_asked = !args.operators.is_empty() || args.deliver_to_namespaces.is_some();
     if is_asked || args.delivery.is_some() || !manifests.sources.is_empty() {
         let is_held = config.as_ref().is_some_and(is_removal_held);
         restore_configuration::refuse_held(is_held)?;
     }
     let config = config.map(|config| config.spec);
-    let is_enabled = config
-        .as_ref()
-        .is_some_and(|config| config.operators.enabled);
+    let spec = settings.map(|settings| &settings.spec).or(config.as_ref());
+    let is_enabled = spec.is_some_and(|spec| spec.operators.enabled);
     manifests.operators = operator_access::chosen(args, is_enabled, cluster).await?;
     // Syncers whose image needs the pull secret could not start without it.
     let needed = manifests.images_pull_secret.clone();
@@ -178,13 +221,16 @@ async fn complete(
         let configures = asks || needed.is_some();
         let deleted = restore_configuration::must_not_be_deleted(cluster).await;
         return match deleted {
-            Err(failure) if asks || args.images_pull_secret.is_some() => Err(failure),
+            Err(failure) if asks || args.pull_secret.is_some() => Err(failure),
             deleted => Ok(configures && deleted.is_ok()),
         };
     };
+    if settings.is_some() {
+        return Ok(is_readable);
+    }
     allows(&manifests.allowed, &config)?;
     let known = config.syncer.image_pull_secret.clone();
-    let is_given = args.images_pull_secret.is_some();
+    let is_given = args.pull_secret.is_some();
     let lacks_it = needed.is_some() && (known.is_none() || is_given && known != needed);
     if !is_given {
         manifests.syncer_images_pull_secret = known;
@@ -197,7 +243,8 @@ async fn complete(
     Ok(configures)
 }
 
-fn missing_images(manifests: &Manifests) -> Failure {
+/// `why`: nothing else says which.
+fn missing_images(manifests: &Manifests, why: &str) -> Failure {
     let images = [
         (
             &manifests.controller_image,
@@ -215,10 +262,7 @@ fn missing_images(manifests: &Manifests) -> Failure {
         ("images are", "them")
     };
     Failure::new(
-        format!(
-            "{} {noun} missing, and globalps is not installed",
-            whose.join(" and ")
-        ),
+        format!("{} {noun} missing, and {why}", whose.join(" and ")),
         format!("pass {pronoun} with {}", flags.join(" and ")),
     )
 }

@@ -13,7 +13,7 @@ use crate::cluster::facts::node_secrets;
 use crate::cluster::installed::Sight;
 use crate::cluster::namespaces::{SecretSeen, secrets};
 use crate::error::{Exit, Failure};
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
@@ -54,10 +54,38 @@ pub(super) async fn run(
             "`kubectl globalps check` lists your permissions; ask an administrator of the cluster for these",
         );
     } else if listing.registries.is_empty() {
-        printer.note("no credentials are in force");
-        printer.hint("`kubectl globalps status` shows why; `kubectl globalps add REGISTRY -u USER --password-stdin` adds some");
+        let (note, hint) = nothing_in_force(waiting(&cluster, &gps).await?);
+        printer.note(note);
+        printer.hint(hint);
     }
     Ok(Exit::Done)
+}
+
+/// Registries of the pull secrets that are not in force, and 1 for each of these that can't be read.
+async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize, Failure> {
+    let sources = gps.spec.sources.iter().map(|source| source.name.as_str());
+    let mut number = 0;
+    for name in std::iter::once(names::ADDITIONAL_SECRET).chain(sources) {
+        number += match Sight::of(pull_secret::get(cluster, name).await)? {
+            Sight::Here(secret) => {
+                valid_in(&secret, names::DATA_KEY).map_or(1, |config| config.entries().len())
+            }
+            Sight::Absent | Sight::Hidden => 0,
+        };
+    }
+    Ok(number)
+}
+
+/// A note and a hint. `waiting`: registries that could be in force.
+fn nothing_in_force(waiting: usize) -> (String, &'static str) {
+    const STATUS: &str = "`kubectl globalps status` shows why";
+    const ADD: &str = "`kubectl globalps add REGISTRY -u USER --password-stdin` adds some";
+    let none = "no credentials are in force";
+    match waiting {
+        0 => (none.to_owned(), ADD),
+        1 => (format!("{none}: 1 registry waits"), STATUS),
+        some => (format!("{none}: {some} registries wait"), STATUS),
+    }
 }
 
 async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing, Failure> {

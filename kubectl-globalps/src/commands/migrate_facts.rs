@@ -63,7 +63,7 @@ pub(super) async fn observe(
     if ours == secret_name {
         return Err(Failure::no(
             format!("globalps and {PATCHER} both use the name `{ours}` for their Secrets"),
-            "set `spec.imagePullSecrets.enabled: false`, wait, and install again with another name: `kubectl globalps install --image-pull-secrets=NAME --apply`",
+            "set `spec.imagePullSecrets.enabled: false`, wait, and install again with another name: `kubectl globalps install --deliver-to-namespaces=NAME`",
         ));
     }
     let (mut places, foreign) = old_secrets(cluster, &secret_name, &delivered).await?;
@@ -115,7 +115,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered, Failure> {
     let Some(gps) = gps else {
         return Err(Failure::no(
             "namespaces get no pull secrets of globalps yet: `spec.imagePullSecrets.enabled` is false",
-            "switch it on with `kubectl globalps install --image-pull-secrets --apply`, add the registries, and migrate again",
+            "switch it on with `kubectl globalps install --deliver-to-namespaces`, add the registries, and migrate again",
         ));
     };
     let settings = gps.spec.image_pull_secrets.clone();

@@ -38,10 +38,12 @@ mod pull_secret;
 #[cfg(test)]
 mod reference;
 mod remove;
+mod restarts;
 mod restore_configuration;
 mod restore_intent;
 mod retry;
 mod runtime;
+mod settings;
 mod source;
 mod source_state;
 mod status;
@@ -60,7 +62,7 @@ mod why;
 mod why_all;
 mod why_facts;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, help};
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
@@ -88,12 +90,17 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
             Command::Why(args) => match &args.pod {
+                _ if let Some(args) = args.explain() => explain::run(&args, flags, printer).await,
                 Some(pod) => Box::pin(why::run(args, pod, flags, printer)).await,
                 None => Box::pin(why_all::run(args, flags, printer)).await,
             },
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Bundle(args) => bundle::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,
+            Command::Options(_) => {
+                printer.data(help::options().trim_end());
+                Ok(Exit::Done)
+            }
             Command::Completion(args) => Ok(completion::run(args, printer)),
         }
     })

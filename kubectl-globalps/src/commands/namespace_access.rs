@@ -11,7 +11,7 @@ const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
 /// Of the flags alone: no cluster is asked.
 pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
-    let SecretName(name) = args.image_pull_secrets.as_ref()?;
+    let SecretName(name) = args.deliver_to_namespaces.as_ref()?;
     Some(NamespaceAccess {
         secret_name: name.clone(),
         attach: args.attach.map_or(Attach::Admission, Into::into),
@@ -19,20 +19,28 @@ pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
     })
 }
 
-/// Of the flags and, where they leave something open, of what is configured. `None`: namespaces get nothing.
+/// What the flags ask for.
+pub(super) fn asked(args: &Install) -> (Option<&str>, Option<Attach>) {
+    let name = args.deliver_to_namespaces.as_ref();
+    (
+        name.map(|name| name.0.as_str()),
+        args.attach.map(Into::into),
+    )
+}
+
+/// Of what is asked for and, where they leave something open, of what is configured. `None`: namespaces get nothing.
 pub(super) async fn chosen(
-    args: &Install,
+    (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,
     cluster: &Cluster<'_>,
 ) -> Result<Option<NamespaceAccess>, Failure> {
     let live = config.map(|config| &config.spec.image_pull_secrets);
-    let name = args.image_pull_secrets.as_ref().map(|name| name.0.as_str());
     let live = live.filter(|live| live.enabled);
     if name.is_none() && live.is_none() {
         return Ok(None);
     }
     let is_served = serves_policies(cluster).await?;
-    let (access, note) = choose(name, args.attach.map(Into::into), live, is_served)?;
+    let (access, note) = choose(name, attach, live, is_served)?;
     if let Some(note) = note {
         cluster.printer().note(note);
     }
@@ -95,7 +103,7 @@ fn choose(
     if wanted == Some(Attach::Admission) && !is_served {
         return Err(Failure::new(
             "`attach: Admission` needs MutatingAdmissionPolicy v1, and the API server does not serve it",
-            "`--image-pull-secrets --attach service-accounts` goes without",
+            "`--deliver-to-namespaces --attach service-accounts` goes without",
         ));
     }
     let note = (wanted.is_none() && !is_served).then_some(

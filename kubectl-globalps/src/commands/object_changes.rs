@@ -33,7 +33,7 @@ pub(super) enum Change {
 impl Change {
     /// `after`: of the object that `live` becomes.
     pub(super) fn between(live: Value, after: Value) -> Self {
-        let (live, after) = (without_server(live), without_server(after));
+        let [live, after] = [live, after].map(|object| plain_numbers(without_server(object)));
         if live == after {
             Self::Unchanged
         } else {
@@ -55,6 +55,30 @@ fn without_server(mut object: Value) -> Value {
         metadata.retain(|field, _| !SET_BY_SERVER.contains(&field.as_str()));
     }
     object
+}
+
+/// The API server writes 10 where a manifest has 10.0.
+fn plain_numbers(value: Value) -> Value {
+    /// From here on a float may have no integer of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it is an integer and small enough"
+            )]
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+                (float as i64).into()
+            }
+            _ => number.into(),
+        },
+        Value::Array(items) => items.into_iter().map(plain_numbers).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, plain_numbers(value)))
+            .collect(),
+        other => other,
+    }
 }
 
 /// The live object with the fields of the manifest. A list of another length takes the place of the live one.
@@ -94,21 +118,21 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// As text: a line per object that changes, with its fields, and the number of the others.
-pub(super) fn text(changes: &[(String, Change)]) -> String {
+/// As text: a line per object that changes, with its fields, and the number of the others. `suffix`: of each of these lines.
+pub(super) fn text(changes: &[(String, Change)], suffix: &str) -> String {
     let mut text = String::new();
     let mut unchanged = 0;
     for (title, change) in changes {
         // Writing to a string can't fail.
         let _ = match change {
-            Change::Created => writeln!(text, "{title} created"),
-            Change::Deleted => writeln!(text, "{title} deleted"),
+            Change::Created => writeln!(text, "{title} created{suffix}"),
+            Change::Deleted => writeln!(text, "{title} deleted{suffix}"),
             Change::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
             Change::Changed(before, after) => {
                 let mut fields = Vec::new();
                 differences("", before, after, &mut fields);
                 let rest = fields.len().saturating_sub(MOST_FIELDS);
-                let _ = writeln!(text, "{title} changed");
+                let _ = writeln!(text, "{title} changed{suffix}");
                 for field in fields.iter().take(MOST_FIELDS) {
                     let _ = writeln!(text, "    {field}");
                 }
@@ -242,11 +266,27 @@ role/r created
 role/t unknown: no
 1 object unchanged
 ";
-        assert_eq!(text(&changes), expected);
+        assert_eq!(text(&changes, ""), expected);
+        let dry_run = text(&changes, " (dry run)");
+        assert!(
+            dry_run.contains("d (namespace n) changed (dry run)\n"),
+            "{dry_run}"
+        );
+        assert!(dry_run.contains("role/r created (dry run)\n"), "{dry_run}");
         let files = files(&changes);
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].0, "deployment.apps.d.n");
         assert!(files[0].1.contains("r/c:1") && files[0].2.contains("r/c:2"));
+    }
+
+    #[test]
+    fn a_number_is_the_same_however_it_is_written() {
+        let live = json!({"a": 10, "b": [0, 1], "c": 1.5, "d": 9_007_199_254_740_991_i64});
+        let after = json!({"a": 10.0, "b": [0.0, 1.0], "c": 1.5, "d": 9_007_199_254_740_991.0});
+        assert_eq!(Change::between(live.clone(), after), Change::Unchanged);
+        let other = Change::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
+        let text = text(&[("x/y".to_owned(), other)], "");
+        assert!(text.contains("    a: 10 -> 11\n"), "{text}");
     }
 
     #[test]
@@ -256,7 +296,7 @@ role/t unknown: no
             Value::Object(fields.collect())
         };
         let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
-        let text = text(&changes);
+        let text = text(&changes, "");
         assert!(
             text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),
             "{text}"

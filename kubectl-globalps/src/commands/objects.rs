@@ -1,5 +1,8 @@
 //! The objects of an installation: applied one after the other, as `kubectl apply --server-side` does.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -9,11 +12,15 @@ use kube::discovery::ApiResource;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cli::Span;
 use crate::cluster::client::Cluster;
+use crate::cluster::start;
 use crate::error::Failure;
+
+/// Between two looks at pods that do not run yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Applies the objects, the custom resources first, and waits until this Deployment runs them. The preview has named those that
 /// change.
@@ -59,16 +66,47 @@ pub(super) async fn put_all(
         .printer()
         .note(format_args!("waiting for the {what} ..."));
     let is_there = |found: Option<&Deployment>| found.is_some_and(is_available);
-    timeout_at(deadline, await_condition(deployments, deployment, is_there))
-        .await
-        .map_err(|_| {
-            late(
-                &format!("the {what} did not become available"),
-                "see `kubectl -n globalps-system describe pods` for the reason",
-            )
-        })?
-        .map_err(|error| unwatchable(deployment, &error))?;
+    let available = await_condition(deployments, deployment, is_there);
+    let mut reason = None;
+    let available = timeout_at(deadline, async {
+        tokio::select! {
+            found = available => found,
+            never = explained(cluster, deployment, &mut reason) => match never {},
+        }
+    });
+    let available = available.await;
+    let available = available.map_err(|_| match reason {
+        Some((reason, hint)) => late(
+            &format!("the {what} did not become available ({reason})"),
+            &hint,
+        ),
+        None => late(
+            &format!("the {what} did not become available"),
+            "see `kubectl -n globalps-system describe pods` for the reason",
+        ),
+    })?;
+    available.map_err(|error| unwatchable(deployment, &error))?;
     Ok(())
+}
+
+/// Says what keeps its pods from running as soon as that is known, once for each reason.
+async fn explained(
+    cluster: &Cluster<'_>,
+    deployment: &str,
+    last: &mut Option<start::Reason>,
+) -> Infallible {
+    loop {
+        sleep(LOOK_AGAIN).await;
+        let found = start::look(cluster, deployment).await;
+        let Some(reason) = found.ok().flatten() else {
+            continue;
+        };
+        if last.as_ref() != Some(&reason) {
+            cluster.printer().warning(&reason.0);
+            cluster.printer().hint(&reason.1);
+        }
+        *last = Some(reason);
+    }
 }
 
 /// Whether every replica runs what the Deployment says now. Its own conditions are no answer: just after an apply they

@@ -1,31 +1,64 @@
-//! What `install` changes, shown before it writes, and confirmed on a terminal where it changes what exists.
+//! What `install` changes, shown before it writes, and confirmed.
 
 use futures::StreamExt as _;
 use futures::stream;
+use globalps_core::manifests::to_yaml;
 use globalps_core::names;
 use kube::api::{DynamicObject, Patch, PatchParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::external_diff::show_files;
 use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
-use crate::cli::DryRun;
+use crate::cli::{DryRun, ObjectFormat};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::terminal::prompt::{can_ask, confirm};
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_ask, confirm, not_confirmed};
+
+/// Whether the manifests are printed instead, without a cluster.
+pub(super) fn is_printed(output: Option<ObjectFormat>, dry_run: DryRun) -> Result<bool, Failure> {
+    match (output, dry_run) {
+        (None, _) => Ok(false),
+        (Some(_), DryRun::Client) => Ok(true),
+        (Some(_), DryRun::None | DryRun::Server) => Err(Failure::new(
+            "`-o` prints manifests instead of applying them",
+            "add `--dry-run=client`, or leave out `-o`",
+        )),
+    }
+}
+
+pub(super) fn print(
+    printer: &Printer,
+    objects: &[Value],
+    output: Option<ObjectFormat>,
+) -> Result<(), Failure> {
+    if output == Some(ObjectFormat::Yaml) {
+        printer.data(&to_yaml(objects));
+        return Ok(());
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let names = objects.iter().map(|it| Object::of(it.clone()).title());
+    printer.print(output, ("the manifests", &list), names, || {})
+}
 
 /// Objects that are compared at a time.
 const PARALLEL: usize = 8;
 
-/// Shows the changes. `Some`: it was a dry run, and the command ends. `deleted`: objects that go before these are applied.
+/// Shows the changes and asks. `Some`: it was a dry run, and the command ends. `deleted`: objects that go before these are applied.
+/// `notes`: what they do beside.
 pub(super) async fn preview(
     cluster: &Cluster<'_>,
     objects: &[Value],
     deleted: &[Object],
     dry_run: DryRun,
     yes: bool,
+    notes: &[String],
 ) -> Result<Option<Exit>, Failure> {
     let printer = cluster.printer();
+    if dry_run == DryRun::None && !yes && !can_ask() {
+        return Err(not_confirmed());
+    }
     let how = match dry_run {
         DryRun::None => DryRun::Server,
         asked => asked,
@@ -49,21 +82,25 @@ pub(super) async fn preview(
     }
     if dry_run != DryRun::None {
         if show_files(&files(&changes))? {
-            printer.note(text(&changes).trim_end());
+            printer.note(text(&changes, dry_run.suffix()).trim_end());
         } else {
-            printer.data(&text(&changes));
+            printer.data(&text(&changes, dry_run.suffix()));
         }
         printer.note(format_args!("nothing was changed{}", dry_run.suffix()));
         return Ok(Some(Exit::Done));
     }
     let affects = changes.iter().any(|(_, change)| change.affects_existing());
-    let asks = affects && !yes && can_ask();
-    printer.note(text(&changes).trim_end());
-    if asks {
+    let is_same = changes
+        .iter()
+        .all(|(_, change)| *change == Change::Unchanged);
+    printer.note(text(&changes, "").trim_end());
+    for note in notes {
+        printer.note(note);
+    }
+    if affects && !yes && can_ask() {
         show_files(&files(&changes))?;
     }
-    let question = "Change the objects above?";
-    confirm(&cluster.title(), question, !asks)?;
+    confirm(&cluster.title(), "Apply this?", yes || is_same)?;
     Ok(None)
 }
 

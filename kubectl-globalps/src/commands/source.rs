@@ -197,6 +197,11 @@ impl Planned {
         find(&self.list, &self.name).is_some_and(|source| source["scope"].is_object())
     }
 
+    /// Whether it is, or was, for every pod.
+    pub(super) fn is_of_every_pod(&self) -> bool {
+        self.change.is_of_every_pod()
+    }
+
     /// Whose credentials it changes: the pods of its scope, and those of the scope that it had.
     pub(super) fn who(&self) -> Vec<Who> {
         let lists = [&self.sources.list, &self.list];
@@ -248,7 +253,7 @@ impl Planned {
                     Err(failure) if failure.is(403) => {
                         let name = &self.name;
                         cluster.printer().warning(format_args!(
-                            "the controller may not read Secret `{name}`, and this user may not allow it: an administrator runs `kubectl globalps install --source {name} --apply`"
+                            "the controller may not read Secret `{name}`, and this user may not allow it: an administrator runs `kubectl globalps install --source {name}`"
                         ));
                         break;
                     }

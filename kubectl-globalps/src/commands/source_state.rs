@@ -70,7 +70,7 @@ pub(super) async fn must_reach_pods(
             Report::NotDeliverable(why) => {
                 return Err(Failure::no(
                     format!("source `{source}` reaches no node and no namespace: {why}"),
-                    "`kubectl globalps install --apply --delivery CredentialProvider` delivers it to nodes, `--image-pull-secrets` into namespaces",
+                    "`kubectl globalps install --delivery CredentialProvider` delivers it to nodes, `--deliver-to-namespaces` into namespaces",
                 ));
             }
         }

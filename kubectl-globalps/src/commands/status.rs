@@ -1,20 +1,27 @@
 //! `status`: how far every node is.
 
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 
+use super::pull_secret;
 use super::status_namespaces;
 use crate::cli::{Connection, Status as Args, TableFormat};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
-use crate::cluster::installed::{Installed, installed};
+use crate::cluster::installed::{Sight, installed};
 use crate::error::{Exit, Failure};
+use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
-use crate::view::status::{FOLLOW, Goal, Health, SYNCERS, Status, advice, missing, of_credentials};
+use crate::view::status::{
+    FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing, of_credentials,
+};
 use crate::view::table;
 
 /// How a status is printed.
@@ -140,10 +147,7 @@ pub(super) async fn with_health(
 ) -> Result<Status, Failure> {
     let mut status = Status::of(facts, now);
     if facts.installed {
-        let seen = Installed {
-            nodes_not_ready: facts.nodes_not_ready(),
-            ..installed(cluster).await?
-        };
+        let seen = installed(cluster).await?.with(Some(facts));
         let mut health = Health::of(&seen, now);
         let mut conditions = status.conditions.iter();
         let refused = conditions.find(|found| found.reason == "NotWritten");
@@ -151,8 +155,41 @@ pub(super) async fn with_health(
             health.syncers_refused(&refused.message);
         }
         status.health = Some(health);
+        if let Some(gps) = facts.gps() {
+            let listing = registries(cluster, gps).await?;
+            let image = match &seen.controller {
+                Sight::Here(found) => Some(found.image.as_str()),
+                Sight::Absent | Sight::Hidden => None,
+            };
+            let summary = Summary::of(&gps.spec, image, listing.as_ref(), facts.changed());
+            status.summary = Some(summary);
+        }
     }
     Ok(status)
+}
+
+const NOTHING_CHANGES: &str = "nothing changes until the controller runs";
+const CONTROLLER_DOWN: &str =
+    "`kubectl -n globalps-system describe deployment,pods` shows why it does not";
+
+/// What is in force; `None`: this user may not read it.
+async fn registries(
+    cluster: &Cluster<'_>,
+    gps: &GlobalPullSecret,
+) -> Result<Option<Listing>, Failure> {
+    let global = match Sight::of(pull_secret::get(cluster, names::GLOBAL_SECRET).await)? {
+        Sight::Here(secret) => secret,
+        Sight::Absent => Secret::default(),
+        Sight::Hidden => return Ok(None),
+    };
+    Ok(Some(Listing::of(Snapshot {
+        gps,
+        global: Some(&global),
+        revisions: &[],
+        nodes: None,
+        in_namespaces: None,
+        hidden: Vec::new(),
+    })))
 }
 
 /// What is the matter and what to do, on stderr. `is_below`: of a table.
@@ -164,6 +201,15 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
     let errors = errors.iter().map(|found| (found.message(), found.hint()));
+    let is_down = health.is_some_and(|health| health.controller.state == State::Unhealthy);
+    // A controller that is down is the cause, and has been named.
+    let advice = advice.map(|(message, hint)| {
+        if is_down && [FOLLOW, STALE].contains(&hint.as_str()) {
+            (NOTHING_CHANGES.to_owned(), CONTROLLER_DOWN.to_owned())
+        } else {
+            (message, hint)
+        }
+    });
     let credentials = of_credentials(status);
     let lines = advice.into_iter().chain(credentials).chain(errors);
     for (at, (message, hint)) in lines.enumerate() {
@@ -173,7 +219,12 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         printer.note(message);
         printer.hint(hint);
     }
-    if status.ready { Exit::Done } else { Exit::No }
+    match status.ready {
+        true => Exit::Done,
+        // As every command that needs an installation.
+        false if !facts.installed => Exit::Failed,
+        false => Exit::No,
+    }
 }
 
 /// Nodes that were named and are not there.
@@ -199,7 +250,7 @@ fn is_empty(status: &Status) -> bool {
 fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output) -> Result<bool, Failure> {
     let text = if is_empty(status) {
         let health = status.health.as_ref().filter(|health| !health.is_well());
-        health.map_or(String::new(), |health| health.lines().join("\n"))
+        health.map_or(String::new(), |health| health.lines(false).join("\n"))
     } else {
         table::render(status, now, how.layout(printer), None)
     };

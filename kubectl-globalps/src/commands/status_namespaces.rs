@@ -38,7 +38,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
     if !settings.enabled && status.is_none() {
         return Err(Failure::no(
             "namespaces get no pull secrets: `spec.imagePullSecrets.enabled` is false",
-            "`kubectl globalps install --image-pull-secrets --apply` switches it on",
+            "`kubectl globalps install --deliver-to-namespaces` switches it on",
         ));
     }
     let selection = Selection::new(&settings)

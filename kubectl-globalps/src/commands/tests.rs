@@ -80,7 +80,10 @@ const ADD: &str = "add --registry quay.io -u robot -p p --skip-check";
 
 #[test]
 fn an_installation_stays_in_its_namespace() {
-    for (flags, asked) in [("", "kube-system"), ("-n other", "other")] {
+    for (flags, asked) in [
+        ("", "kube-system"),
+        ("--pull-secret-namespace other", "other"),
+    ] {
         let api = FakeApi::new(&[(
             &path("deployments", names::CONTROLLER),
             deployment("team", 1, 1),
@@ -90,7 +93,10 @@ fn an_installation_stays_in_its_namespace() {
         let failure = refused(api.run(&line));
         let expected = format!("globalps is installed for namespace `team`, not for `{asked}`");
         assert_eq!(failure.message, expected);
-        assert!(failure.hint.contains("-n team"), "{failure:?}");
+        assert!(
+            failure.hint.contains("--pull-secret-namespace team"),
+            "{failure:?}"
+        );
         assert_eq!(api.writes(), [""; 0], "{flags}");
     }
 }
@@ -135,7 +141,10 @@ fn nothing_is_written_where_no_controller_watches() {
         let failure = refused(api.run(line));
         let expected = "the controller watches namespace `team`, not `kube-system`";
         assert_eq!(failure.message, expected, "{line}");
-        assert!(failure.hint.contains("-n team"), "{failure:?}");
+        assert!(
+            failure.hint.contains("--pull-secret-namespace team"),
+            "{failure:?}"
+        );
         assert_eq!(api.writes(), [""; 0], "{line}");
     }
 }
@@ -435,10 +444,13 @@ fn undo_does_not_go_back_where_another_pull_secret_is_the_cause() {
 fn what_is_left_of_another_installation_is_not_removed_with_the_one_that_works() {
     let deployed = deployment("team", 1, 1);
     let api = FakeApi::new(&[(&path("deployments", names::CONTROLLER), deployed)]);
-    let failure = refused(api.run("uninstall -n other --yes"));
+    let failure = refused(api.run("uninstall --pull-secret-namespace other --yes"));
     let expected = "the controller watches namespace `team`, not `other`";
     assert_eq!(failure.message, expected);
-    assert!(!failure.hint.contains("-n team"), "{failure:?}");
+    assert!(
+        !failure.hint.contains("--pull-secret-namespace team"),
+        "{failure:?}"
+    );
     assert!(failure.hint.contains("kubectl -n other delete daemonset"));
     assert_eq!(api.writes(), [""; 0]);
 }
@@ -723,12 +735,12 @@ fn status_says_whether_controller_and_syncers_run() {
     let head = |api: &FakeApi| {
         let (ran, [out, err]) = api.printed("status");
         assert_eq!(ran, Ok(Exit::No), "{err}");
-        out.lines().skip(2).take(2).collect::<Vec<_>>().join("\n")
+        out.lines().skip(1).take(2).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(
         head(&sample()),
         "\
-Controller   running, 2/2 replicas, leader globalps-controller-7d4b9c-x2x8p
+Controller   running, 2/2 replicas
 Syncers      3/3 ready"
     );
     let all = permissions_of_commands(3);

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::history;
 use super::pull_secret;
+use super::restarts;
 use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
@@ -15,7 +16,8 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
-use crate::secret::changes::{Change, InForce, Kind, changes, text};
+use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text};
+use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
@@ -73,10 +75,25 @@ pub(super) async fn run(
     let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
     let restored = changed.iter().filter(is_restored);
     let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
+    let (is_change, reaches_nodes) = (!changed.is_empty(), reach_nodes(&changed));
     let change = match changed {
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
         some => text(&some),
     };
+    let (global, gps) = futures::join!(
+        pull_secret::get(&cluster, names::GLOBAL_SECRET),
+        pull_secret::configuration(&cluster),
+    );
+    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let deliveries = restarts::deliveries(&cluster, global.as_ref(), gps.as_ref()).await;
+    let differs = Differs {
+        any: is_change,
+        on_nodes: reaches_nodes,
+        has_scope: false,
+    };
+    let effects = deliveries.effects(&revision.config, differs).sentences();
+    let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
+    let change = change + &effects.collect::<String>();
     let question = format!("Go back to the additional pull secret of revision {number}?");
     let asked = (change.as_str(), question.as_str(), args.yes);
     roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;

@@ -154,7 +154,10 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     let title = format!("Secret `{}/{name}`", cluster.namespace);
     let params = DeleteParams::default();
     if cluster.delete(&title, &api, name, &params).await? {
-        cluster.printer().data(&format!("secret/{name} deleted"));
+        let namespace = &cluster.namespace;
+        cluster
+            .printer()
+            .data(&format!("secret/{name} (namespace {namespace}) deleted"));
     }
     Ok(())
 }
@@ -255,7 +258,7 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
     if object.delete(cluster, false).await? {
         cluster
             .printer()
-            .data(&format!("{} deleted", object.title()));
+            .data(&format!("{} deleted", object.place()));
     }
     Ok(())
 }

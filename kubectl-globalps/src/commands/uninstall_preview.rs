@@ -68,7 +68,7 @@ pub(super) async fn show(
     for object in std::iter::once(additional(cluster)).chain(objects) {
         if is_deleted(cluster, &object, dry_run).await? {
             // Writing to a string can't fail.
-            let _ = writeln!(shown, "{} deleted", object.title());
+            let _ = writeln!(shown, "{} deleted{}", object.place(), dry_run.suffix());
         }
     }
     let printer = cluster.printer();

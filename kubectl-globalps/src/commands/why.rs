@@ -29,14 +29,10 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let namespace = pod.namespace.clone().or_else(|| args.namespace.clone());
-    let named = Named {
-        namespace: namespace.unwrap_or_else(|| "default".to_owned()),
-        name: pod.name.clone(),
-    };
     let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
     let mut cluster = Cluster::connect(flags, printer)?;
-    cluster.namespace = of_credentials(&cluster, Some(&named.namespace)).await?;
+    let named = pod.named(&cluster.own_namespace);
+    cluster.namespace = of_credentials(&cluster).await?;
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
     let pod = there(&cluster, &named, "Pod", api.get_opt(&named.name)).await?;
     let context = flags.context.as_deref();

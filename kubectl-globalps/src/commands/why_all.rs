@@ -52,17 +52,21 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let namespace = args.namespace.as_deref().filter(|_| !args.all_namespaces);
-    if namespace.is_none() && !args.all_namespaces {
-        return Err(Failure::new(
-            "no pod is named",
-            "name one, as NAMESPACE/NAME; `-A` is for all that can't pull, `-n NAMESPACE` for those of one namespace",
-        ));
-    }
     let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
     let mut cluster = Cluster::connect(flags, printer)?;
-    cluster.namespace = of_credentials(&cluster, namespace).await?;
+    cluster.namespace = of_credentials(&cluster).await?;
     let cluster = &cluster;
+    let asked = flags.namespace.as_deref().filter(|_| !args.all_namespaces);
+    let namespace = match asked {
+        None if !args.all_namespaces && !may_list_everywhere(cluster).await? => {
+            let own = cluster.own_namespace.as_str();
+            printer.note(format_args!(
+                "only pods of namespace `{own}`: you may not list those of the others; `-n` chooses another one"
+            ));
+            Some(own)
+        }
+        asked => asked,
+    };
     let mut shared = shared(cluster).await?;
     if shared.gps.is_some() {
         let nodes = node_secrets(cluster).await?;
@@ -140,6 +144,19 @@ pub(super) async fn run(
     } else {
         Exit::No
     })
+}
+
+/// Whether this user may list the pods of every namespace.
+async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+    let api: Api<Pod> = Api::all(cluster.client.clone());
+    let first = ListParams::default().limit(1);
+    match cluster
+        .call("list the pods", api.list_metadata(&first))
+        .await
+    {
+        Err(failure) if failure.is(403) => Ok(false),
+        listed => listed.map(|_| true),
+    }
 }
 
 /// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.

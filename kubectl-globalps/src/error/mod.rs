@@ -41,6 +41,8 @@ pub(crate) struct Failure {
     code: Option<u16>,
     /// No response.
     is_unreachable: bool,
+    /// The user said no.
+    pub is_aborted: bool,
 }
 
 impl Failure {
@@ -51,6 +53,15 @@ impl Failure {
             exit: Exit::Failed,
             code: None,
             is_unreachable: false,
+            is_aborted: false,
+        }
+    }
+
+    /// The user answered a question with no: that is no error.
+    pub(crate) fn aborted() -> Self {
+        Self {
+            is_aborted: true,
+            ..Self::no("aborted: nothing was changed", "")
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
         return refuse(
             "the host in an image name has a dot or a port",
             &format!(
-                "if it is an image of Docker Hub, `docker.io/{text}`; all of use `docker.io` for Docker Hub"
+                "for an image of Docker Hub use `docker.io/{text}`, for the whole Docker Hub `docker.io`"
             ),
         );
     }

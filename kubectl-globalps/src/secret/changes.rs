@@ -37,6 +37,11 @@ pub(crate) struct Change {
     pub change: Kind,
 }
 
+/// Whether the merged credentials of nodes change.
+pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
+    changes.iter().any(|it| it.change != Kind::Shadowed)
+}
+
 /// `diff -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! What a change of credentials does: it restarts each kubelet once, or none, and writes Secrets in namespaces. Pure.
 
-use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, Restart};
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use globalps_core::provider::{Delivery, ports};
@@ -9,16 +9,30 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::cluster::namespaces::Affected;
-use crate::terminal::layout::nodes;
+use crate::secret::pace::Pace;
 
 /// How the revision in force is delivered, and how the next one shall be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deliveries {
     /// `None`: nothing is in force, or this user may not see it.
     in_force: Option<Delivery>,
+    /// A newer release delivers it in a way that this one does not know.
+    is_unknown: bool,
     pub wanted: DeliveryType,
-    /// Of the fleet; 0: unknown.
-    nodes: u32,
+    pub pace: Pace,
+    /// `spec.kubelet.restart` is `Never`.
+    never_restarts: bool,
+}
+
+/// What changes, for [`Deliveries::effects`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Differs {
+    /// Something differs from what is in force.
+    pub any: bool,
+    /// A credential that every pod of a node can use.
+    pub on_nodes: bool,
+    /// A source that is proposed has a scope.
+    pub has_scope: bool,
 }
 
 /// `diff -o json` has these fields, where they are not empty.
@@ -33,14 +47,14 @@ pub(crate) struct Effects {
     /// No source had a scope before, so that kubelets request no tokens for the provider yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub first_scope: bool,
-    /// `None`: nothing changes, or it is the credentials file that changes.
+    /// `None`: nothing changes on nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts_kubelets: Option<bool>,
     /// Where namespaces get pull secrets: those that are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Affected>,
     #[serde(skip)]
-    nodes: u32,
+    pace: Pace,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,11 +72,12 @@ impl Deliveries {
                     None => Some(Delivery::ConfigFile),
                 },
             );
-        let counts = gps.and_then(|gps| gps.status.as_ref()).map(|s| &s.counts);
         Self {
+            is_unknown: global.is_some() && in_force.is_none(),
             in_force,
             wanted: gps.map_or_else(Default::default, |gps| gps.spec.kubelet.delivery),
-            nodes: counts.map_or(0, |counts| counts.total),
+            pace: Pace::of(gps),
+            never_restarts: gps.is_some_and(|gps| gps.spec.kubelet.restart == Restart::Never),
         }
     }
 
@@ -76,11 +91,11 @@ impl Deliveries {
         self
     }
 
-    /// `config`: all that is proposed. `changes`: it differs from what is in force. `has_scope`: of a source of it.
-    pub(crate) fn effects(&self, config: &DockerConfig, changes: bool, has_scope: bool) -> Effects {
+    /// `config`: all that is proposed.
+    pub(crate) fn effects(&self, config: &DockerConfig, differs: Differs) -> Effects {
         use DeliveryType::{ConfigFile, CredentialProvider};
         let none = Effects {
-            nodes: self.nodes,
+            pace: self.pace.clone(),
             ..Effects::default()
         };
         let change = |before: DeliveryType| Effects {
@@ -92,9 +107,18 @@ impl Deliveries {
             ..none.clone()
         };
         match (&self.in_force, self.wanted) {
-            (None, _) | (Some(Delivery::ConfigFile), ConfigFile) => none,
+            _ if self.is_unknown => none,
+            (None, DeliveryType::None) => none,
+            (None, CredentialProvider) => Effects {
+                restarts_kubelets: differs.any.then_some(true),
+                ..none
+            },
+            (None | Some(Delivery::ConfigFile), ConfigFile) => Effects {
+                restarts_kubelets: differs.on_nodes.then_some(!self.never_restarts),
+                ..none
+            },
             // No node has anything any more.
-            (Some(_), DeliveryType::None) if self.nodes == 0 => none,
+            (Some(_), DeliveryType::None) if self.pace.nodes == 0 => none,
             (Some(Delivery::ConfigFile), CredentialProvider | DeliveryType::None) => {
                 change(ConfigFile)
             }
@@ -110,9 +134,9 @@ impl Deliveries {
                 let new_ports: Vec<String> = at_new_port
                     .map(|entry| shown_key(&entry.canonical_key()))
                     .collect();
-                let first_scope = has_scope && !provider.scopes;
+                let first_scope = differs.has_scope && !provider.scopes;
                 Effects {
-                    restarts_kubelets: changes.then_some(first_scope || !new_ports.is_empty()),
+                    restarts_kubelets: differs.any.then_some(first_scope || !new_ports.is_empty()),
                     new_ports,
                     first_scope,
                     ..none
@@ -139,28 +163,35 @@ impl Effects {
         self.of_kubelets().into_iter().chain(namespaces).collect()
     }
 
+    /// Whether kubelets restart because of it.
+    pub(crate) fn restarts(&self) -> bool {
+        self.restarts_kubelets == Some(true)
+    }
+
     fn of_kubelets(&self) -> Vec<String> {
-        let on_nodes = match self.nodes {
-            0 => String::new(),
-            number => format!(", {}", nodes(number)),
+        let restarts = self.pace.text();
+        let Some(restarts_kubelets) = self.restarts_kubelets else {
+            return Vec::new();
         };
         if let Some(DeliveryChange { after, .. }) = &self.delivery {
-            return vec![format!(
-                "delivery by {after}: restarts each kubelet once{on_nodes}"
-            )];
+            return vec![format!("delivery by {after}: {restarts}")];
         }
-        if self.restarts_kubelets == Some(false) {
+        if !restarts_kubelets {
             return vec!["restarts no kubelet".to_owned()];
         }
         let at_port = self.new_ports.iter().map(|registry| {
             format!(
-                "`{registry}`: a port that the credential provider does not serve yet: restarts each kubelet once{on_nodes}"
+                "`{registry}`: a port that the credential provider does not serve yet: {restarts}"
             )
         });
-        let first_scope = self.first_scope.then(|| {
-            format!("the first source with a scope: restarts each kubelet once{on_nodes}")
-        });
-        at_port.chain(first_scope).collect()
+        let first_scope = self
+            .first_scope
+            .then(|| format!("the first source with a scope: {restarts}"));
+        let mut lines: Vec<String> = at_port.chain(first_scope).collect();
+        if lines.is_empty() {
+            lines.push(restarts);
+        }
+        lines
     }
 }
 
@@ -193,20 +224,65 @@ mod tests {
         Deliveries::of((delivery != "-").then_some(&secret), Some(&gps))
     }
 
+    fn all(changes: bool) -> Differs {
+        Differs {
+            any: changes,
+            on_nodes: changes,
+            has_scope: false,
+        }
+    }
+
+    #[test]
+    fn kubelets_that_never_restart_are_not_announced() {
+        let mut there = deliveries("", DeliveryType::ConfigFile, 3);
+        there.never_restarts = true;
+        let effects = there.effects(&config(&["a"]), all(true));
+        assert_eq!(effects.sentences(), ["restarts no kubelet"]);
+        assert!(!effects.restarts());
+    }
+
+    #[test]
+    fn a_source_for_some_pods_does_not_reach_the_file() {
+        let there = deliveries("", DeliveryType::ConfigFile, 3);
+        let differs = Differs {
+            any: true,
+            has_scope: true,
+            on_nodes: false,
+        };
+        let effects = there.effects(&config(&["a"]), differs);
+        assert_eq!(effects.restarts_kubelets, None);
+    }
+
     #[test]
     fn kubelets_restart_for_another_delivery_and_for_a_new_port_only() {
         use DeliveryType::{ConfigFile, CredentialProvider};
         const PROVIDER: &str = r#"{"type":"CredentialProvider","ports":["1234"]}"#;
         for (in_force, wanted, nodes, registries, changes, expected) in [
-            ("-", CredentialProvider, 3, &["a"][..], true, ""),
-            ("", ConfigFile, 3, &["a:99"], true, ""),
+            (
+                "-",
+                CredentialProvider,
+                3,
+                &["a"][..],
+                true,
+                "restarts 3 kubelets once, 1 at a time; pods keep running",
+            ),
+            ("-", DeliveryType::None, 3, &["a"], true, ""),
+            (
+                "",
+                ConfigFile,
+                3,
+                &["a:99"],
+                true,
+                "restarts 3 kubelets once, 1 at a time; pods keep running",
+            ),
+            ("", ConfigFile, 3, &["a:99"], false, ""),
             (
                 "",
                 CredentialProvider,
                 3,
                 &["a:99"],
                 true,
-                "delivery by CredentialProvider: restarts each kubelet once, 3 nodes",
+                "delivery by CredentialProvider: restarts 3 kubelets once, 1 at a time; pods keep running",
             ),
             (
                 PROVIDER,
@@ -214,7 +290,7 @@ mod tests {
                 1,
                 &[],
                 false,
-                "delivery by ConfigFile: restarts each kubelet once, 1 node",
+                "delivery by ConfigFile: restarts 1 kubelet once; pods keep running",
             ),
             (
                 PROVIDER,
@@ -238,7 +314,7 @@ mod tests {
                 0,
                 &["a", "https://b:99/v1/"],
                 true,
-                "`b:99`: a port that the credential provider does not serve yet: restarts each kubelet once",
+                "`b:99`: a port that the credential provider does not serve yet: restarts each kubelet once, 1 first; pods keep running",
             ),
             // Of a newer release.
             (
@@ -251,7 +327,7 @@ mod tests {
             ),
         ] {
             let effects =
-                deliveries(in_force, wanted, nodes).effects(&config(registries), changes, false);
+                deliveries(in_force, wanted, nodes).effects(&config(registries), all(changes));
             assert_eq!(effects.sentences().join("\n"), expected, "{in_force}");
         }
     }
@@ -259,15 +335,19 @@ mod tests {
     #[test]
     fn a_proposal_is_not_to_blame_for_another_delivery() {
         let there = deliveries("", DeliveryType::CredentialProvider, 3);
-        let effects = there.effects(&config(&["a"]), true, false);
+        let effects = there.effects(&config(&["a"]), all(true));
         assert_eq!(
             effects.change(),
             "-delivery: ConfigFile\n+delivery: CredentialProvider\n"
         );
-        let effects = there.staying().effects(&config(&["a"]), true, false);
+        let effects = there.staying().effects(&config(&["a"]), all(true));
         assert_eq!(
             (effects.change().as_str(), effects.sentences().len()),
-            ("", 0)
+            ("", 1)
+        );
+        assert_eq!(
+            effects.sentences(),
+            ["restarts 3 kubelets once, 1 at a time; pods keep running"]
         );
     }
 
@@ -277,14 +357,18 @@ mod tests {
         for (in_force, expected) in [
             (
                 r#"{"type":"CredentialProvider"}"#,
-                "the first source with a scope: restarts each kubelet once, 3 nodes",
+                "the first source with a scope: restarts 3 kubelets once, 1 at a time; pods keep running",
             ),
             (
                 r#"{"type":"CredentialProvider","scopes":true}"#,
                 "restarts no kubelet",
             ),
         ] {
-            let effects = deliveries(in_force, provider, 3).effects(&config(&["a"]), true, true);
+            let differs = Differs {
+                has_scope: true,
+                ..all(true)
+            };
+            let effects = deliveries(in_force, provider, 3).effects(&config(&["a"]), differs);
             assert_eq!(effects.sentences(), [expected]);
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod findings;
 pub(crate) mod history;
 pub(crate) mod listing;
 pub(crate) mod migration;
+pub(crate) mod pace;
 pub(crate) mod pull;
 pub(crate) mod scope;
 pub(crate) mod tried;

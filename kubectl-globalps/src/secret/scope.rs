@@ -89,6 +89,11 @@ impl ScopeChange {
         self.before != self.after
     }
 
+    /// Whether it has been or becomes a source of every pod.
+    pub(crate) fn is_of_every_pod(&self) -> bool {
+        self.is_change() && [&self.before, &self.after].contains(&&EVERY_POD.to_owned())
+    }
+
     /// As `diff` shows it; without a sign where nothing changes.
     pub(crate) fn text(&self) -> String {
         if self.is_change() {

@@ -27,6 +27,11 @@ pub(crate) fn nodes(number: impl Into<u64>) -> String {
     }
 }
 
+/// `1 kubelet`, `2 kubelets`.
+pub(crate) fn kubelets(number: impl Into<u64>) -> String {
+    nodes(number).replace("node", "kubelet")
+}
+
 /// Columns that fit where they are redrawn, without their header where nobody wants it.
 pub(crate) fn laid_out(
     header: &[&str],

@@ -122,6 +122,9 @@ impl Printer {
     }
 
     pub(crate) fn failure(&self, failure: &Failure) {
+        if failure.is_aborted {
+            return self.note(&failure.message);
+        }
         self.message(Some(("31", "error:")), &failure.message);
         self.hint(&failure.hint);
     }

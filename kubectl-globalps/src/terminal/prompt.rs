@@ -61,21 +61,23 @@ pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<(), Failur
         return Ok(());
     }
     if !can_ask() {
-        return Err(Failure::new(
-            "confirmation needs a terminal",
-            "`--yes` skips the confirmation prompt",
-        ));
+        return Err(not_confirmed());
     }
     let question = question(cluster, what);
     let answer = ask(&question, &mut io::stdin().lock(), &mut io::stderr());
     if answer.is_ok_and(|answer| is_yes(&answer)) {
         Ok(())
     } else {
-        Err(Failure::no(
-            "nothing was changed",
-            "`--yes` skips the confirmation prompt",
-        ))
+        Err(Failure::aborted())
     }
+}
+
+/// Without a terminal nobody can be asked.
+pub(crate) fn not_confirmed() -> Failure {
+    Failure::new(
+        "confirmation needs a terminal",
+        "`--yes` skips the confirmation prompt",
+    )
 }
 
 fn question(cluster: &str, what: &str) -> String {

@@ -49,6 +49,9 @@ pub(crate) struct Check {
     pub hint: String,
     /// The section of the guide; empty if the check passed.
     pub see: String,
+    /// Of a missing permission: the commands that fail, or show less, without it.
+    #[serde(skip)]
+    commands: Vec<&'static str>,
 }
 
 fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> Check {
@@ -59,6 +62,7 @@ fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> 
         message: message.into(),
         hint: String::new(),
         see: String::new(),
+        commands: Vec::new(),
     }
 }
 
@@ -108,10 +112,11 @@ pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
 pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) -> Vec<Check> {
     let mut checks = Vec::new();
     let crds = |message| well(INSTALLATION, "custom-resources", message);
-    checks.push(if seen.crds {
-        crds("the custom resources exist")
-    } else {
-        crds("the custom resources don't exist").fail(how_to_install(namespace))
+    checks.push(match seen.crds {
+        Sight::Here(()) => crds("the custom resources exist"),
+        Sight::Absent => crds("the custom resources don't exist").fail(how_to_install(namespace)),
+        Sight::Hidden => crds("the custom resources can't be seen")
+            .warn("ask an administrator of the cluster for the role `globalps-viewer`"),
     });
     let controller = |message: String| well(INSTALLATION, "controller", message);
     checks.push(match &seen.controller {
@@ -186,6 +191,13 @@ fn syncer(seen: &Installed) -> Vec<Check> {
             }));
         }
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
+        Sight::Absent if seen.needs_syncers => checks.push(
+            pods(format!(
+                "DaemonSet `{}` does not exist, so no node changes",
+                names::SYNCER
+            ))
+            .fail("the controller creates it again; see whether it runs"),
+        ),
         Sight::Absent => checks.push(pods(
             "no syncers, because there is nothing to sync".to_owned(),
         )),

@@ -8,6 +8,7 @@ mod left;
 mod renewal;
 mod rows;
 mod sources;
+mod summary;
 mod verdict;
 
 use globalps_core::api::{
@@ -33,12 +34,16 @@ pub(crate) use rows::{Row, rfc3339};
 use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
+pub(crate) use summary::Summary;
 pub(crate) use verdict::{
     ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict, waits_for_canary,
 };
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
+
+/// Hint while the controller has not reported on a change.
+pub(crate) const STALE: &str = "if this lasts more than a minute, check that the controller runs: `kubectl -n globalps-system get pods`";
 
 /// Hint if syncers don't run.
 pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
@@ -75,6 +80,9 @@ pub(crate) struct Status {
     /// `controller` and `syncers`; absent: not looked at.
     #[serde(flatten)]
     pub health: Option<Health>,
+    /// Absent: not looked at.
+    #[serde(flatten)]
+    pub summary: Option<Summary>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -144,6 +152,7 @@ impl Status {
                 .unwrap_or_default(),
             nodes,
             health: None,
+            summary: None,
         }
     }
 

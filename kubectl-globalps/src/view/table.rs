@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use crate::terminal::columns::{cut, natural_width, wrap};
 use crate::terminal::escapes::line;
 use crate::terminal::layout::{Layout, age, laid_out, nodes};
-use crate::view::status::{Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
+use crate::view::status::{
+    Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status, Summary,
+};
 
 /// One line about the whole fleet.
 pub(crate) fn headline(status: &Status) -> String {
@@ -55,8 +57,9 @@ pub(crate) fn deliveries(status: &Status) -> impl Iterator<Item = String> {
 }
 
 /// A line each for the controller and the syncers, where they were looked at.
-pub(crate) fn health(status: &Status) -> impl Iterator<Item = String> {
-    status.health.iter().flat_map(Health::lines)
+pub(crate) fn health(status: &Status, wide: bool) -> impl Iterator<Item = String> {
+    let health = status.health.iter();
+    health.flat_map(move |health| Health::lines(health, wide))
 }
 
 /// Headline and rows. Where there is not room for all rows, those that need a look come first. `advice`: what is the
@@ -75,8 +78,13 @@ pub(crate) fn render(
     let mut lines = if layout.no_headers {
         Vec::new()
     } else {
-        let lines = std::iter::once(headline(status)).chain(deliveries(status));
-        let lines = lines.chain(health(status));
+        let summary = status.summary.as_ref();
+        let changed = summary.map_or(String::new(), |summary| summary.changed(now));
+        let mode = summary.map(Summary::mode_line).into_iter();
+        let lines = mode.chain(health(status, layout.wide));
+        let lines = lines.chain([headline(status) + &changed]);
+        let lines = lines.chain(deliveries(status));
+        let lines = lines.chain(summary.and_then(Summary::registries_line));
         lines.flat_map(|line| fitting(&line)).collect()
     };
     if let Some(width) = width
@@ -352,6 +360,7 @@ mod tests {
             ready: false,
             revision: 3,
             health: None,
+            summary: None,
             paused: false,
             counts: Counts {
                 total: 3,

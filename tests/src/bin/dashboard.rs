@@ -39,7 +39,7 @@ fn run(args: &Args) -> Result<()> {
         dir,
         nodes: args.nodes,
     })?;
-    let product = Product::install_with(&cluster, &["--image-pull-secrets"])?;
+    let product = Product::install_with(&cluster, &["--deliver-to-namespaces"])?;
     let directory = tempfile::tempdir()?;
     let monitoring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring");
     let prometheus = Prometheus::start(

@@ -34,7 +34,7 @@ fn run(args: &Args) -> Result<()> {
     let cluster = Cluster::up(&Options { dir, nodes: 2 })?;
     let registry = cluster.registry();
     let image = format!("{}/team/app:1", registry.address(Access::Private));
-    let flags = ["--image-pull-secrets", "--delivery", "none", "--attach"];
+    let flags = ["--deliver-to-namespaces", "--delivery", "none", "--attach"];
     let product = Product::install_with(&cluster, &[&flags[..], &["service-accounts"]].concat())?;
     product.apply(&registry.docker_config()?)?;
     product.wait_synced()?;

@@ -35,7 +35,7 @@ const SITUATIONS: [(&str, &str); 5] = [
     ),
     (
         r#"{"imagePullSecrets": {"enabled": true}}"#,
-        "kubectl globalps install --image-pull-secrets --apply",
+        "kubectl globalps install --deliver-to-namespaces --apply",
     ),
     (
         r#"{"operators": {"enabled": true}}"#,

@@ -13,7 +13,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub const NAME: &str = "global-pull-secret";
 
 /// Flags of `install` for a cluster whose nodes get nothing.
-pub const FLAGS: [&str; 3] = ["--image-pull-secrets", "--delivery", "none"];
+pub const FLAGS: [&str; 3] = ["--deliver-to-namespaces", "--delivery", "none"];
 
 /// Installs globalps without delivery to nodes.
 pub fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {

@@ -31,6 +31,9 @@ struct File<'a> {
 /// Why the objects of a kind are missing where only a part of globalps is installed.
 pub(super) const ABSENT: &str = "the cluster does not have this kind";
 
+/// Why a file, or an entry of the manifest, is missing.
+const HIDDEN: &str = "it contains a credential of a Secret";
+
 /// `manifest.json`: scripts rely on its shape.
 #[derive(Serialize)]
 struct Manifest<'a> {
@@ -38,7 +41,7 @@ struct Manifest<'a> {
     created: String,
     namespace: &'a str,
     files: Vec<File<'a>>,
-    missing: &'a [Missing],
+    missing: Vec<Missing>,
 }
 
 #[derive(Default)]
@@ -91,7 +94,7 @@ impl Contents {
         let bad: Vec<String> = self.files.iter().filter_map(is_bad).collect();
         for path in &bad {
             self.files.remove(path);
-            self.missing(path, "it contains a credential of a Secret");
+            self.missing(path, HIDDEN);
         }
         bad
     }
@@ -105,17 +108,31 @@ impl Contents {
         search: &Search,
     ) -> Result<Vec<u8>, Failure> {
         let files = self.files.iter();
+        let is_found = |text: &str| search.finds(text.as_bytes());
+        let missing = self.missing.iter().map(|it| {
+            let is_bad = is_found(&it.what) || is_found(&it.reason);
+            let (what, reason) = if is_bad {
+                ("(hidden)", HIDDEN)
+            } else {
+                (it.what.as_str(), it.reason.as_str())
+            };
+            Missing {
+                what: what.to_owned(),
+                reason: reason.to_owned(),
+            }
+        });
+        // Its own words say nothing of a Secret, although a password may be one of them.
         let manifest = Manifest {
             plugin: env!("CARGO_PKG_VERSION"),
             created: now.to_string(),
-            namespace,
+            namespace: if is_found(namespace) { "" } else { namespace },
             files: files
                 .map(|(path, content)| File {
                     path,
                     bytes: content.len(),
                 })
                 .collect(),
-            missing: &self.missing,
+            missing: missing.collect(),
         };
         let manifest = json(&manifest).ok_or_else(|| {
             Failure::new(
@@ -123,12 +140,6 @@ impl Contents {
                 "report this as a bug",
             )
         })? + "\n";
-        if search.finds(manifest.as_bytes()) {
-            return Err(Failure::new(
-                "the bundle was not written: a name or an error message in it contains a credential of a Secret",
-                "report this with the version of globalps, but without the message",
-            ));
-        }
         let archive = self.archive(root, &manifest, now);
         archive.map_err(|error| {
             Failure::new(

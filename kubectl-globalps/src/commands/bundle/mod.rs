@@ -78,7 +78,7 @@ pub(super) async fn run_within(
         "omitted because they contain a credential of a Secret: {}",
         omitted.join(", ")
     ));
-    printer.hint("read them in the cluster, and change that credential if others may read them; if a program of globalps wrote it, report this as a vulnerability");
+    printer.hint("read them in the cluster, and change that credential if others may read them; if a program of globalps wrote it, report this as a vulnerability. A password that is an ordinary word, such as `secret`, is found wherever the word is");
     Ok(Exit::No)
 }
 

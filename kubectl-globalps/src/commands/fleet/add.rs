@@ -40,7 +40,8 @@ pub(super) async fn run(
         found => found,
     };
     let Some(cluster) = cluster else {
-        return without_cluster(args, &logins, &flags.namespace, printer);
+        let namespace = flags.namespace.as_deref().unwrap_or("default");
+        return without_cluster(args, &logins, namespace, printer);
     };
     let doing = format!("get FleetPullSecret `{}/{}`", cluster.namespace, args.fleet);
     let api = cluster.api::<FleetPullSecret>();

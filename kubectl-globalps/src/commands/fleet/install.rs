@@ -1,12 +1,12 @@
 //! `fleet install`: the hub's manifests, printed or applied.
 
-use globalps_core::manifests::{HubInstall, to_yaml};
+use globalps_core::manifests::HubInstall;
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::super::objects::{Object, put_all};
-use super::super::preview::preview;
+use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment};
@@ -24,8 +24,9 @@ pub(super) async fn run(
         trusted_namespaces: args.trusted_namespaces.clone(),
         shards: args.shards.unwrap_or(1),
     };
-    if !args.apply {
-        printer.data(&to_yaml(&hub.objects()));
+    if is_printed(args.output, args.dry_run)? {
+        complete(&mut hub, None, args.all_namespaces)?;
+        print(printer, &hub.objects(), args.output)?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
@@ -38,7 +39,16 @@ pub(super) async fn run(
     complete(&mut hub, known, args.all_namespaces)?;
     let objects = hub.objects();
     let ended: Vec<Object> = (hub.shards..before).flat_map(shard).collect();
-    if let Some(exit) = preview(&cluster, &objects, &ended, args.dry_run, args.yes).await? {
+    if let Some(exit) = preview(
+        &cluster,
+        &objects,
+        &ended,
+        args.dry_run,
+        args.yes || args.apply,
+        &[],
+    )
+    .await?
+    {
         return Ok(exit);
     }
     // Two processes with other parts would be connected to the same clusters.

@@ -1,7 +1,6 @@
 //! Waiting for a rollout to clusters.
 
 use globalps_core::api::{FleetPullSecret, condition};
-use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::super::wait::until_reported;
@@ -23,10 +22,7 @@ pub(super) async fn follow_if(
     wait: &FleetWait,
 ) -> Result<Exit, Failure> {
     if !wait.wait {
-        let flag = match cluster.namespace.as_str() {
-            names::NAMESPACE => String::new(),
-            namespace => format!(" -n {namespace}"),
-        };
+        let flag = format!(" -n {}", cluster.namespace);
         let what = match goal {
             Goal::Synced => "rollout",
             Goal::Removed => "removal",

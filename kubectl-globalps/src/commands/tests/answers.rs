@@ -141,11 +141,13 @@ fn commands_that_read_refuse_a_namespace_that_no_controller_watches() {
         "retry",
         "bundle --file target/never.tar.gz",
     ] {
-        let failure = refused(invalid(&[("quay.io", AUTH)]).run(&format!("{line} -n default")));
+        let failure = refused(
+            invalid(&[("quay.io", AUTH)]).run(&format!("{line} --pull-secret-namespace default")),
+        );
         let expected = "the controller watches namespace `kube-system`, not `default`";
         assert_eq!(failure.message, expected, "{line}");
         assert_eq!(
-            failure.hint, "run the command with `-n kube-system`",
+            failure.hint, "run the command with `--pull-secret-namespace kube-system`",
             "{line}"
         );
     }

@@ -1,4 +1,4 @@
-//! What `install --apply` keeps, and where it may go.
+//! What `install` keeps, and where it may go.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::state::{Configuration, State};
@@ -37,7 +37,8 @@ fn config_path() -> String {
 /// Installed with a pull secret for the images, a source with a scope, another delivery and an original with its own key.
 fn configured() -> FakeApi {
     let api = empty();
-    let flags = "--images-pull-secret images --source team-a --delivery CredentialProvider --original ns/orig";
+    let flags =
+        "--pull-secret images --source team-a --delivery CredentialProvider --original ns/orig";
     assert_eq!(api.run(&format!("{IMAGES} {flags}")), Ok(Exit::Done));
     let mut config = api.object(&config_path()).expect("one");
     config["spec"]["sources"][0]["scope"] = json!({"namespaces": ["n"]});
@@ -62,7 +63,7 @@ fn install_takes_nothing_back_that_it_is_not_asked_for() {
     for flags in [
         "",
         "--syncer-image r/s:2",
-        "--images-pull-secret images",
+        "--pull-secret images",
         "--original ns/orig",
         "--source team-a",
     ] {
@@ -101,7 +102,7 @@ fn deleted_definitions_come_back_before_the_configuration() {
     let before = api.writes().len();
     assert_eq!(api.run("install --apply --yes"), Ok(Exit::Done));
     assert!(applied(&api, before) > 5);
-    let failure = refused(api.run("install --apply --yes --images-pull-secret images"));
+    let failure = refused(api.run("install --apply --yes --pull-secret images"));
     assert!(
         failure.message.contains("no GlobalPullSecret"),
         "{failure:?}"
@@ -155,10 +156,13 @@ fn without_the_controller_its_objects_say_which_namespace_is_meant() {
         for line in ["uninstall --yes", IMAGES, ADD] {
             let failure = refused(api.run(line));
             assert!(failure.message.contains("`creds`"), "{line}: {failure:?}");
-            assert!(failure.hint.contains("-n creds"), "{line}: {failure:?}");
+            assert!(
+                failure.hint.contains("--pull-secret-namespace creds"),
+                "{line}: {failure:?}"
+            );
             assert_eq!(api.writes(), [""; 0], "{line}");
         }
-        let ran = api.run("status -n creds");
+        let ran = api.run("status --pull-secret-namespace creds");
         assert_eq!(ran, Ok(Exit::No), "it is the right one");
     }
     // Objects in both: that of `-n` counts.
@@ -166,9 +170,9 @@ fn without_the_controller_its_objects_say_which_namespace_is_meant() {
         .without(&path("deployments", names::CONTROLLER))
         .with_object(&of_creds(path("nodepullsecrets", "node-1")), node("Synced"));
     assert_eq!(api.run("list"), Ok(Exit::Done));
-    for namespace in ["", " -n creds"] {
+    for namespace in ["", " --pull-secret-namespace creds"] {
         let (_, [out, _]) = FakeApi::new(&[]).printed(&format!("check{namespace}"));
-        let command = format!("--syncer-image IMAGE{namespace} --apply`");
+        let command = format!("kubectl globalps install{namespace} --controller-image IMAGE");
         assert!(out.contains(&command), "{out}");
     }
 }

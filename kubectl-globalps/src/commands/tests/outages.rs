@@ -173,7 +173,7 @@ fn the_first_look_of_a_wait_outlasts_an_outage_too() {
         Fault::Code(500),
         3,
     );
-    let ran = api.run("fleet status team-a --wait --timeout 30s");
+    let ran = api.run("fleet status team-a -n kube-system --wait --timeout 30s");
     assert_eq!(ran, Ok(Exit::Done));
 }
 
@@ -280,7 +280,7 @@ fn a_wait_for_clusters_ends_with_a_reason_where_no_hub_runs() {
             (&fleet, reported.clone()),
         ])
     };
-    let status = "fleet status team-a --wait --timeout 30s";
+    let status = "fleet status team-a -n kube-system --wait --timeout 30s";
     assert_eq!(stale().run(status), Ok(Exit::Done), "it has this version");
     let changed = stale().with_object(&source, secret(&[("ghcr.io", AUTH)]));
     let failure = refused(changed.run(status));
@@ -288,14 +288,14 @@ fn a_wait_for_clusters_ends_with_a_reason_where_no_hub_runs() {
         failure.message.starts_with("the hub is not running"),
         "{failure:?}"
     );
-    let add = "fleet add team-a --registry quay.io -u robot -p p --skip-check --wait --timeout 30s";
+    let add = "fleet add team-a -n kube-system --registry quay.io -u robot -p p --skip-check --wait --timeout 30s";
     let failure = refused(stale().run(add));
     assert!(
         failure.message.starts_with("the hub is not running"),
         "{failure:?}"
     );
     let start = Instant::now();
-    let failure = refused(api.run("fleet status team-a --wait --timeout 30s"));
+    let failure = refused(api.run("fleet status team-a -n kube-system --wait --timeout 30s"));
     let expected =
         "the hub is not running: Deployment `globalps-system/globalps-hub` does not exist";
     assert_eq!(failure.message, expected);

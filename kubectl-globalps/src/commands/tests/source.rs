@@ -103,7 +103,7 @@ fn a_wait_for_a_source_that_reaches_no_pod_says_no() {
         for (delivery, valid, kubelet, expected) in cases {
             scope.spawn(move || {
                 let api = taken_up(with_source(delivery, valid, kubelet)).with_controller(act);
-                let (ran, [out, _]) = api.printed(&format!("{LINE} --wait --timeout 20s"));
+                let (ran, [out, _]) = api.printed(&format!("{LINE} --force --wait --timeout 20s"));
                 assert!(out.contains("secret/team created"), "{out}");
                 let Some(expected) = expected else {
                     assert_eq!(ran, Ok(Exit::Done), "{delivery}");
@@ -121,13 +121,27 @@ fn a_wait_for_a_source_that_reaches_no_pod_says_no() {
 fn without_a_wait_the_warning_of_such_a_source_comes_last() {
     for flags in ["", "--dry-run=server"] {
         let api = with_source("NotDeliverable", true, "ConfigFile");
-        let (ran, [_, err]) = api.printed(&format!("{LINE} {flags}"));
+        let (ran, [_, err]) = api.printed(&format!("{LINE} --force {flags}"));
         assert_eq!(ran, Ok(Exit::Done), "{err}");
         let last = err.lines().last().unwrap_or_default();
         assert!(
-            last.starts_with("warning: no pod gets the credentials"),
+            last.starts_with("warning: no pod would get the credentials"),
             "{err}"
         );
+    }
+}
+
+#[test]
+fn without_force_such_a_source_is_not_written() {
+    for flags in ["", "--dry-run=server"] {
+        let api = with_source("NotDeliverable", true, "ConfigFile");
+        let before = api.writes().len();
+        let failure = refused(api.run(&format!("{LINE} {flags}")));
+        assert!(
+            failure.message.starts_with("no pod would get"),
+            "{failure:?}"
+        );
+        assert_eq!(api.writes().len(), before, "{flags}");
     }
 }
 

@@ -138,7 +138,7 @@ fn wrong(
             };
             let is_add = words.contains(&"add");
             let names = words.contains(&registry_of(image).as_str());
-            cli.connection.namespace == cluster.secrets()
+            cli.connection.pull_secret_namespace == cluster.secrets()
                 && (!is_add || names && cluster.adds() && place != Place::Sandbox)
         }
         ["kubectl", "-n", "a", "set", "image", what, set] => {

@@ -71,7 +71,7 @@ pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Optio
             "report",
             "the controller has not reported on the pull secrets as they are now",
         )
-        .fail("see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`; `kubectl globalps install --apply` writes its permissions again")
+        .fail("see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`; `kubectl globalps install` writes its permissions again")
     })
 }
 
@@ -84,7 +84,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "the additional pull secret",
             found,
             match found.reason.as_str() {
-                "Forbidden" => "`kubectl globalps install --apply` grants it again",
+                "Forbidden" => "`kubectl globalps install` grants it again",
                 "Unreadable" => "the last valid content stays in force; the controller tries again",
                 _ => {
                     "the last valid content stays in force; fix the Secret, or go back to that content with `kubectl globalps undo`"
@@ -97,7 +97,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             found,
             match found.reason.as_str() {
                 "Forbidden" => {
-                    "`kubectl globalps install --original NAMESPACE/NAME --apply` grants it"
+                    "`kubectl globalps install --original NAMESPACE/NAME` grants it"
                 }
                 "Unreadable" => "the last valid content stays in force; the controller tries again",
                 _ => "globalps ignores the bad entries; the owner of the Secret must fix them",
@@ -108,7 +108,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "a Secret in `spec.sources`",
             found,
             match found.reason.as_str() {
-                "Forbidden" => "`kubectl globalps install --source NAME --apply` grants it",
+                "Forbidden" => "`kubectl globalps install --source NAME` grants it",
                 "Absent" => "create the Secret, or remove it from `spec.sources`",
                 "Unreadable" => "the last valid content stays in force; the controller tries again",
                 _ => "the owner of the Secret must fix it; the other sources are in force",
@@ -166,7 +166,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 Some(line("held", &message).fail(SELECTOR))
             }
             "Held" if found.message.starts_with(NODES_NOT_SERVED) => {
-                Some(line("held", &found.message).fail("`kubectl globalps install --apply`"))
+                Some(line("held", &found.message).fail("`kubectl globalps install`"))
             }
             "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
                 "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source",
@@ -179,7 +179,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         },
         condition::READY => match found.reason.as_str() {
             "NoDelivery" => Some(line("no-delivery", &found.message).fail(
-                "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes",
+                "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes",
             )),
             "NoNodes" => Some(line("no-nodes", &found.message).warn(
                 "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
@@ -196,7 +196,7 @@ fn of_namespaces(found: &Condition) -> Check {
     match found.reason.as_str() {
         _ if found.status != "False" => check,
         "RollingOut" => check,
-        "Forbidden" => check.fail("`kubectl globalps install --image-pull-secrets --apply` grants it"),
+        "Forbidden" => check.fail("`kubectl globalps install --deliver-to-namespaces` grants it"),
         "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; until then the namespaces keep their Secrets"),
         "ForeignSecret" => check.fail(
             "delete that Secret if nothing needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",

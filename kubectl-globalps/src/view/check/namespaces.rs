@@ -12,7 +12,7 @@ use super::{Check, Sight, well};
 use crate::view::owner::{kept, workload};
 
 const NAMESPACES: &str = "namespaces";
-const INSTALL: &str = "`kubectl globalps install --image-pull-secrets --apply` restores it";
+const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
 /// Names in a message, and commands in a hint.
 const MOST: usize = 5;
 const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
@@ -132,13 +132,13 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
             "the controller may not write Secrets `{name}` in namespaces: ClusterRole `{role_name}` allows another name"
         ))
         .fail(format!(
-            "`kubectl globalps install --image-pull-secrets={name} --apply` allows it"
+            "`kubectl globalps install --deliver-to-namespaces={name}` allows it"
         )),
         Sight::Here(role) if by_accounts && !role.service_accounts => permission(format!(
             "the controller may not change service accounts: ClusterRole `{role_name}` has no rule for them"
         ))
         .fail(format!(
-            "`kubectl globalps install --image-pull-secrets={name} --attach service-accounts --apply` allows it"
+            "`kubectl globalps install --deliver-to-namespaces={name} --attach service-accounts` allows it"
         )),
         Sight::Here(_) => permission("the controller may write the pull secrets of namespaces".to_owned()),
         Sight::Absent => permission(format!(
@@ -163,12 +163,12 @@ fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
             "new pods get no reference to their pull secret: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))
         .fail(
-            "`kubectl globalps install --image-pull-secrets --apply` restores it; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`",
+            "`kubectl globalps install --deliver-to-namespaces` restores it; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`",
         ),
         (Sight::Absent, None) => check(&format!(
             "the controller changes service accounts instead: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))
-        .warn("`kubectl globalps install --image-pull-secrets --attach admission --apply` installs it; `--attach service-accounts` keeps it this way on purpose"),
+        .warn("`kubectl globalps install --deliver-to-namespaces --attach admission` installs it; `--attach service-accounts` keeps it this way on purpose"),
         (Sight::Hidden, _) => check("the admission policy can't be seen")
             .warn("ask a user who may read MutatingAdmissionPolicies"),
     })

@@ -10,7 +10,7 @@ use crate::secret::migration::{list, number};
 
 const OPERATORS: &str = "operators";
 pub(super) const INSTALL: &str =
-    "`kubectl globalps install --operators NAMESPACE/SECRET --apply` allows it";
+    "`kubectl globalps install --operators NAMESPACE/SECRET` allows it";
 
 /// No checks if operators get no pull secrets. `role`: the controller's `ClusterRole` and its binding.
 pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> {

@@ -1,5 +1,7 @@
 //! Which of the permissions that the plugin's commands need this user has.
 
+use std::collections::BTreeSet;
+
 use globalps_core::names;
 
 use super::{Check, Verdict, well};
@@ -261,8 +263,54 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     })
 }
 
+/// More missing permissions than these are one line.
+const MOST_LINES: usize = 3;
+
 pub(super) fn is_granted(check: &Check) -> bool {
     check.group == PERMISSIONS && check.result == Verdict::Ok
+}
+
+pub(super) fn is_missing(check: &Check) -> bool {
+    check.group == PERMISSIONS && check.result != Verdict::Ok
+}
+
+/// One line for all permissions that are missing, where they are many. The shipped role has them all.
+pub(super) fn missing(checks: &[Check]) -> Option<Check> {
+    let all = checks.iter().filter(|check| check.group == PERMISSIONS);
+    let missing: Vec<&Check> = all.clone().filter(|check| is_missing(check)).collect();
+    if missing.len() <= MOST_LINES {
+        return None;
+    }
+    let commands = |result: Verdict| {
+        let of_result = missing.iter().filter(|check| check.result == result);
+        let found: BTreeSet<&str> = of_result.flat_map(|it| it.commands.clone()).collect();
+        let found: Vec<&str> = found.into_iter().collect();
+        found.join("`, `")
+    };
+    let mut parts = Vec::new();
+    for (result, what) in [(Verdict::Failure, "fail"), (Verdict::Warning, "show less")] {
+        let found = commands(result);
+        if !found.is_empty() {
+            parts.push(format!("`{found}` {what}"));
+        }
+    }
+    let message = format!(
+        "{} of {} permissions are missing, so {}",
+        missing.len(),
+        all.count(),
+        parts.join("; ")
+    );
+    let role = names::OPERATOR_ROLE;
+    let hint = format!(
+        "an administrator grants them with `kubectl create clusterrolebinding {role}-USER --clusterrole {role} --user USER`, or with `{}` what only reads and no Secret; `-o json` lists them",
+        names::VIEWER_ROLE
+    );
+    let check = well(PERMISSIONS, "permissions", message);
+    Some(if commands(Verdict::Failure).is_empty() {
+        check.warn(hint)
+    } else {
+        check.fail(hint)
+    })
 }
 
 /// One line for all permissions that are granted.
@@ -321,7 +369,15 @@ pub(crate) fn permissions(answers: &[(Permission, bool)], secrets: &str) -> Vec<
             }));
             let between = if commands.is_empty() { ": " } else { ", " };
             let message = parts.join("; ").replacen("; ", between, 1);
-            let check = well(PERMISSIONS, "permissions", message);
+            let shown_less = shorter.iter().flat_map(|(commands, _)| commands.iter());
+            let check = Check {
+                commands: if commands.is_empty() {
+                    shown_less.copied().collect()
+                } else {
+                    commands.to_vec()
+                },
+                ..well(PERMISSIONS, "permissions", message)
+            };
             let hint = "ask an administrator of the cluster; the command prints the `kubectl` commands that grant it";
             if commands.is_empty() {
                 check.warn(hint)

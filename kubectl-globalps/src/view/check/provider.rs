@@ -67,7 +67,7 @@ fn scopes_not_delivered(gps: &GlobalPullSecret) -> Option<Check> {
         format!("sources with a scope reach no node: `spec.kubelet.delivery` is {delivery}")
     };
     let check = well(DELIVERY, "scopes-not-delivered", message);
-    Some(check.warn("`kubectl globalps install --delivery CredentialProvider --apply`"))
+    Some(check.warn("`kubectl globalps install --delivery CredentialProvider`"))
 }
 
 fn audience_rule(audience: &Sight<()>) -> Check {
@@ -78,7 +78,7 @@ fn audience_rule(audience: &Sight<()>) -> Check {
         Sight::Absent => rule(format!(
             "kubelets may not request tokens for the credential provider: ClusterRole `{name}` or its binding does not exist, so no pod gets credentials of a source with a scope"
         ))
-        .fail("`kubectl globalps install --apply` creates them"),
+        .fail("`kubectl globalps install` creates them"),
         Sight::Hidden => rule(format!("ClusterRole `{name}` can't be seen"))
             .warn("ask a user who may read ClusterRoles and ClusterRoleBindings"),
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::permissions::{granted, is_granted};
+use super::permissions::{granted, is_granted, is_missing, missing};
 use super::{Check, Verdict};
 use crate::terminal::escapes::line;
 
@@ -26,7 +26,18 @@ impl Report {
         let mut lines = Vec::new();
         let mut group = "";
         let mut granted = Some(granted(&self.checks));
+        let missing = missing(&self.checks);
+        let mut is_said = false;
         for check in &self.checks {
+            let check = match &missing {
+                Some(one) if is_missing(check) => {
+                    if std::mem::replace(&mut is_said, true) {
+                        continue;
+                    }
+                    one
+                }
+                _ => check,
+            };
             if check.group != group {
                 if !group.is_empty() {
                     lines.push(String::new());

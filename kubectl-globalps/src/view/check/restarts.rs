@@ -46,7 +46,7 @@ pub(crate) fn restarts_often(
         None => return None,
     };
     Some(well("delivery", "restarts-often", message).warn(
-        "the credential provider needs no restart: `kubectl globalps install --delivery CredentialProvider --apply`",
+        "the credential provider needs no restart: `kubectl globalps install --delivery CredentialProvider`",
     ))
 }
 

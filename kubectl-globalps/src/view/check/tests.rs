@@ -40,13 +40,14 @@ fn lease_of(renewed: &str) -> Sight<LeaseSeen> {
 
 fn running() -> Installed {
     Installed {
-        crds: true,
+        crds: Sight::Here(()),
         controller: Sight::Here(workload(1)),
         lease: lease_of("2026-01-01T00:09:55Z"),
         syncer: Sight::Here(workload(3)),
         pod_errors: Vec::new(),
         stopped: None,
         nodes_not_ready: 0,
+        needs_syncers: false,
     }
 }
 
@@ -79,13 +80,14 @@ fn an_installation_is_judged_by_what_runs() {
             "nothing is installed",
             |seen| {
                 *seen = Installed {
-                    crds: false,
+                    crds: Sight::Absent,
                     controller: Sight::Absent,
                     lease: Sight::Absent,
                     syncer: Sight::Absent,
                     pod_errors: Vec::new(),
                     stopped: None,
                     nodes_not_ready: 0,
+                    needs_syncers: false,
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],

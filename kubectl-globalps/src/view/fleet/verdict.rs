@@ -33,12 +33,7 @@ pub(crate) type Advice = (String, String);
 /// `kubectl globalps fleet VERB NAME -n NAMESPACE` for this `NAMESPACE/NAME`.
 pub(crate) fn command(verb: &str, title: &str) -> String {
     let (namespace, name) = title.split_once('/').unwrap_or_default();
-    let flag = if namespace == names::NAMESPACE {
-        String::new()
-    } else {
-        format!(" -n {namespace}")
-    };
-    format!("`kubectl globalps fleet {verb} {name}{flag}`")
+    format!("`kubectl globalps fleet {verb} {name} -n {namespace}`")
 }
 
 pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict {

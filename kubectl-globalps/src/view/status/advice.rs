@@ -4,7 +4,7 @@ use globalps_core::api::Phase;
 
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, REMOVED, Verdict, is_out, restored, synced};
-use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current, missing};
+use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, STALE, Status, current, missing};
 use crate::cluster::controller::NOT_INSTALLED;
 use crate::cluster::facts::{FINALIZERS, Facts};
 use crate::terminal::layout::nodes;
@@ -51,7 +51,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Stale => (
             "the controller has not processed the additional pull secret yet".to_owned(),
-            "if this lasts more than a minute, check that the controller runs: `kubectl -n globalps-system get pods`",
+            STALE,
         ),
         Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),

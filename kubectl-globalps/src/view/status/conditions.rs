@@ -7,7 +7,7 @@ use super::{CANARY, SYNCERS, Status, renewal};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
-const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes";
+const NO_DELIVERY: &str = "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes";
 
 /// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
 pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {

@@ -1,5 +1,6 @@
 //! Whether controller and syncers run. Pure.
 
+use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -68,9 +69,9 @@ impl Health {
         !states.contains(&State::Unhealthy)
     }
 
-    /// A line for each.
-    pub(crate) fn lines(&self) -> [String; 2] {
-        [self.controller.line(), self.syncers.line()]
+    /// A line for each. `wide`: with the pod that leads.
+    pub(crate) fn lines(&self, wide: bool) -> [String; 2] {
+        [self.controller.line(wide), self.syncers.line()]
     }
 }
 
@@ -134,6 +135,10 @@ fn syncers(seen: &Installed) -> SyncersHealth {
             State::Unknown,
             "this user may not get their DaemonSet".to_owned(),
         ),
+        Sight::Absent if first.is_none() && seen.needs_syncers => {
+            let message = format!("DaemonSet `{}` does not exist", names::SYNCER);
+            (State::Unhealthy, message)
+        }
         Sight::Absent if first.is_none() => {
             let message = "there is nothing to sync to nodes".to_owned();
             (State::NotNeeded, message)
@@ -173,7 +178,7 @@ fn syncers(seen: &Installed) -> SyncersHealth {
 }
 
 impl ControllerHealth {
-    fn line(&self) -> String {
+    fn line(&self, wide: bool) -> String {
         let Self {
             state,
             ready,
@@ -183,7 +188,7 @@ impl ControllerHealth {
         } = self;
         let text = match (state, ready.zip(*replicas)) {
             (State::Healthy, Some((ready, replicas))) => {
-                let leader = leader.as_ref();
+                let leader = leader.as_ref().filter(|_| wide);
                 let leader = leader.map_or(String::new(), |name| format!(", leader {name}"));
                 format!("running, {ready}/{replicas} replicas{leader}")
             }
@@ -234,13 +239,14 @@ mod tests {
 
     fn running() -> Installed {
         Installed {
-            crds: true,
+            crds: Sight::Here(()),
             controller: workload(2, 2),
             stopped: None,
             lease: lease("pod-a", "2026-01-01T00:09:55Z"),
             syncer: workload(3, 3),
             pod_errors: Vec::new(),
             nodes_not_ready: 0,
+            needs_syncers: false,
         }
     }
 
@@ -252,7 +258,7 @@ mod tests {
             "Syncers      3/3 ready",
         ];
         let now = "2026-01-01T00:10:00Z".parse().expect("a time");
-        let cases: [Case; 10] = [
+        let cases: [Case; 11] = [
             (|_| {}, WELL[0], WELL[1]),
             (
                 |seen| {
@@ -303,6 +309,14 @@ mod tests {
                 "Syncers      none: there is nothing to sync to nodes",
             ),
             (
+                |seen| {
+                    seen.syncer = Sight::Absent;
+                    seen.needs_syncers = true;
+                },
+                WELL[0],
+                "Syncers      0/0 ready: DaemonSet `global-pull-secret-syncer` does not exist",
+            ),
+            (
                 |seen| seen.syncer = workload(3, 2),
                 WELL[0],
                 "Syncers      2/3 ready: the others are starting",
@@ -324,12 +338,14 @@ mod tests {
             let mut seen = running();
             change(&mut seen);
             let health = Health::of(&seen, now);
-            assert_eq!(health.lines(), [controller, syncers]);
+            assert_eq!(health.lines(true), [controller, syncers]);
             let has_reason = [controller, syncers]
                 .iter()
-                .any(|line| line.contains("not running") || line.contains("/3 ready:"));
+                .any(|line| line.contains("not running") || line.contains(" ready:"));
             assert_eq!(health.is_well(), !has_reason, "{controller} {syncers}");
         }
+        let short = Health::of(&running(), now).lines(false);
+        assert_eq!(short[0], "Controller   running, 2/2 replicas");
         assert_eq!(
             json!(Health::of(&running(), now)),
             json!({

@@ -24,7 +24,7 @@ impl Place<'_> {
         let context = context.map_or(String::new(), |name| format!("--context {name} "));
         let namespace = match self.secrets {
             names::NAMESPACE => String::new(),
-            other => format!("-n {} ", quoted(other)),
+            other => format!("--pull-secret-namespace {} ", quoted(other)),
         };
         let plugin = format!("kubectl globalps {context}{namespace}");
         let flags = |part: &str| match part.strip_prefix("globalps ") {
@@ -138,12 +138,12 @@ mod tests {
             (
                 None,
                 "team",
-                "kubectl -n a edit secret x, or `kubectl globalps -n team add r`",
+                "kubectl -n a edit secret x, or `kubectl globalps --pull-secret-namespace team add r`",
             ),
             (
                 Some("my prod"),
                 "team",
-                "kubectl --context 'my prod' -n a edit secret x, or `kubectl globalps --context 'my prod' -n team add r`",
+                "kubectl --context 'my prod' -n a edit secret x, or `kubectl globalps --context 'my prod' --pull-secret-namespace team add r`",
             ),
         ] {
             assert_eq!(Place { context, secrets }.text(text), expected);

@@ -1,0 +1,182 @@
+//! Why pods of the controller or the hub don't start, and the command that mends it.
+
+use globalps_core::names;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::Api;
+use kube::api::ListParams;
+
+use super::syncers::{newest, seen};
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+/// What keeps pods from running, and what to do.
+pub(crate) type Reason = (String, String);
+
+/// `deployment`: in the controller's namespace. `None`: nothing is known to be wrong.
+pub(crate) async fn look(
+    cluster: &Cluster<'_>,
+    deployment: &str,
+) -> Result<Option<Reason>, Failure> {
+    let namespace = names::CONTROLLER_NAMESPACE;
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
+    let refused =
+        ListParams::default().fields("involvedObject.kind=ReplicaSet,reason=FailedCreate");
+    let of_deployment =
+        ListParams::default().labels(&format!("app.kubernetes.io/name={deployment}"));
+    let (events, pods) = tokio::join!(
+        cluster.call("list the events", events.list(&refused)),
+        cluster.call("list the pods", pods.list(&of_deployment)),
+    );
+    let pods = seen(pods)?.map_or_else(Vec::new, |list| list.items);
+    let waiting = pods.iter().find_map(|pod| waiting(pod, &cluster.namespace));
+    if waiting.is_some() || !pods.is_empty() {
+        return Ok(waiting);
+    }
+    let events = seen(events)?.map_or_else(Vec::new, |list| list.items);
+    let own = events.into_iter().filter(|event| {
+        let name = event.involved_object.name.as_deref().unwrap_or_default();
+        name.starts_with(deployment)
+    });
+    let own: Vec<Event> = own.collect();
+    Ok(newest(&own).map(|message| {
+        let hint = refusal(&message);
+        (format!("its pods can't be created: {message}"), hint)
+    }))
+}
+
+/// What to do where the API server refuses a pod with this message.
+fn refusal(message: &str) -> String {
+    let namespace = names::CONTROLLER_NAMESPACE;
+    if message.contains("priority class") || message.contains("PriorityClass") {
+        format!(
+            "this cluster admits the priority class only where a ResourceQuota names it with `scopeSelector`: create one in the namespace `{namespace}`"
+        )
+    } else if message.contains("exceeded quota") {
+        "raise the ResourceQuota that the message names".to_owned()
+    } else if message.contains("violates PodSecurity") {
+        format!(
+            "`kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted --overwrite` admits these pods"
+        )
+    } else if message.contains("webhook") {
+        "the admission webhook that the message names must admit these pods".to_owned()
+    } else {
+        format!("see `kubectl -n {namespace} describe replicasets`")
+    }
+}
+
+/// `secrets`: namespace of the syncer, whose image has the same pull secret.
+fn waiting(pod: &Pod, secrets: &str) -> Option<Reason> {
+    let namespace = names::CONTROLLER_NAMESPACE;
+    let status = pod.status.as_ref()?;
+    let containers = status.container_statuses.as_ref()?;
+    let container = containers.first()?;
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref()?;
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let said = waiting
+        .message
+        .as_deref()
+        .unwrap_or_default()
+        .to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let image = &container.image;
+    let (what, hint) = match reason {
+        "ErrImagePull" | "ImagePullBackOff" if has(&["401", "403", "unauthorized", "denied"]) => (
+            format!("the registry asks for a password for `{image}`"),
+            format!(
+                "create a pull secret in the namespaces `{namespace}` and `{secrets}`, for example with `kubectl create secret docker-registry globalps-images`, and run install again with `--pull-secret globalps-images`"
+            ),
+        ),
+        "ErrImagePull" | "ImagePullBackOff" if has(&["not found", "manifest unknown"]) => (
+            format!("the registry has no image `{image}`"),
+            "push it, or correct its name, and run install again".to_owned(),
+        ),
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" => (
+            format!("the image `{image}` can't be pulled ({reason})"),
+            format!("see `kubectl -n {namespace} describe pod {name}`"),
+        ),
+        "CrashLoopBackOff" | "RunContainerError" | "CreateContainerConfigError" => (
+            format!("pod `{name}` does not run: {reason}"),
+            format!(
+                "see `kubectl -n {namespace} logs {name} --previous` and `describe pod {name}`"
+            ),
+        ),
+        _ => return None,
+    };
+    Some((what, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_that_waits_says_what_to_do() {
+        for (reason, message, what, hint) in [
+            (
+                "ErrImagePull",
+                "failed to authorize: 401 Unauthorized",
+                "the registry asks for a password for `r/c:1`",
+                "--pull-secret globalps-images",
+            ),
+            (
+                "ImagePullBackOff",
+                "r/c:1: not found",
+                "the registry has no image `r/c:1`",
+                "push it",
+            ),
+            (
+                "ImagePullBackOff",
+                "no such host",
+                "the image `r/c:1` can't be pulled (ImagePullBackOff)",
+                "describe pod p",
+            ),
+            (
+                "CrashLoopBackOff",
+                "",
+                "pod `p` does not run: CrashLoopBackOff",
+                "logs p --previous",
+            ),
+        ] {
+            let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [{
+                "name": "controller", "image": "r/c:1", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": reason, "message": message}},
+            }]}});
+            let pod = serde_json::from_value(pod).expect("a pod");
+            let found = waiting(&pod, "kube-system").expect(reason);
+            assert_eq!(found.0, what);
+            assert!(found.1.contains(hint), "{found:?}");
+        }
+        let starting = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [{
+            "name": "c", "image": "r/c:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ContainerCreating"}},
+        }]}});
+        let pod = serde_json::from_value(starting).expect("a pod");
+        assert_eq!(waiting(&pod, "kube-system"), None);
+    }
+
+    #[test]
+    fn a_refused_pod_says_who_refuses() {
+        for (message, expected) in [
+            (
+                "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]",
+                "scopeSelector",
+            ),
+            (
+                "pods \"x\" is forbidden: exceeded quota: small",
+                "raise the ResourceQuota",
+            ),
+            (
+                "violates PodSecurity \"restricted\"",
+                "pod-security.kubernetes.io/enforce",
+            ),
+            ("admission webhook \"w\" denied the request", "webhook"),
+            ("something else", "describe replicasets"),
+        ] {
+            let hint = refusal(message);
+            assert!(hint.contains(expected), "{message}: {hint}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Restarts of kubelets: announced before a change causes them, and asked about on a terminal.
+
+use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::manifests::Install;
+use globalps_core::names;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::Api;
+use kube::api::ListParams;
+
+use super::pull_secret;
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+use crate::secret::effects::{Deliveries, Differs, Effects};
+use crate::terminal::prompt::{can_ask, confirm};
+
+/// What causes fewer restarts.
+const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`; what a restart does: docs/restarts.md";
+
+/// As [`Deliveries::of`]; where the status does not count the nodes yet, all Nodes of the cluster count.
+pub(super) async fn deliveries(
+    cluster: &Cluster<'_>,
+    global: Option<&Secret>,
+    gps: Option<&GlobalPullSecret>,
+) -> Deliveries {
+    let mut found = Deliveries::of(global, gps);
+    if found.pace.nodes == 0 {
+        found.pace.nodes = nodes(cluster).await;
+    }
+    found
+}
+
+/// What an installation or an upgrade does to kubelets, where it changes how credentials reach them.
+pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) -> Vec<String> {
+    let (global, gps) = futures::join!(
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::configuration(cluster),
+    );
+    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let mut found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
+    found.wanted = manifests.delivery.unwrap_or(found.wanted);
+    let effects = found.effects(&DockerConfig::default(), Differs::default());
+    let sentences = effects.sentences();
+    if !sentences.is_empty() || gps.is_some() || found.wanted != DeliveryType::ConfigFile {
+        return sentences;
+    }
+    vec![format!(
+        "nodes get credentials by ConfigFile: each change of them {}; `--delivery CredentialProvider` restarts them only once",
+        found.pace.text()
+    )]
+}
+
+/// 0: this user may not list them.
+async fn nodes(cluster: &Cluster<'_>) -> u32 {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    let first = ListParams::default().limit(1);
+    let call = api.list_metadata(&first);
+    let Ok(page) = cluster.call("count the Nodes", call).await else {
+        return 0;
+    };
+    let rest = page.metadata.remaining_item_count.unwrap_or_default();
+    let here = i64::try_from(page.items.len()).unwrap_or_default();
+    u32::try_from(here + rest).unwrap_or_default()
+}
+
+/// Names what avoids restarts, and on a terminal asks. `yes`: it is agreed already.
+pub(super) fn agree(cluster: &Cluster<'_>, effects: &Effects, yes: bool) -> Result<(), Failure> {
+    if !effects.restarts() {
+        return Ok(());
+    }
+    cluster.printer().hint(GENTLER);
+    let question = "Change the Secret, which restarts these kubelets?";
+    confirm(&cluster.title(), question, yes || !can_ask())
+}
