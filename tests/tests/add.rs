@@ -35,7 +35,10 @@ fn add_extends_the_secret_and_takes_it_from_nobody() {
 /// Runs `add ARGS` without a check of the registry; standard input is the password.
 fn add(product: &Product, args: &[&str]) -> Ran {
     product
-        .plugin(&[&["add", "--skip-check"], args].concat(), PASSWORD)
+        .plugin(
+            &[&["add", "--skip-check", "--force"], args].concat(),
+            PASSWORD,
+        )
         .unwrap()
 }
 
@@ -157,6 +160,7 @@ fn the_next_one_leaves_it_and_everything_else(cluster: &Cluster, product: &Produ
         &[
             "add",
             "--skip-check",
+            "--force",
             "--registry",
             "https://index.docker.io/v1/",
             "-u",
@@ -246,7 +250,7 @@ fn many_come_from_one_file(product: &Product) {
         ("z.example.com", "robot:z"),
     ]);
     let from_file = |args: &[&str]| {
-        let flags = ["add", "--skip-check", "--from-file", "-"];
+        let flags = ["add", "--skip-check", "--force", "--from-file", "-"];
         product.plugin(&[&flags, args].concat(), &file).unwrap()
     };
     refused(

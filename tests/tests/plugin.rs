@@ -169,7 +169,25 @@ fn done(ran: Ran) -> Ran {
 fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
     let product = Product::attach(cluster);
     let status = product.plugin(&["status"], "").unwrap();
-    assert_eq!(status.code, Some(1), "{status:?}");
+    assert_eq!(status.code, Some(2), "{status:?}");
+    let unasked = [
+        "install",
+        "--controller-image",
+        "c:1",
+        "--syncer-image",
+        "s:1",
+    ];
+    fails(&product.plugin(&unasked, "").unwrap(), 2, "--yes");
+    let add = [
+        "add",
+        "r.example.com",
+        "-u",
+        "u",
+        "--password-stdin",
+        "--skip-check",
+    ];
+    let refused = product.plugin(&add, "password").unwrap();
+    fails(&refused, 2, "--force");
     let printed = done(
         product
             .plugin(
@@ -179,6 +197,9 @@ fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
                     "c:1",
                     "--syncer-image",
                     "s:1",
+                    "--dry-run=client",
+                    "-o",
+                    "yaml",
                 ],
                 "",
             )
@@ -751,7 +772,7 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
         }
         let other = install(&[how, "--controller-image", "other:1"]);
         for text in [
-            "deployment.apps/globalps-controller (namespace globalps-system) changed\n",
+            "deployment.apps/globalps-controller (namespace globalps-system) changed",
             "spec.template.spec.containers[controller].image: ",
             "-> \"other:1\"\n",
         ] {
@@ -777,21 +798,21 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
     );
     let mut command = Command::new(Product::plugin_path());
     command
-        .args(["install", "--apply", "--controller-image", "other:1"])
+        .args(["install", "--controller-image", "other:1"])
         .env("KUBECONFIG", cluster.kubeconfig());
     let mut terminal = Terminal::start(&command, 120, 40).unwrap();
-    terminal
-        .wait_for("Change the objects above?", DEADLINE)
-        .unwrap();
+    terminal.wait_for("Apply this?", DEADLINE).unwrap();
     terminal.press("n\n").unwrap();
     let (code, shown) = terminal.end(DEADLINE).unwrap();
     assert_eq!(code, Some(1), "{shown}");
+    let aborted = shown.contains("aborted: nothing was changed") && !shown.contains("error:");
+    assert!(aborted, "{shown}");
     let changed = "globalps-controller (namespace globalps-system) changed";
     assert!(shown.contains(changed), "{shown}");
     // Nothing changes, so there is no question on a terminal.
     let mut command = Command::new(Product::plugin_path());
     command
-        .args(["install", "--apply"])
+        .arg("install")
         .env("KUBECONFIG", cluster.kubeconfig());
     let terminal = Terminal::start(&command, 120, 40).unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(0));
@@ -804,13 +825,14 @@ fn a_dry_run_of_uninstall_names_what_goes(product: &Product) {
         for line in [
             "node/node-1 restored, with a kubelet restart\n",
             "node/node-2 restored, with a kubelet restart\n",
-            "secret/additional-pull-secret deleted\n",
-            "daemonset.apps/global-pull-secret-syncer deleted\n",
-            "deployment.apps/globalps-controller deleted\n",
-            "customresourcedefinition.apiextensions.k8s.io/nodepullsecrets.globalps.io deleted\n",
+            "secret/additional-pull-secret (namespace kube-system) deleted",
+            "daemonset.apps/global-pull-secret-syncer (namespace kube-system) deleted",
+            "deployment.apps/globalps-controller (namespace globalps-system) deleted",
+            "customresourcedefinition.apiextensions.k8s.io/nodepullsecrets.globalps.io deleted",
         ] {
             assert!(ran.stdout.contains(line), "{how}: {ran:?}");
         }
+        assert!(ran.stdout.contains(" dry run)\n"), "{how}: {ran:?}");
         done(product.plugin(&["status"], "").unwrap());
     }
 }

@@ -286,9 +286,12 @@ fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
         Some(&mixed),
         &["status", "--cluster", cluster, "--user", user],
     );
+    let other = ["--pull-secret-namespace", "default", "--as", "nobody"];
+    let args = [&["diff"], &other[..]].concat();
+    fails(Some(&access.admin()), &args, "in namespace `default`");
     for flag in ["-n", "--namespace"] {
-        let args = ["diff", flag, "default", "--as", "nobody"];
-        fails(Some(&access.admin()), &args, "in namespace `default`");
+        let args = ["diff", flag, "default"];
+        fails(Some(&access.admin()), &args, "says nothing to `diff`");
     }
 }
 

@@ -48,8 +48,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     let forbidden = wait_sources(product, "False", "Forbidden");
     assert!(
         forbidden.contains("`team-a`: the controller may not read it")
-            && forbidden
-                .contains("`kubectl globalps install --source team-a --source team-b --apply`"),
+            && forbidden.contains("`kubectl globalps install --source team-a --source team-b`"),
         "{forbidden}"
     );
     // The other source is created later.

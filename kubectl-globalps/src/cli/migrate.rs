@@ -30,7 +30,7 @@ Examples:
 
   # If the tool's Secrets are not named image-pull-secret
   kubectl globalps migrate imagepullsecret-patcher --secret-name registry-credentials",
-    after_help = "Exit status: 0 nothing of the tool is left, 1 something is left or you declined, 2 error"
+    after_help = "Exit status: 0 nothing of the tool is left, 1 something is left, 2 error"
 )]
 pub(crate) struct Migrate {
     /// Tool to replace

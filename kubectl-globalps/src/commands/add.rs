@@ -332,6 +332,7 @@ async fn announcement(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
     );
+    let is_installed = !matches!(&gps, Err(failure) if failure.is(404));
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);
     let name = planned.metadata.name.as_deref().unwrap_or_default();
@@ -363,8 +364,8 @@ async fn announcement(
     let mut effects = deliveries.effects(
         &after,
         Differs {
-            any: differs,
-            on_nodes: differs_on_nodes,
+            any: differs && is_installed,
+            on_nodes: differs_on_nodes && is_installed,
             has_scope,
         },
     );

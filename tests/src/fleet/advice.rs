@@ -23,23 +23,23 @@ const POLL: Duration = Duration::from_millis(200);
 const SITUATIONS: [(&str, &str); 5] = [
     (
         r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#,
-        "kubectl globalps install --source one --source two --apply",
+        "kubectl globalps install --source one --source two",
     ),
     (
         r#"{"sources": [{"name": "one", "scope": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}, {"name": "two"}]}"#,
-        "kubectl globalps install --apply",
+        "kubectl globalps install",
     ),
     (
         r#"{"original": {"secretRef": {"namespace": "team", "name": "original"}}}"#,
-        "kubectl globalps install --original team/original --apply",
+        "kubectl globalps install --original team/original",
     ),
     (
         r#"{"imagePullSecrets": {"enabled": true}}"#,
-        "kubectl globalps install --deliver-to-namespaces --apply",
+        "kubectl globalps install --deliver-to-namespaces",
     ),
     (
         r#"{"operators": {"enabled": true}}"#,
-        "kubectl globalps install --operators NAMESPACE/SECRET --apply",
+        "kubectl globalps install --operators NAMESPACE/SECRET",
     ),
 ];
 
@@ -172,8 +172,10 @@ impl Desk<'_> {
             path.push(":");
         }
         path.push(std::env::var_os("PATH").unwrap_or_default());
+        // On a terminal it would ask.
+        let command = format!("{command} --yes");
         let output = Command::new("sh")
-            .args(["-c", command])
+            .args(["-c", &command])
             .env("PATH", path)
             .env("KUBECONFIG", self.stage.cluster.kubeconfig())
             .output()?;
