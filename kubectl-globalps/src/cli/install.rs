@@ -60,7 +60,7 @@ pub(crate) struct Install {
     /// Image of the agent on every node. Default: the installed image
     #[arg(long, value_name = "IMAGE")]
     pub syncer_image: Option<String>,
-    /// Settings: a GlobalPullSecret as YAML or JSON; `-` reads stdin. Grants what they need; replaces the fields in force
+    /// Settings: a `GlobalPullSecret` as YAML or JSON; `-` reads stdin. Grants what they need; replaces the fields in force
     #[arg(
         short = 'f', long, value_name = "FILE",
         conflicts_with_all = [

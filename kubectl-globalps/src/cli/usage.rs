@@ -225,7 +225,7 @@ fn meant(word: &str) -> Option<&'static str> {
     found.map(|(_, command)| *command)
 }
 
-/// Flags that are easily taken for another one, and what is meant. `install` alone has them.
+/// Flags that are easily confused, and what is meant. `install` alone has them.
 const PULL_SECRETS: [(&[&str], &str); 2] = [
     (
         &[

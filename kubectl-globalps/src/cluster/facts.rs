@@ -1,5 +1,6 @@
 //! What the cluster says, kept up to date by watches. No judgement here.
 
+mod changed;
 mod node;
 mod node_secrets;
 mod nodes;
@@ -7,6 +8,7 @@ mod pages;
 mod store;
 mod watch;
 
+pub(crate) use changed::Changed;
 pub(crate) use pages::{Format, metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
 pub(crate) use watch::{Kind, Signal, Signals, Update, pause, watch_kind};
@@ -24,7 +26,6 @@ use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
-use crate::secret::additional::last_change;
 
 pub(crate) use node_secrets::list as node_secrets;
 use nodes::Asked;
@@ -39,13 +40,6 @@ pub(crate) struct SecretVersion {
     pub waits_for: Option<String>,
     /// Known after one look only.
     pub changed: Option<Changed>,
-}
-
-/// Who wrote the credentials last, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
-    pub by: String,
-    pub at: Timestamp,
 }
 
 fn name_of(metadata: &ObjectMeta) -> String {
@@ -111,7 +105,7 @@ fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     SecretVersion {
         is_additional_proven: is_additional_proven(&secret.metadata),
         waits_for: waits_for(&secret.metadata),
-        changed: last_change(&secret.metadata).map(|(by, at)| Changed { by, at }),
+        changed: Changed::of(&secret.metadata),
         version: secret.metadata.resource_version.unwrap_or_default(),
     }
 }

@@ -26,9 +26,7 @@ use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
 use crate::error::{Exit, Failure};
-use crate::secret::additional::{
-    Login, Outcome, config_of, data_of, may_change, valid_in, with_logins,
-};
+use crate::secret::additional::{Login, Outcome, config_of, may_change, valid_in, with_logins};
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
 use crate::terminal::printer::Printer;
@@ -41,7 +39,7 @@ const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of
 
 const ANYWAY: &str = "`--force` writes the Secret anyway";
 
-/// Refuses where nothing acts on the Secret; HyperShift's own syncer does.
+/// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
 async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
     match pull_secret::configuration(cluster).await {
         Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
@@ -168,43 +166,13 @@ async fn logins<'a>(
         )?],
         Source::Secret(name) => {
             let connected = Cluster::connect(flags, printer)?;
-            let file = of_secret(&connected, &name.namespace, &name.name).await?;
+            let file = pull_secret::auth_file(&connected, &name.namespace, &name.name).await?;
             cluster = Some(connected);
             vec![file]
         }
     };
     let logins = logins::of_files(&files, &registries, from.all).await?;
     Ok((logins, cluster))
-}
-
-/// The credentials of a Secret, in the current or the old format.
-async fn of_secret(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<AuthFile, Failure> {
-    let shown = format!("Secret `{namespace}/{name}`");
-    let secret = pull_secret::get_in(cluster, namespace, name)
-        .await?
-        .ok_or_else(|| {
-            Failure::new(
-                format!("there is no {shown}"),
-                format!("see `kubectl get secrets -n {namespace}`"),
-            )
-        })?;
-    if let Some(bytes) = data_of(&secret, names::DATA_KEY) {
-        return AuthFile::of_others(shown, bytes);
-    }
-    let Some(bytes) = data_of(&secret, ".dockercfg") else {
-        return Err(Failure::new(
-            format!(
-                "{shown} has no registry credentials: it has no key `{}`",
-                names::DATA_KEY
-            ),
-            "name a Secret of type `kubernetes.io/dockerconfigjson`",
-        ));
-    };
-    AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
 /// The result.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{
-    ConflictStatus, DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec,
-    SourceStatus,
+    DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, SourceStatus,
 };
 use globalps_core::decode::Item;
-use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts, may_serve};
+use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts};
 use globalps_core::names;
 use globalps_core::provider::{
     Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version,
@@ -16,6 +15,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
 use super::explain_namespace::{Delivered, Existing, OfPod};
+use super::keyrings::shadowed;
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named, PodName};
 use crate::cluster::client::Cluster;
@@ -119,24 +119,6 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure>
         .notes
         .extend(shadowed(shared.gps.as_ref(), &args.image));
     Ok(asked)
-}
-
-/// Pull secrets whose credentials for the image another one shadows.
-fn shadowed(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
-    let status = gps.and_then(|gps| gps.status.as_ref());
-    let Some((status, serves)) = status.zip(may_serve(image).ok()) else {
-        return Vec::new();
-    };
-    let conflicts = status.conflicts.iter();
-    let conflicts = conflicts.filter(|conflict| serves(&conflict.registry));
-    let note = |conflict: &ConflictStatus| {
-        let (effective, shadowed) = conflict.sides();
-        let registry = &conflict.registry;
-        format!(
-            "`{registry}`: the credentials of {effective} are effective, those of {shadowed} are shadowed"
-        )
-    };
-    conflicts.map(note).collect()
 }
 
 /// What all pulls of a cluster have in common.

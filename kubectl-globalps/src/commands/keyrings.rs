@@ -1,5 +1,7 @@
 //! The Secrets that a pod names, as the kubelet reads them.
 
+use globalps_core::api::{ConflictStatus, GlobalPullSecret};
+use globalps_core::dockerconfig::may_serve;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use kube::ResourceExt;
@@ -112,6 +114,24 @@ fn of_catalog(secret: Option<&Secret>) -> String {
         }
         None => String::new(),
     }
+}
+
+/// Pull secrets whose credentials for the image another one shadows.
+pub(super) fn shadowed(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
+    let status = gps.and_then(|gps| gps.status.as_ref());
+    let Some((status, serves)) = status.zip(may_serve(image).ok()) else {
+        return Vec::new();
+    };
+    let conflicts = status.conflicts.iter();
+    let conflicts = conflicts.filter(|conflict| serves(&conflict.registry));
+    let note = |conflict: &ConflictStatus| {
+        let (effective, shadowed) = conflict.sides();
+        let registry = &conflict.registry;
+        format!(
+            "`{registry}`: the credentials of {effective} are effective, those of {shadowed} are shadowed"
+        )
+    };
+    conflicts.map(note).collect()
 }
 
 #[cfg(test)]

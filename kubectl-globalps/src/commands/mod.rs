@@ -82,7 +82,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Pause(_) => pause::pause(flags, printer).await,
             Command::Resume(args) => pause::resume(args, flags, printer).await,
             Command::History(args) => history::run(args, flags, printer).await,
-            Command::Undo(args) => undo::run(args, flags, printer).await,
+            Command::Undo(args) => Box::pin(undo::run(args, flags, printer)).await,
             Command::Fleet(args) => fleet::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,

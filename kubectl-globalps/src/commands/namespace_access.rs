@@ -28,7 +28,7 @@ pub(super) fn asked(args: &Install) -> (Option<&str>, Option<Attach>) {
     )
 }
 
-/// Of what is asked for and, where they leave something open, of what is configured. `None`: namespaces get nothing.
+/// Of the requested values and, where they leave something open, of what is configured. `None`: namespaces get nothing.
 pub(super) async fn chosen(
     (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,

@@ -66,12 +66,12 @@ pub(super) async fn put_all(
         .printer()
         .note(format_args!("waiting for the {what} ..."));
     let is_there = |found: Option<&Deployment>| found.is_some_and(is_available);
-    let available = await_condition(deployments, deployment, is_there);
+    let available = Box::pin(await_condition(deployments, deployment, is_there));
     let mut reason = None;
     let available = timeout_at(deadline, async {
         tokio::select! {
             found = available => found,
-            never = explained(cluster, deployment, &mut reason) => match never {},
+            never = Box::pin(explained(cluster, deployment, &mut reason)) => match never {},
         }
     });
     let available = available.await;

@@ -14,6 +14,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::or_not_installed;
 use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::cluster::params;
+use crate::credentials::auth_file::AuthFile;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 
@@ -48,6 +49,34 @@ pub(super) async fn get_in(
     let api: Api<Owned<Secret>> = Api::namespaced(cluster.client.clone(), namespace);
     let doing = format!("get Secret `{namespace}/{name}`");
     cluster.read(&doing, api.get_opt(name)).await
+}
+
+/// The credentials of a Secret, in the current or the old format.
+pub(super) async fn auth_file(
+    cluster: &Cluster<'_>,
+    namespace: &str,
+    name: &str,
+) -> Result<AuthFile, Failure> {
+    let shown = format!("Secret `{namespace}/{name}`");
+    let secret = get_in(cluster, namespace, name).await?.ok_or_else(|| {
+        Failure::new(
+            format!("there is no {shown}"),
+            format!("see `kubectl get secrets -n {namespace}`"),
+        )
+    })?;
+    if let Some(bytes) = data_of(&secret, names::DATA_KEY) {
+        return AuthFile::of_others(shown, bytes);
+    }
+    let Some(bytes) = data_of(&secret, ".dockercfg") else {
+        return Err(Failure::new(
+            format!(
+                "{shown} has no registry credentials: it has no key `{}`",
+                names::DATA_KEY
+            ),
+            "name a Secret of type `kubernetes.io/dockerconfigjson`",
+        ));
+    };
+    AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
 /// The configuration of this cluster.

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
 use super::pull_secret::{additional, warn_if_kept};
+use super::restarts::of_removal;
 use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
@@ -24,8 +25,7 @@ use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{Change, InForce, changes, reach_nodes, text};
-use crate::secret::effects::Differs;
+use crate::secret::changes::{Change, InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
@@ -65,7 +65,13 @@ pub(super) async fn run(
             let in_force = in_force(&cluster, name, before, &plan).await;
             let difference = difference(&in_force, &plan);
             has_effect = !difference.is_empty();
-            let restarts = restarts(&cluster, name, &plan, &difference).await;
+            let after = match &plan {
+                Plan::Keep(secret) => valid_in(secret, names::DATA_KEY).unwrap_or_default(),
+                _ => DockerConfig::default(),
+            };
+            let restores = matches!(plan, Plan::Restore(_));
+            let removed = (name, &after, difference.as_slice());
+            let restarts = of_removal(&cluster, removed, restores).await;
             let difference = match difference {
                 none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
                 some => text(&some),
@@ -131,34 +137,6 @@ pub(super) async fn run(
         warn_if_kept(&cluster, name).await;
     }
     Ok(exit)
-}
-
-/// What it does to kubelets: without the last pull secret, nodes restore their own files.
-async fn restarts(
-    cluster: &Cluster<'_>,
-    name: &str,
-    plan: &Plan,
-    difference: &[Change],
-) -> Vec<String> {
-    let (global, gps) = futures::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
-        pull_secret::configuration(cluster),
-    );
-    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
-    let deliveries = super::restarts::deliveries(cluster, global.as_ref(), gps.as_ref()).await;
-    let mut sources = gps.iter().flat_map(|gps| &gps.spec.sources);
-    let has_scope = sources.any(|source| source.name == name && source.scope.is_some());
-    let after = match plan {
-        Plan::Keep(secret) => valid_in(secret, names::DATA_KEY).unwrap_or_default(),
-        _ => DockerConfig::default(),
-    };
-    let differs = Differs {
-        any: !difference.is_empty(),
-        on_nodes: !has_scope && reach_nodes(difference) || matches!(plan, Plan::Restore(_)),
-        // It is no new one.
-        has_scope: false,
-    };
-    deliveries.effects(&after, differs).sentences()
 }
 
 fn name_of(args: &Remove) -> &str {

@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use super::pull_secret;
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
+use crate::secret::changes::{Change, reach_nodes};
 use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
 
@@ -48,6 +49,30 @@ pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) 
         "nodes get credentials by ConfigFile: each change of them {}; `--delivery CredentialProvider` restarts them only once",
         found.pace.text()
     )]
+}
+
+/// What it does to kubelets: without the last pull secret, nodes restore their own files. `removed`: the name of the Secret, what
+/// is left in it, and the difference. `restores`: every node on purpose.
+pub(super) async fn of_removal(
+    cluster: &Cluster<'_>,
+    (name, after, difference): (&str, &DockerConfig, &[Change]),
+    restores: bool,
+) -> Vec<String> {
+    let (global, gps) = futures::join!(
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::configuration(cluster),
+    );
+    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
+    let mut sources = gps.iter().flat_map(|gps| &gps.spec.sources);
+    let has_scope = sources.any(|source| source.name == name && source.scope.is_some());
+    let differs = Differs {
+        any: !difference.is_empty(),
+        on_nodes: !has_scope && reach_nodes(difference) || restores,
+        // It is no new one.
+        has_scope: false,
+    };
+    found.effects(after, differs).sentences()
 }
 
 /// 0: this user may not list them.

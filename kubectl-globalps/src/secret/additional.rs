@@ -6,7 +6,6 @@ use globalps_core::dockerconfig::{
     Credential, DockerConfig, Entry, Finding, parse, validate, validate_bytes,
 };
 use globalps_core::names;
-use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -163,19 +162,6 @@ fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Optio
         .map(|it| format!("{}/{}", it.kind, it.name))
         .or_else(|| foreign_manager(metadata, holds).map(program))
         .or_else(|| MARKS.iter().find_map(marked).map(str::to_owned))
-}
-
-/// Who wrote the Secret's data last, and when; `None`: the API server does not say.
-pub(crate) fn last_change(metadata: &ObjectMeta) -> Option<(String, Timestamp)> {
-    let entries = metadata.managed_fields.iter().flatten();
-    let of_data = entries.filter(|entry| {
-        let fields = entry.fields_v1.as_ref();
-        fields.is_some_and(|fields| fields.0.get("f:data").is_some())
-    });
-    let last = of_data
-        .filter_map(|entry| Some((entry.manager.as_deref()?, entry.time.as_ref()?.0)))
-        .max_by_key(|(_, time)| *time);
-    last.map(|(manager, time)| (program(manager), time))
 }
 
 /// What people call a field manager; other names are shown as they are.

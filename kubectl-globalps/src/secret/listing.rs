@@ -79,7 +79,7 @@ pub(crate) struct Row {
     /// When every node had this revision: RFC 3339; empty: not yet, or unknown.
     since: String,
     /// When the password ends, if it is a token that says so: RFC 3339.
-    expires: Option<String>,
+    pub expires: Option<String>,
     #[serde(skip)]
     since_time: Option<Timestamp>,
 }
@@ -92,24 +92,6 @@ struct Candidate {
 }
 
 impl Listing {
-    /// Each registry once.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .registries
-            .iter()
-            .map(|row| row.registry.clone())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    /// Of the credentials that say when.
-    pub(crate) fn expiries(&self) -> Vec<&str> {
-        let rows = self.registries.iter();
-        rows.filter_map(|row| row.expires.as_deref()).collect()
-    }
-
     pub(crate) fn of(snapshot: Snapshot) -> Self {
         let mut registries = match snapshot.global {
             Some(global) => of_content(&snapshot, global),

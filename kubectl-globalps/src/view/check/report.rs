@@ -27,11 +27,11 @@ impl Report {
         let mut group = "";
         let mut granted = Some(granted(&self.checks));
         let missing = missing(&self.checks);
-        let mut is_said = false;
+        let mut is_listed = false;
         for check in &self.checks {
             let check = match &missing {
                 Some(one) if is_missing(check) => {
-                    if std::mem::replace(&mut is_said, true) {
+                    if std::mem::replace(&mut is_listed, true) {
                         continue;
                     }
                     one

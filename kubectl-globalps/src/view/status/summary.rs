@@ -1,5 +1,7 @@
 //! What `status` begins with: the mode and what it costs, who changed the pull secret, registries, and what expires next. Pure.
 
+use std::collections::BTreeSet;
+
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Restart};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,14 +44,18 @@ impl Summary {
         changed: Option<&Changed>,
     ) -> Self {
         let (mode, cost) = mode(spec);
-        let mut expiries: Vec<&str> = listing.map_or_else(Vec::new, Listing::expiries);
-        expiries.sort_unstable();
+        let rows = listing.map(|listing| listing.registries.as_slice());
+        let expiries = rows.unwrap_or_default().iter();
+        let next = expiries.filter_map(|row| row.expires.as_ref()).min();
         Self {
             version: image.map_or(String::new(), version),
             mode,
             cost,
-            registries: listing.map(Listing::names),
-            next_expiry: expiries.first().map(|&time| time.to_owned()),
+            registries: rows.map(|rows| {
+                let names: BTreeSet<&String> = rows.iter().map(|row| &row.registry).collect();
+                names.into_iter().cloned().collect()
+            }),
+            next_expiry: next.cloned(),
             changed_at: rfc3339(changed.map(|changed| changed.at)),
             changed_by: changed.map_or(String::new(), |changed| changed.by.clone()),
             changed: changed.map(|changed| changed.at),
