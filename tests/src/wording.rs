@@ -24,7 +24,6 @@ const CLEAN: &[&str] = &[
     "docs/distributions.md",
     "docs/ecosystem.md",
     "docs/many-clusters.md",
-    "docs/on-call.md",
     "docs/operations.md",
     "docs/releasing.md",
     "docs/security.md",

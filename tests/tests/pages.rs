@@ -72,7 +72,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     admin.runs("test-cluster.md", "verify");
     let verified = || product.get(CONFIG).unwrap()["spec"]["verify"]["interval"].clone();
     assert_eq!(verified(), "1m");
-    admin.runs("operations.md", "first-look");
+    admin.runs("troubleshooting.md", "first-look");
 
     cluster
         .kubectl(&["delete", "globalpullsecret", CONFIG_NAME, "-n", NAMESPACE])

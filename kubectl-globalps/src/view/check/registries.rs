@@ -99,7 +99,7 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
                 Verdict::Accepted => line,
                 Verdict::AcceptedInside => line.warn("nodes with containerd send them"),
                 Verdict::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
-                Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` shows whether it matches an image"),
+                Verdict::Pattern => line.warn("`kubectl globalps why --image IMAGE` shows whether it matches an image"),
                 Verdict::MayNotPull(_) => line.warn(format!(
                     "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
                 )),
