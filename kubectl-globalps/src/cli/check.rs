@@ -18,6 +18,9 @@ Examples:
   # Check whether the registries still accept the credentials
   kubectl globalps check --registries
 
+  # What to do about a reason of a condition, an event or a node
+  kubectl globalps check --explain RolloutHalted
+
   # In a script
   kubectl globalps check -o json",
     after_help = "Exit status: 0 no check failed, 1 a check failed, 2 error",
@@ -31,6 +34,9 @@ pub(crate) struct Check {
     /// Ask every registry, from this machine, whether it accepts the cluster's credentials
     #[arg(long)]
     pub registries: bool,
+    /// Only print the guide's section about this reason, without a cluster
+    #[arg(long, value_name = "REASON", conflicts_with_all = ["registries", "output"])]
+    pub explain: Option<String>,
     // Last, because its heading would also cover the flags after it.
     #[command(flatten, next_help_heading = "Check with the registry")]
     pub asking: Asking,
@@ -49,6 +55,11 @@ mod tests {
             ("check --registries -o json", None),
             ("check --registries --ca-file f --check-timeout 5s", None),
             ("check --registries --insecure", None),
+            ("check --explain RolloutHalted", None),
+            (
+                "check --explain x --registries",
+                Some(ErrorKind::ArgumentConflict),
+            ),
             ("check --insecure", Some(ErrorKind::MissingRequiredArgument)),
             (
                 "check --ca-file f",

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::label;
-use super::{Credentials, DryRun, FleetWait, LiveCheck, Owner, TEMPLATE};
+use super::{Credentials, DryRun, FleetWait, LiveCheck, ObjectFormat, Owner, TEMPLATE};
 
 /// Add registry credentials to clusters
 ///
@@ -34,6 +34,9 @@ pub(crate) struct FleetAdd {
         default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    /// Print the source Secret; without `--dry-run`, its credentials are masked
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<ObjectFormat>,
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]

@@ -19,7 +19,7 @@ const ID: &str = "8d1c0f3b6a2e4975";
 const SOURCE: &str = "team-a-pull-secret";
 
 /// Commands, each as it is shown and as it is run.
-const LINES: [(&str, &str, &str); 15] = [
+const LINES: [(&str, &str, &str); 16] = [
     (
         "add",
         "add quay.io -u robot --password-stdin -o json",
@@ -36,6 +36,11 @@ const LINES: [(&str, &str, &str); 15] = [
         "fleet status",
         "fleet status team-a -n clusters -o json",
         "",
+    ),
+    (
+        "fleet add",
+        "fleet add team-a -n clusters --registry quay.io -u robot --password-stdin -o json",
+        "fleet add team-a -n clusters --registry quay.io -u robot -p r --skip-check -o json",
     ),
     ("fleet diff", "fleet diff team-a -n clusters -o json", ""),
     (

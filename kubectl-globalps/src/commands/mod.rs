@@ -12,6 +12,7 @@ mod diff;
 mod examples;
 mod explain;
 mod explain_namespace;
+mod explain_reason;
 mod external_diff;
 #[cfg(test)]
 mod fake_api;
@@ -96,7 +97,10 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             },
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Bundle(args) => bundle::run(args, flags, printer).await,
-            Command::Check(args) => check::run(args, flags, printer).await,
+            Command::Check(args) => match &args.explain {
+                Some(reason) => explain_reason::run(reason, printer),
+                None => check::run(args, flags, printer).await,
+            },
             Command::Options(_) => {
                 printer.data(help::options().trim_end());
                 Ok(Exit::Done)

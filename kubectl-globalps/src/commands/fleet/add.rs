@@ -4,6 +4,7 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig::validate;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Resource as _;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
@@ -47,14 +48,11 @@ pub(super) async fn run(
     let api = cluster.api::<FleetPullSecret>();
     let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;
     let source = source_of(fleet.as_ref(), &cluster.namespace, args)?;
-    let outcome = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
-    let how = args.dry_run.suffix();
-    printer.data(&format!("secret/{source} {}{how}", outcome.word()));
+    let changed = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
     if fleet.is_none() {
         create(&cluster, args, &source).await?;
-        let name = &args.fleet;
-        printer.data(&format!("fleetpullsecret.globalps.io/{name} created{how}"));
     }
+    show(printer, args, &source, &changed, fleet.is_none())?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
@@ -76,10 +74,36 @@ fn without_cluster(
     announcement(None, &planned)?.show(printer);
     announce_new(args, namespace, printer);
     printer.note("no cluster is configured, so the Secret contains only these registries");
-    let (name, how) = (&args.fleet, args.dry_run.suffix());
-    printer.data(&format!("secret/{source} {}{how}", outcome.word()));
-    printer.data(&format!("fleetpullsecret.globalps.io/{name} created{how}"));
+    show(printer, args, &source, &(planned, outcome), true)?;
     Ok(Exit::Done)
+}
+
+/// Both objects where both are new.
+fn show(
+    printer: &Printer,
+    args: &FleetAdd,
+    source: &str,
+    (secret, outcome): &(Secret, Outcome),
+    is_new: bool,
+) -> Result<(), Failure> {
+    let mut object = pull_secret::shown(secret, args.dry_run);
+    let mut names = vec![format!("secret/{source}")];
+    let (name, how) = (&args.fleet, args.dry_run.suffix());
+    let mut lines = vec![format!("secret/{source} {}{how}", outcome.word())];
+    if is_new {
+        let fleet = json!({
+            "apiVersion": FleetPullSecret::api_version(&()), "kind": FleetPullSecret::kind(&()),
+            "metadata": {"name": name, "namespace": secret.metadata.namespace}, "spec": spec(&args.to, source),
+        });
+        object = json!({"apiVersion": "v1", "kind": "List", "items": [object, fleet]});
+        names.push(format!("fleetpullsecret.globalps.io/{name}"));
+        lines.push(format!("fleetpullsecret.globalps.io/{name} created{how}"));
+    }
+    printer.print(args.output, ("the objects", &object), names, || {
+        for line in &lines {
+            printer.data(line);
+        }
+    })
 }
 
 fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {
@@ -152,7 +176,7 @@ async fn change(
     logins: &[Login],
     is_new: bool,
     args: &FleetAdd,
-) -> Result<Outcome, Failure> {
+) -> Result<(Secret, Outcome), Failure> {
     let mut shown = None;
     let mut attempt = 1;
     loop {
@@ -181,7 +205,7 @@ async fn change(
         }
         match send(cluster, planned, outcome, args.dry_run).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            sent => return sent.map(|_| outcome),
+            sent => return Ok((sent?, outcome)),
         }
         attempt += 1;
     }

@@ -76,7 +76,7 @@ const PULLS: [(&str, &str, &str); 9] = [
     (
         "failed to pull and unpack image \"I\": failed to resolve reference \"I\": failed to do request: Head \"https://x/v2/y/manifests/1\": tls: failed to verify certificate: x509: certificate signed by unknown authority",
         "initializing source docker://I: pinging container registry x: Get \"https://x/v2/\": tls: failed to verify certificate: x509: certificate has expired",
-        "RegistryUnreachable",
+        "CertificateUntrusted",
     ),
     (
         "failed to pull and unpack image \"I\": failed to extract layer sha256:0a: write /x: no space left on device",

@@ -19,6 +19,8 @@ pub(crate) enum Code {
     CredentialsRefused,
     ImageNotFound,
     RegistryUnreachable,
+    /// The node does not accept the registry's certificate.
+    CertificateUntrusted,
     NodeNotSynced,
     /// A pull secret of the pod is not one that a kubelet can read.
     SecretUnreadable,
@@ -282,19 +284,6 @@ impl Evidence<'_> {
         )
     }
 
-    fn unreachable(&self, why: &str) -> Cause {
-        let node = match self.pod.node.as_str() {
-            "" => "the node".to_owned(),
-            node => format!("`{node}`"),
-        };
-        self.of(
-            Code::RegistryUnreachable,
-            format!("`{}` can't be reached, or its certificate is not trusted: {why}", self.registry),
-            String::new(),
-            &format!("credentials don't fix it: check DNS, firewall, proxy and certificate authorities of {node} for `{}`", self.registry),
-        )
-    }
-
     fn rate_limited(&self) -> Cause {
         let registry = self.registry;
         let (command, hint) = if self.tries.is_empty() {
@@ -554,11 +543,11 @@ mod tests {
                 "kubectl -n a delete pod p",
             ),
             (
-                "x509: unknown authority",
+                "x509: certificate signed by unknown authority",
                 Some(false),
                 Some(Ok(Pull::Available)),
                 false,
-                Code::RegistryUnreachable,
+                Code::CertificateUntrusted,
                 "",
             ),
             (

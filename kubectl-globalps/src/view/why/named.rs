@@ -65,7 +65,7 @@ pub(super) fn sandbox_image(message: &str) -> Option<&str> {
     })
 }
 
-/// Whose configuration a message about a sandbox image shows.
+/// Whose words a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runtime {
     Containerd,
@@ -76,7 +76,7 @@ pub(super) enum Runtime {
 impl Runtime {
     pub(super) fn of(message: &str) -> Self {
         let has = |text| message.contains(text);
-        if has("failed to get sandbox image") {
+        if has("failed to get sandbox image") || has("failed to pull and unpack image") {
             Self::Containerd
         } else if has("creating pod sandbox with name") || has("docker://") {
             Self::Crio

@@ -1,0 +1,71 @@
+//! `check --explain`: the section of the guide about a reason, without a network.
+
+use crate::error::{Exit, Failure};
+use crate::terminal::printer::Printer;
+
+/// The page that this release was built with.
+const GUIDE: &str = include_str!("../../../docs/troubleshooting.md");
+
+pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit, Failure> {
+    let found = sections(GUIDE, reason);
+    if found.is_empty() {
+        return Err(Failure::new(
+            format!("the guide has no section about `{reason}`"),
+            format!(
+                "name a reason as conditions, events, `status` and `check` print it, for example `RolloutHalted`; the sections are {}",
+                titles(GUIDE).join(", ")
+            ),
+        ));
+    }
+    printer.data(&found.join("\n\n"));
+    Ok(Exit::Done)
+}
+
+/// Each section with its heading.
+fn all(guide: &str) -> impl Iterator<Item = &str> {
+    guide.split("\n## ").skip(1)
+}
+
+fn title(section: &str) -> &str {
+    section.lines().next().unwrap_or_default()
+}
+
+fn titles(guide: &str) -> Vec<&str> {
+    all(guide).map(title).filter(|it| !it.contains(' ')).collect()
+}
+
+/// The section of this name, or those that mention the reason.
+fn sections<'a>(guide: &'a str, reason: &str) -> Vec<&'a str> {
+    let plain = |text: &str| {
+        let letters = text.chars().filter(char::is_ascii_alphanumeric);
+        letters.collect::<String>().to_lowercase()
+    };
+    // Alerts have the name of the project before the reason.
+    let of_alert = reason.strip_prefix("Globalps").unwrap_or(reason);
+    let wanted = [plain(reason), plain(of_alert)];
+    let named = all(guide).find(|section| wanted.contains(&plain(title(section))));
+    if let Some(section) = named {
+        return vec![section.trim_end()];
+    }
+    let quoted = format!("`{of_alert}`");
+    let mentions = all(guide).filter(|section| section.contains(&quoted));
+    mentions.map(str::trim_end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_leads_to_its_section() {
+        for reason in ["rollout-halted", "RolloutHalted", "rollouthalted"] {
+            let found = sections(GUIDE, reason);
+            assert_eq!(found.len(), 1, "{reason}");
+            assert!(found[0].starts_with("rollout-halted\n"), "{reason}");
+        }
+        let found = sections(GUIDE, "KubeletDown");
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|section| section.contains("`KubeletDown`")));
+        assert_eq!(sections(GUIDE, "NoSuchReason"), [] as [&str; 0]);
+    }
+}
