@@ -248,6 +248,12 @@ pub const FILES: &[TestFile] = &[
         "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else",
     ),
     file(
+        "installers",
+        On::Beside(0),
+        150,
+        "the charts by Helm 3 and 4, Flux's use of Helm's SDK, Argo CD's sync engine and kubectl: definitions and their objects survive each step",
+    ),
+    file(
         "interference",
         On::Nodes(4),
         300,
