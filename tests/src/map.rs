@@ -80,6 +80,12 @@ pub const FILES: &[TestFile] = &[
         "the commands in the controller's messages, as they are printed: each helps, and undoes nothing that another one did",
     ),
     file(
+        "alerts",
+        On::Beside(0),
+        10,
+        "which alerts fire in which state, and that each names its section of troubleshooting, by Prometheus' own tool",
+    ),
+    file(
         "allowed_kubelets",
         On::Nodes(0),
         20,
@@ -414,6 +420,12 @@ pub const FILES: &[TestFile] = &[
         On::Programs,
         10,
         "cosign signs and verifies a release; a changed byte or another key is rejected",
+    ),
+    file(
+        "roles",
+        On::Nodes(1),
+        60,
+        "a user of `globalps-viewer`, or of Kubernetes' `view`, runs `status` and `list` without Secrets; one of `globalps-operator` does what `add`, `undo`, `pause`, `remove`, `why` and others need, and nothing else",
     ),
     file(
         "rollout",

@@ -1,8 +1,10 @@
 //! The charts by everything that installs charts: what each step does to the definitions, and whether the objects of their kinds
-//! survive. Prints the table of `docs/adr/0042-definitions-in-a-chart-of-their-own.md`.
+//! survive. Prints the table of `docs/adr/0042-definitions-in-a-chart-of-their-own.md`. And the API server's own schemas accept
+//! everything that the charts can render.
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,6 +81,131 @@ fn definitions_and_objects_survive_every_installer() {
         rows(name, &installer, &mut table);
     }
     println!("{table}");
+}
+
+/// By the schemas that the API server publishes, and by a dry run there.
+#[test]
+fn the_api_server_accepts_everything_that_is_rendered() {
+    let cluster = cluster("rendered", 0);
+    let budget = json!({"enabled": true});
+    let values = json!({
+        "commonLabels": {"team": "a"}, "registryAuthorities": "certificates", "detachServiceAccounts": true,
+        "images": {"registry": "registry.example.com:5000/platform", "pullSecret": "images"},
+        "controller": {"podDisruptionBudget": budget, "podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+        "hub": {"enabled": true, "shards": 2, "namespaces": ["clusters"], "podDisruptionBudget": budget},
+        "operators": {"secrets": [{"namespace": "olm", "name": "pull"}]},
+        "allow": {
+            "units": ["my-kubelet.service"], "configFiles": ["/data/kubelet/auth.json"],
+            "providers": [{"configPath": "/opt/providers/config.yaml", "binDir": "/opt/providers/bin"}],
+        },
+        "monitoring": {"dashboard": {"enabled": true}, "serviceMonitor": {"enabled": true}},
+        "globalPullSecret": {
+            "original": {"secretRef": {"namespace": "team", "name": "original"}},
+            "sources": [{"name": "team-a"}],
+            "imagePullSecrets": {"enabled": true, "attach": "Admission", "secretName": "pull"},
+            "kubelet": {"unit": "my-kubelet.service"},
+            "syncer": {
+                "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+                "resources": {"requests": {"cpu": 1, "memory": "16Mi"}},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]},
+                ]}}},
+                "priorityClassName": "system-node-critical",
+            },
+        },
+    });
+    let world = World::new(&cluster, &Installer::Kubectl);
+    fs::write(world.path("values.yaml"), values.to_string()).unwrap();
+    for namespace in [SYSTEM, "clusters", "olm", "team"] {
+        let create = ["create", "namespace", namespace];
+        cluster.kubectl(&create).unwrap();
+    }
+    let mut schemas = BTreeMap::new();
+    for chart in CHARTS {
+        let text = world.rendered(Step::Install, chart);
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        // The Prometheus operator is not here.
+        let documents = documents.into_iter().filter(|object| {
+            let version = object["apiVersion"].as_str();
+            version.is_some_and(|version| !version.starts_with("monitoring.coreos.com/"))
+        });
+        let documents: Vec<Value> = documents.collect();
+        println!("{chart}: {} objects", documents.len());
+        assert!(documents.len() >= 4);
+        for object in &documents {
+            let wrong = invalid(&cluster, &mut schemas, object);
+            let name = &object["metadata"]["name"];
+            assert!(wrong.is_empty(), "{} {name}: {wrong:?}", object["kind"]);
+        }
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": documents}).to_string();
+        for dry_run in ["server", "none"] {
+            let mut kubectl = cluster.kubectl_command();
+            let flag = format!("--dry-run={dry_run}");
+            kubectl.args(["apply", "--server-side", "--validate=strict", &flag, "-f", "-"]);
+            world.succeeds(&mut kubectl, &list);
+        }
+        let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+        cluster.kubectl(&wait).unwrap();
+    }
+}
+
+/// What the API server's `OpenAPI` schema of the kind does not have, and what it requires.
+fn invalid(cluster: &Cluster, schemas: &mut BTreeMap<String, Value>, object: &Value) -> Vec<String> {
+    let version = object["apiVersion"].as_str().unwrap();
+    let (group, of_group) = version.split_once('/').unwrap_or(("", version));
+    let document = schemas.entry(version.to_owned()).or_insert_with(|| {
+        let path = match group {
+            "" => "/openapi/v3/api/v1".to_owned(),
+            _ => format!("/openapi/v3/apis/{version}"),
+        };
+        let text = cluster.kubectl(&["get", "--raw", &path]).unwrap();
+        serde_json::from_str(&text).unwrap()
+    });
+    let kind = json!([{"group": group, "kind": object["kind"], "version": of_group}]);
+    let all = &document["components"]["schemas"];
+    let mut of_kind = all.as_object().unwrap().values();
+    let schema = of_kind.find(|schema| schema["x-kubernetes-group-version-kind"] == kind);
+    let mut wrong = Vec::new();
+    mismatches(all, schema.expect("a schema of the kind"), object, "", &mut wrong);
+    wrong
+}
+
+fn mismatches(all: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
+    let reference = schema["allOf"][0]["$ref"].as_str().or(schema["$ref"].as_str());
+    if let Some(name) = reference.and_then(|name| name.rsplit('/').next()) {
+        return mismatches(all, &all[name], value, path, wrong);
+    }
+    let fits = match schema["type"].as_str() {
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64(),
+        Some("boolean") => value.is_boolean(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => true,
+    };
+    if !fits {
+        wrong.push(format!("{path} has another type"));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        mismatches(all, &schema["items"], item, &format!("{path}[]"), wrong);
+    }
+    let required = schema["required"].as_array().into_iter().flatten();
+    let missing = required.filter(|name| value.get(name.as_str().unwrap_or_default()).is_none());
+    wrong.extend(missing.map(|name| format!("{path}.{name} is missing")));
+    let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        match (&schema["properties"][name], &schema["additionalProperties"]) {
+            (Value::Object(known), _) => {
+                mismatches(all, &Value::Object(known.clone()), value, &path, wrong);
+            }
+            (_, Value::Object(known)) => {
+                mismatches(all, &Value::Object(known.clone()), value, &path, wrong);
+            }
+            _ if is_open || schema.get("properties").is_none() => {}
+            _ => wrong.push(format!("{path} is unknown")),
+        }
+    }
 }
 
 fn rows(name: &str, installer: &Installer, table: &mut String) {

@@ -211,12 +211,9 @@ mod tests {
             ("a=5:Synced", "", 0),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);
-            for object in snapshot.node_pull_secrets.values_mut() {
-                let mut changed = object.as_ref().clone();
-                if let Some(status) = &mut changed.status {
-                    reason.clone_into(&mut status.reason);
-                }
-                *object = changed.into();
+            let objects = snapshot.node_pull_secrets.to_mut().values_mut();
+            for status in objects.filter_map(|object| object.status.as_mut()) {
+                reason.clone_into(&mut status.reason);
             }
             let found = contested(&snapshot, crate::content::secret::revision_of_test(5));
             assert_eq!(found, expected, "{node} {reason}");

@@ -25,7 +25,7 @@ pub(super) fn placed(mut daemon_set: Value, syncer: &Syncer) -> Value {
     daemon_set
 }
 
-/// The terms of nodes that match one of ours and one of theirs: terms are ORed, and what a term has is ANDed.
+/// Terms for the nodes that match a default term and one of the configuration. A node must match one term, and everything in it.
 fn both(ours: &Value, theirs: &[Value]) -> Value {
     let ours = ours.as_array().into_iter().flatten();
     ours.flat_map(|one| theirs.iter().map(move |other| joined(one, other)))
@@ -46,12 +46,13 @@ fn joined(one: &Value, other: &Value) -> Value {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::syncer_objects;
     use super::*;
     use crate::api::GlobalPullSecretSpec;
 
-    fn pods(syncer: Value) -> [Value; 2] {
+    fn pods(syncer: &Value) -> [Value; 2] {
         let spec: GlobalPullSecretSpec =
             serde_json::from_value(json!({"syncer": syncer})).expect("a configuration");
         let objects = syncer_objects("kube-system", "i", &spec);
@@ -63,14 +64,14 @@ mod tests {
     fn settings_replace_the_defaults_of_both_agents() {
         let toleration = json!({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"});
         let resources = json!({"requests": {"cpu": "1m"}, "limits": {"memory": "96Mi"}});
-        for pod in pods(json!({
+        for pod in pods(&json!({
             "tolerations": [toleration], "resources": resources, "priorityClassName": "high",
         })) {
             assert_eq!(pod["tolerations"], json!([toleration]));
             assert_eq!(pod["containers"][0]["resources"], resources);
             assert_eq!(pod["priorityClassName"], "high");
         }
-        for pod in pods(json!({"tolerations": []})) {
+        for pod in pods(&json!({"tolerations": []})) {
             assert_eq!(pod["tolerations"], json!([]));
             assert_eq!(pod["priorityClassName"], "system-node-critical");
             assert_eq!(
@@ -78,7 +79,7 @@ mod tests {
                 "64Mi"
             );
         }
-        for pod in pods(json!({})) {
+        for pod in pods(&json!({})) {
             assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
         }
     }
@@ -90,8 +91,8 @@ mod tests {
         let terms = json!([{"matchExpressions": [pool]}, {"matchFields": [name]}]);
         let mut affinity = json!({});
         affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
-        let plain = pods(json!({}));
-        let pods = pods(json!({"affinity": affinity}));
+        let plain = pods(&json!({}));
+        let pods = pods(&json!({"affinity": affinity}));
         for (plain, pod) in plain.iter().zip(&pods) {
             let of = |pod: &Value| pod["affinity"].pointer(NODE_TERMS).cloned().unwrap_or_default();
             let (before, after) = (of(plain), of(pod));

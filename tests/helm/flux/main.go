@@ -1,5 +1,5 @@
 // Command flux does with a release what Flux's helm-controller does with Helm's SDK: it applies the definitions in the chart's crds
-// directory by a policy (Skip, Create, CreateReplace) and keeps Helm from doing so.
+// directory by a policy (Skip, Create, CreateReplace) and keeps Helm from doing so. It does not wait for pods, as with disableWait.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(namespace, file, policy string, args []string) error {
 	switch command {
 	case "rollback":
 		rollback := action.NewRollback(config)
-		rollback.Timeout, rollback.WaitStrategy = timeout, kube.LegacyStrategy
+		rollback.Timeout, rollback.WaitStrategy = timeout, kube.HookOnlyStrategy
 		return rollback.Run(name)
 	case "uninstall":
 		uninstall := action.NewUninstall(config)
@@ -74,12 +74,12 @@ func run(namespace, file, policy string, args []string) error {
 	case "install":
 		install := action.NewInstall(config)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = name, namespace, true
-		install.SkipCRDs, install.Timeout, install.WaitStrategy = true, timeout, kube.LegacyStrategy
+		install.SkipCRDs, install.Timeout, install.WaitStrategy = true, timeout, kube.HookOnlyStrategy
 		_, err = install.Run(of, set)
 	case "upgrade":
 		upgrade := action.NewUpgrade(config)
 		upgrade.Namespace, upgrade.SkipCRDs = namespace, true
-		upgrade.Timeout, upgrade.WaitStrategy = timeout, kube.LegacyStrategy
+		upgrade.Timeout, upgrade.WaitStrategy = timeout, kube.HookOnlyStrategy
 		_, err = upgrade.Run(name, of, set)
 	default:
 		err = fmt.Errorf("unknown command %s", command)
