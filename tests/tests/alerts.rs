@@ -75,8 +75,13 @@ fn alerts_fire_for_what_someone_must_do() {
     for rule in all {
         let name = &rule["alert"];
         let url = rule["annotations"]["runbook_url"].as_str().unwrap();
-        let page = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/troubleshooting.md#");
-        let anchor = url.strip_prefix(page).unwrap_or_else(|| panic!("{name}: {url}"));
+        let page = concat!(
+            env!("CARGO_PKG_REPOSITORY"),
+            "/blob/main/docs/troubleshooting.md#"
+        );
+        let anchor = url
+            .strip_prefix(page)
+            .unwrap_or_else(|| panic!("{name}: {url}"));
         let heading = format!("\n## {anchor}\n");
         assert!(troubleshooting.contains(&heading), "{name}: {url}");
     }
@@ -99,9 +104,9 @@ fn alerts_fire_for_what_someone_must_do() {
                 alert.into_iter().collect()
             };
             let names = all.iter().map(|rule| rule["alert"].as_str().unwrap());
-            let alerts = names.map(|name| {
-                json!({"eval_time": "2h", "alertname": name, "exp_alerts": expected(name)})
-            });
+            let alerts = names.map(
+                |name| json!({"eval_time": "2h", "alertname": name, "exp_alerts": expected(name)}),
+            );
             json!({
                 "name": state, "interval": "1m", "input_series": series.collect::<Vec<_>>(),
                 "alert_rule_test": alerts.collect::<Vec<_>>(),

@@ -459,7 +459,11 @@ fn labels_budgets_and_a_service_monitor_are_rendered() {
         "registryAuthorities": "certificates",
     }));
     let objects = written(&chart(), &helm().unwrap(), &values, &[]);
-    for (name, object) in objects.iter().chain(&written(&definitions(), &helm().unwrap(), &values, &[])) {
+    for (name, object) in
+        objects
+            .iter()
+            .chain(&written(&definitions(), &helm().unwrap(), &values, &[]))
+    {
         let labels = &object["metadata"]["labels"];
         for label in STANDARD {
             assert!(labels[label].is_string(), "{name:?}: {label}");
@@ -477,12 +481,21 @@ fn labels_budgets_and_a_service_monitor_are_rendered() {
         assert_eq!(*selected, pods["app.kubernetes.io/name"]);
     }
     let deployment = get("Deployment", "globalps-controller");
-    assert_eq!(deployment["spec"]["template"]["metadata"]["labels"]["d"], "e");
+    assert_eq!(
+        deployment["spec"]["template"]["metadata"]["labels"]["d"],
+        "e"
+    );
     let service = get("Service", "globalps-controller");
     let monitor = get("ServiceMonitor", "globalps-controller");
-    let selected = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+    let selected = monitor["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .unwrap();
     let labels = service["metadata"]["labels"].as_object().unwrap();
-    assert!(selected.iter().all(|(name, value)| labels.get(name) == Some(value)));
+    assert!(
+        selected
+            .iter()
+            .all(|(name, value)| labels.get(name) == Some(value))
+    );
     assert_eq!(monitor["metadata"]["labels"]["release"], "x");
     let port = deployment.pointer("/spec/template/spec/containers/0/ports/0/name");
     assert_eq!(service["spec"]["ports"][0]["targetPort"], *port.unwrap());
@@ -614,7 +627,11 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     };
     let before = config_file::read(&world.node).unwrap();
 
-    world.helm_of(DEFINITIONS, &["install", "--create-namespace"], &definitions());
+    world.helm_of(
+        DEFINITIONS,
+        &["install", "--create-namespace"],
+        &definitions(),
+    );
     world.helm(&["install", "--wait"], &chart());
     world.in_force(0);
     // The configuration is the controller's until the values have one.
@@ -713,7 +730,10 @@ impl World<'_> {
 
         self.helm_of(DEFINITIONS, &["upgrade"], &next);
         assert_eq!(self.definition()["of-a-test"], "next");
-        self.helm(&["upgrade", "--wait", "--set=controller.replicas=1"], &chart());
+        self.helm(
+            &["upgrade", "--wait", "--set=controller.replicas=1"],
+            &chart(),
+        );
         assert_eq!(self.replicas(), 1);
         self.in_force(2);
         assert_eq!(self.starts() - starts, 1, "only for the new content");

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use common::cluster;
 use common::unrun::{SYSTEM, install, names_leader, pods};
-use globalps_core::api::{
-    DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart,
-};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart};
 use globalps_core::manifests::syncer_objects;
 use globalps_tests::account::Account;
 use globalps_tests::product::{NAMESPACE, run};

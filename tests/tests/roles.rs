@@ -76,7 +76,10 @@ fn viewers_read_no_secrets_and_operators_work_day_by_day() {
     works(&product, &["undo", "--yes", "--wait"]);
     let ran = add(&product, OPERATOR, "third.example.com");
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    works(&product, &["remove", "third.example.com", "--yes", "--wait"]);
+    works(
+        &product,
+        &["remove", "third.example.com", "--yes", "--wait"],
+    );
     works(&product, &["remove", "--all", "--yes", "--wait"]);
     product.wait_clean().unwrap();
     for (verb, what) in [
@@ -94,7 +97,9 @@ fn viewers_read_no_secrets_and_operators_work_day_by_day() {
 }
 
 fn by(product: &Product, user: &str, args: &[&str]) -> Ran {
-    product.plugin(&[args, &["--as", user]].concat(), "").unwrap()
+    product
+        .plugin(&[args, &["--as", user]].concat(), "")
+        .unwrap()
 }
 
 fn works(product: &Product, args: &[&str]) {
@@ -103,11 +108,22 @@ fn works(product: &Product, args: &[&str]) {
 }
 
 fn add(product: &Product, user: &str, registry: &str) -> Ran {
-    let args = ["add", "--skip-check", registry, "-u", "robot", "--password-stdin", "--as", user];
+    let args = [
+        "add",
+        "--skip-check",
+        registry,
+        "-u",
+        "robot",
+        "--password-stdin",
+        "--as",
+        user,
+    ];
     product.plugin(&args, "roles-password-3").unwrap()
 }
 
 fn may(cluster: &Cluster, user: &str, verb: &str, what: &str) -> bool {
     let ask = ["auth", "can-i", verb, what, "-n", NAMESPACE, "--as", user];
-    cluster.kubectl(&ask).is_ok_and(|answer| answer.trim() == "yes")
+    cluster
+        .kubectl(&ask)
+        .is_ok_and(|answer| answer.trim() == "yes")
 }

@@ -90,11 +90,17 @@ mod tests {
         let name = json!({"key": "metadata.name", "operator": "In", "values": ["node-1"]});
         let terms = json!([{"matchExpressions": [pool]}, {"matchFields": [name]}]);
         let mut affinity = json!({});
-        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
+        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
+            terms;
         let plain = pods(&json!({}));
         let pods = pods(&json!({"affinity": affinity}));
         for (plain, pod) in plain.iter().zip(&pods) {
-            let of = |pod: &Value| pod["affinity"].pointer(NODE_TERMS).cloned().unwrap_or_default();
+            let of = |pod: &Value| {
+                pod["affinity"]
+                    .pointer(NODE_TERMS)
+                    .cloned()
+                    .unwrap_or_default()
+            };
             let (before, after) = (of(plain), of(pod));
             let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
             assert_eq!(after.len(), before.len() * 2);
@@ -102,7 +108,8 @@ mod tests {
                 let ours = before[at / 2]["matchExpressions"].as_array().unwrap();
                 let found = term["matchExpressions"].as_array().unwrap();
                 assert!(ours.iter().all(|own| found.contains(own)), "{term}");
-                let (has_pool, has_name) = (found.contains(&pool), term["matchFields"] == json!([name]));
+                let (has_pool, has_name) =
+                    (found.contains(&pool), term["matchFields"] == json!([name]));
                 assert_eq!((has_pool, has_name), (at % 2 == 0, at % 2 == 1), "{term}");
             }
         }

@@ -49,12 +49,7 @@ fn operated() -> Vec<PolicyRule> {
     let history = (0..HISTORY_SLOTS).map(history_secret);
     vec![
         viewed(),
-        rule(
-            GROUP,
-            ["globalpullsecrets"],
-            [],
-            ["create", "patch"],
-        ),
+        rule(GROUP, ["globalpullsecrets"], [], ["create", "patch"]),
         rule(GROUP, ["nodepullsecrets"], [], ["patch"]),
         rule(
             "",

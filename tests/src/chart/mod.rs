@@ -11,9 +11,7 @@ use std::collections::BTreeSet;
 use globalps_core::api::{
     Attach, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{
-    Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess,
-};
+use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
 use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, HUB, IMAGE_PULL_SECRETS, KUBECONFIG_KEY,
     OPENSHIFT_ORIGINAL, OPERATORS,
@@ -432,9 +430,7 @@ fn with_options(mut object: Value, program: &str) -> Value {
     let template = &mut object["spec"]["template"];
     if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
         let (own, common) = (value("podLabels"), "$.Values.commonLabels");
-        let all = format!(
-            r#"omit (merge (deepCopy {own}) {common}) "app.kubernetes.io/name""#
-        );
+        let all = format!(r#"omit (merge (deepCopy {own}) {common}) "app.kubernetes.io/name""#);
         add_fields(labels, &all);
     }
     template["metadata"]["annotations"] = field(&value("podAnnotations"));

@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn values_name_each_image_by_digest_and_an_unknown_image_is_an_error() {
-        let text = "# Images\nregistry: \"\"\ncontroller: {repository: \"\", tag: \"\", digest: \"\"}\n";
+        let text =
+            "# Images\nregistry: \"\"\ncontroller: {repository: \"\", tag: \"\", digest: \"\"}\n";
         let digests = |name| [(name, "sha256:aa".to_owned())].into();
         assert_eq!(
             values(text, "example.com/x", &digests("globalps-controller")).unwrap(),
