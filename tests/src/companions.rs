@@ -166,11 +166,14 @@ mod tests {
     #[test]
     fn the_page_names_the_releases_that_are_tested() {
         let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
-        let page = read("docs/ecosystem.md");
-        for (module, name) in [
-            ("tests/external-secrets", EXTERNAL_SECRETS_MODULE),
-            ("tests/flux", KUSTOMIZE_CONTROLLER_MODULE),
+        let (page, charts) = ("docs/ecosystem.md", "charts/globalps/README.md");
+        for (page, module, name) in [
+            (page, "tests/external-secrets", EXTERNAL_SECRETS_MODULE),
+            (page, "tests/flux", KUSTOMIZE_CONTROLLER_MODULE),
+            (charts, "tests/helm", "helm.sh/helm/v4"),
+            (charts, "tests/helm3", "helm.sh/helm/v3"),
         ] {
+            let page = read(page);
             let requirements = read(&format!("{module}/go.mod"));
             let line = requirements
                 .lines()

@@ -101,7 +101,7 @@ pub const FILES: &[TestFile] = &[
         "chart",
         On::Beside(1),
         150,
-        "the Helm chart and the kustomize base have the objects of `install`; the real Helm installs, upgrades, rolls back and removes a release",
+        "the Helm charts and the kustomize base have the objects of `install`; Helm 3 and 4 install, upgrade, roll back and remove a release",
     ),
     file(
         "clocks",

@@ -8,8 +8,14 @@ use globalps_tests::product::run;
 use globalps_tests::prometheus::promtool;
 use serde_json::{Value, json};
 
-/// Metrics that stay for hours, and the alerts that fire then, with their severity.
-const STATES: &[(&str, &[&str], &[(&str, &str)])] = &[
+/// A state, its metrics, and the alerts that fire after hours of it, with their severity.
+type State = (
+    &'static str,
+    &'static [&'static str],
+    &'static [(&'static str, &'static str)],
+);
+
+const STATES: [State; 6] = [
     (
         "a registry rejects the credentials",
         &[r#"globalps_condition{type="CredentialsRejected",status="True"} 1"#],

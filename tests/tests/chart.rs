@@ -646,6 +646,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     world.an_upgrade_changes_the_definitions_and_a_rollback_leaves_them();
     world.values_are_validated();
+    world.the_syncer_runs_where_and_how_the_values_say();
     world.pull_secrets_in_namespaces_have_their_permissions();
     world.removed_too_early_it_can_be_installed_again();
 
@@ -795,6 +796,38 @@ impl World<'_> {
                 ran.stderr
             );
         }
+    }
+
+    fn the_syncer_runs_where_and_how_the_values_say(&self) {
+        let starts = self.starts();
+        let toleration = json!({"key": "of-a-test", "operator": "Exists", "effect": "NoExecute"});
+        let resources = json!({"requests": {"cpu": "2m"}, "limits": {"memory": "96Mi"}});
+        let name = self.node.name();
+        let term =
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+        let mut syncer = json!({
+            "tolerations": [toleration], "resources": resources, "priorityClassName": "system-cluster-critical",
+        });
+        syncer["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
+            json!([term]);
+        let set = format!("--set-json=globalPullSecret.syncer={syncer}");
+        self.helm(&["upgrade", &set], &chart());
+        until("a syncer of the values", DEADLINE, POLL, || {
+            let set = self.product.get("daemonset/global-pull-secret-syncer")?;
+            let (pod, status) = (&set["spec"]["template"]["spec"], &set["status"]);
+            let is_of_values = pod["tolerations"] == json!([toleration])
+                && pod["containers"][0]["resources"] == resources
+                && pod["priorityClassName"] == "system-cluster-critical"
+                && pod["affinity"].to_string().contains("matchFields");
+            let is_new = status["observedGeneration"] == set["metadata"]["generation"]
+                && status["updatedNumberScheduled"] == 1
+                && status["numberReady"] == 1;
+            Ok((is_of_values && is_new).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
+        self.in_force(6);
+        assert_eq!(self.starts() - starts, 1, "only for the new content");
+        self.helm(&["upgrade", "--set=globalPullSecret.syncer=null"], &chart());
     }
 
     fn pull_secrets_in_namespaces_have_their_permissions(&self) {
