@@ -18,7 +18,7 @@ FLEET := 100,1000,5000
 HUB := 100,1000
 
 # Test files that run beside other projects' own programs.
-COMPANIONS := chart external_secrets flux short_lived tutorials upgrade_tools
+COMPANIONS := alerts chart external_secrets flux installers short_lived tutorials upgrade_tools
 
 # A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
 RELEASES := v1.30.14,v1.31.4,v1.32.5,v1.33.13,v1.34.4,v1.35.4,v1.36.3,v1.37.2
@@ -143,7 +143,7 @@ matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.37), wi
 matrix-kubeadm: ## run the test of kubeadm upgrades with VERSIONS (1.35 to 1.37) and write their part of docs/compatibility.md; a few minutes
 	cargo run -q --bin matrix -- --kubeadm $(or $(VERSIONS),$(KUBEADM)) $(if $(VERSIONS),,--output docs/compatibility.md)
 
-ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (chart external_secrets flux short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
+ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (alerts chart external_secrets flux installers short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
 	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q --bin suite -- $(COMPANIONS)
 
 moto: # stands in for Amazon's API

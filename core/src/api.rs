@@ -9,6 +9,7 @@ mod kubelet;
 mod node_pull_secret;
 mod operators;
 mod source;
+mod syncer;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub use node_pull_secret::{
 };
 pub use operators::{OperatorFailure, Operators, OperatorsStatus, STATUS_OPERATORS};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
+pub use syncer::{NODE_TERMS, Syncer};
 pub use verify::Verify;
 
 /// Configuration (spec, all fields optional) and state (status) of the cluster's global pull secret.
@@ -276,18 +278,6 @@ pub enum OnFailure {
     Halt,
     /// All nodes go back to the last revision that was rolled out.
     Rollback,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Syncer {
-    /// Run the syncer in the node's network namespace, for clusters whose pod network itself needs the credentials.
-    #[serde(default)]
-    pub host_network: bool,
-    /// Name of the pull secret for the syncer's own image, in this namespace. You create it; globalps doesn't.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub image_pull_secret: Option<String>,
 }
 
 fn default_history_limit() -> u32 {

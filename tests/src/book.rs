@@ -8,13 +8,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// Files and directories of the repository that are pages, or that pages link to.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
     "Makefile",
     "README.md",
     "SECURITY.md",
+    "charts/globalps-crds/README.md",
     "charts/globalps/README.md",
     "deny.toml",
     "docs",

@@ -1,4 +1,4 @@
-//! Programs of other projects: Helm, and controllers as processes beside a test cluster with its admin's permissions: External
+//! Programs of other projects: Helm, Argo CD's sync engine, and controllers as processes beside a test cluster with its admin's permissions: External
 //! Secrets, and Flux's kustomize-controller. Each is built from the Go module proxy the first time.
 
 use std::fs::{self, File};
@@ -24,6 +24,23 @@ const PARTS: [&str; 6] = ["apis", "cmd", "pkg", "main.go", "go.mod", "go.sum"];
 pub fn helm() -> Result<PathBuf> {
     let flags = ["-ldflags", "-s -w"];
     build_beside("tests/helm", &flags, "helm.sh/helm/v4/cmd/helm", "helm")
+}
+
+/// The program `helm` of Helm 3. As its own builds do, it takes a cluster of its client's release where there is none.
+pub fn helm3() -> Result<PathBuf> {
+    let kubernetes = "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37";
+    let flags = ["-ldflags", &format!("-s -w {kubernetes}")];
+    build_beside("tests/helm3", &flags, "helm.sh/helm/v3/cmd/helm", "helm3")
+}
+
+/// What Flux's helm-controller does with a chart by Helm's SDK.
+pub fn flux_helm() -> Result<PathBuf> {
+    build_beside("tests/helm", &["-ldflags", "-s -w"], "./flux", "flux-helm")
+}
+
+/// A synchronization by Argo CD's sync engine.
+pub fn argocd() -> Result<PathBuf> {
+    build_beside("tests/argocd", &["-ldflags", "-s -w"], ".", "argocd")
 }
 
 /// A running program; it ends when this is dropped.
@@ -149,11 +166,14 @@ mod tests {
     #[test]
     fn the_page_names_the_releases_that_are_tested() {
         let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
-        let page = read("docs/ecosystem.md");
-        for (module, name) in [
-            ("tests/external-secrets", EXTERNAL_SECRETS_MODULE),
-            ("tests/flux", KUSTOMIZE_CONTROLLER_MODULE),
+        let (page, charts) = ("docs/ecosystem.md", "charts/globalps/README.md");
+        for (page, module, name) in [
+            (page, "tests/external-secrets", EXTERNAL_SECRETS_MODULE),
+            (page, "tests/flux", KUSTOMIZE_CONTROLLER_MODULE),
+            (charts, "tests/helm", "helm.sh/helm/v4"),
+            (charts, "tests/helm3", "helm.sh/helm/v3"),
         ] {
+            let page = read(page);
             let requirements = read(&format!("{module}/go.mod"));
             let line = requirements
                 .lines()

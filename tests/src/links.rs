@@ -15,7 +15,14 @@ fn root() -> PathBuf {
 /// Markdown files of the repository, relative to its root.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for directory in ["", "charts/globalps", "docs", "docs/adr", "tests"] {
+    for directory in [
+        "",
+        "charts/globalps",
+        "charts/globalps-crds",
+        "docs",
+        "docs/adr",
+        "tests",
+    ] {
         for entry in fs::read_dir(root().join(directory)).unwrap() {
             let name = entry.unwrap().file_name();
             let path = Path::new(directory).join(name);

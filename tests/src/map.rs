@@ -80,6 +80,12 @@ pub const FILES: &[TestFile] = &[
         "the commands in the controller's messages, as they are printed: each helps, and undoes nothing that another one did",
     ),
     file(
+        "alerts",
+        On::Beside(0),
+        10,
+        "which alerts fire in which state, and that each names its section of troubleshooting, by Prometheus' own tool",
+    ),
+    file(
         "allowed_kubelets",
         On::Nodes(0),
         20,
@@ -95,7 +101,7 @@ pub const FILES: &[TestFile] = &[
         "chart",
         On::Beside(1),
         150,
-        "the Helm chart and the kustomize base have the objects of `install`; the real Helm installs, upgrades, rolls back and removes a release",
+        "the Helm charts and the kustomize base have the objects of `install`; Helm 3 and 4 install, upgrade, roll back and remove a release",
     ),
     file(
         "clocks",
@@ -246,6 +252,12 @@ pub const FILES: &[TestFile] = &[
         On::TwoClusters(0),
         20,
         "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else",
+    ),
+    file(
+        "installers",
+        On::Beside(0),
+        150,
+        "the charts by Helm 3 and 4, Flux's use of Helm's SDK, Argo CD's sync engine and kubectl: definitions and their objects survive each step",
     ),
     file(
         "interference",
@@ -408,6 +420,12 @@ pub const FILES: &[TestFile] = &[
         On::Programs,
         10,
         "cosign signs and verifies a release; a changed byte or another key is rejected",
+    ),
+    file(
+        "roles",
+        On::Nodes(1),
+        60,
+        "a user of `globalps-viewer`, or of Kubernetes' `view`, runs `status` and `list` without Secrets; one of `globalps-operator` does what `add`, `undo`, `pause`, `remove`, `why` and others need, and nothing else",
     ),
     file(
         "rollout",

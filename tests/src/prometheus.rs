@@ -63,7 +63,7 @@ impl<'a> Prometheus<'a> {
         pods: &[(String, String)],
         rules: &Path,
     ) -> Result<Self> {
-        let promtool = build("promtool")?;
+        let promtool = promtool()?;
         let checked = run(
             Command::new(&promtool).args(["check", "rules"]).arg(rules),
             "",
@@ -134,6 +134,11 @@ impl<'a> Prometheus<'a> {
         ensure!(ran.code == Some(0), "`{query}`: {}", ran.stderr);
         serde_json::from_str(&ran.stdout).with_context(|| format!("`{query}`: {}", ran.stdout))
     }
+}
+
+/// Its tool that checks rules.
+pub fn promtool() -> Result<PathBuf> {
+    build("promtool")
 }
 
 fn build(name: &str) -> Result<PathBuf> {

@@ -10,6 +10,7 @@ const CLEAN: &[&str] = &[
     "README.md",
     "SECURITY.md",
     "charts/globalps/README.md",
+    "charts/globalps-crds/README.md",
     "charts/globalps/templates",
     "controller/src",
     "core/benches",

@@ -17,9 +17,9 @@ use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
 use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
-use globalps_tests::companions::helm;
+use globalps_tests::companions::{helm, helm3};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::publish::{chart_name, chart_package};
+use globalps_tests::publish::{CHARTS, chart_name, chart_package};
 use globalps_tests::{Access, Cluster, Node, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -27,6 +27,16 @@ const POLL: Duration = Duration::from_millis(100);
 const REGISTRY: &str = "chart.example.com";
 const NAMESPACES: &str = "--set=globalPullSecret.imagePullSecrets.enabled=true";
 const RELEASE: &str = "globalps";
+const DEFINITIONS: &str = "globalps-crds";
+/// Namespace of the releases.
+const SYSTEM: &str = "globalps-system";
+/// Labels that only the chart has.
+const STANDARD: [&str; 4] = [
+    "helm.sh/chart",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/version",
+];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -34,6 +44,10 @@ fn workspace() -> PathBuf {
 
 fn chart() -> PathBuf {
     workspace().join("charts/globalps")
+}
+
+fn definitions() -> PathBuf {
+    workspace().join("charts/globalps-crds")
 }
 
 /// Objects by kind, namespace and name.
@@ -61,23 +75,19 @@ fn parsed(program: &mut Command) -> Objects {
     by_name(serde_saphyr::from_multiple(&ran.stdout).unwrap())
 }
 
-/// What Helm renders with these values, without the marks of its hooks and the name of the release.
+/// What Helm renders with these values, without its marks and labels, the name of the release and the pod of its test.
 fn rendered(helm: &Path, values: &Value) -> Objects {
-    rendered_from(&chart(), helm, values)
+    rendered_from(&[definitions(), chart()], helm, values)
 }
 
-/// `chart`: a directory, or an archive.
-fn rendered_from(chart: &Path, helm: &Path, values: &Value) -> Objects {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("values.yaml");
-    fs::write(&file, values.to_string()).unwrap();
-    let mut command = Command::new(helm);
-    command
-        .args(["template", RELEASE, "-n", NAMESPACE, "-f"])
-        .arg(file)
-        .arg(chart);
-    let mut objects = parsed(&mut command);
-    for object in objects.values_mut() {
+/// `charts`: directories, or archives.
+fn rendered_from(charts: &[PathBuf], helm: &Path, values: &Value) -> Objects {
+    let mut objects = Objects::new();
+    for chart in charts {
+        objects.extend(written(chart, helm, values, &[]));
+    }
+    objects.retain(|[kind, ..], _| kind != "Pod");
+    for ([kind, ..], object) in &mut objects {
         let args = object.pointer_mut("/spec/template/spec/containers/0/args");
         if let Some(args) = args.and_then(Value::as_array_mut) {
             args.retain(|arg| *arg != "--helm-release=kube-system/globalps");
@@ -85,17 +95,42 @@ fn rendered_from(chart: &Path, helm: &Path, values: &Value) -> Objects {
         let Some(metadata) = object["metadata"].as_object_mut() else {
             continue;
         };
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            for name in STANDARD {
+                assert!(labels.remove(name).is_some(), "{name} of {labels:?}");
+            }
+            assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm");
+            labels["app.kubernetes.io/managed-by"] = json!("globalps");
+        }
+        if kind == "CustomResourceDefinition" || kind == "GlobalPullSecret" {
+            metadata.remove("labels");
+        }
         if let Some(annotations) = metadata
             .get_mut("annotations")
             .and_then(Value::as_object_mut)
         {
-            annotations.retain(|name, _| !name.starts_with("helm.sh/"));
+            let ours = ["helm.sh/", "argocd.argoproj.io/"];
+            annotations.retain(|name, _| !ours.iter().any(|prefix| name.starts_with(prefix)));
             if annotations.is_empty() {
                 metadata.remove("annotations");
             }
         }
     }
     objects
+}
+
+/// What Helm renders of a chart.
+fn written(chart: &Path, helm: &Path, values: &Value, flags: &[&str]) -> Objects {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    let mut command = Command::new(helm);
+    command
+        .args(["template", RELEASE, "-n", NAMESPACE, "-f"])
+        .arg(file)
+        .arg(chart)
+        .args(flags);
+    parsed(&mut command)
 }
 
 fn image(name: &str) -> String {
@@ -107,10 +142,9 @@ fn plain() -> Install {
 }
 
 fn values(more: Value) -> Value {
-    let image =
-        |name: &str| json!({"repository": format!("registry.example.com/{name}"), "tag": "1"});
+    let tag = json!({"tag": "1"});
     let mut values = json!({"images": {
-        "controller": image("globalps-controller"), "syncer": image("globalps-syncer"), "hub": image("globalps-hub"),
+        "registry": "registry.example.com", "controller": tag, "syncer": tag, "hub": tag,
     }});
     merge(&mut values, more);
     values
@@ -266,8 +300,13 @@ fn in_order(value: &Value) -> Value {
 }
 
 fn assert_same(expected: &Objects, found: &Objects, values: &Value) {
+    // The chart of the definitions has those of every program.
+    let mut found = found.clone();
+    found.retain(|[kind, _, name], _| {
+        kind != "CustomResourceDefinition" || objects_have(expected, name)
+    });
     let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(expected), names(found), "{values}");
+    assert_eq!(names(expected), names(&found), "{values}");
     for (name, expected) in expected {
         let differs = difference("", &in_order(expected), &in_order(&found[name]));
         assert_eq!(differs, None, "{name:?} with {values}");
@@ -317,14 +356,7 @@ fn the_chart_has_the_objects_of_install() {
             }
             let values =
                 values(json!({"controller": {"enabled": with_controller}, "hub": hub_values}));
-            let mut found = rendered(&helm, &values);
-            if !with_controller {
-                // The chart's definitions don't depend on it.
-                found.retain(|[kind, _, name], _| {
-                    kind != "CustomResourceDefinition" || objects_have(&objects, name)
-                });
-            }
-            assert_same(&objects, &found, &values);
+            assert_same(&objects, &rendered(&helm, &values), &values);
         }
     }
 }
@@ -343,9 +375,14 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
         format!("{registry}/{name}@{digest}")
     };
     let directory = tempfile::tempdir().unwrap();
-    let archive = directory.path().join(chart_name(env!("CARGO_PKG_VERSION")));
-    let package = chart_package(&workspace(), registry, &digests.clone().into()).unwrap();
-    fs::write(&archive, package).unwrap();
+    let digests_of = digests.clone().into();
+    let archives = CHARTS.map(|chart| {
+        let name = chart_name(chart, env!("CARGO_PKG_VERSION"));
+        let archive = directory.path().join(name);
+        let package = chart_package(&workspace(), chart, registry, &digests_of).unwrap();
+        fs::write(&archive, package).unwrap();
+        archive
+    });
     let install = Install::of_images(image(0), image(2)).objects();
     let values = json!({"globalPullSecret": spec(&install), "hub": {"enabled": true}});
     let hub = HubInstall {
@@ -356,12 +393,112 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
     };
     let mut objects = by_name(hub.objects());
     objects.extend(by_name(install));
-    let found = rendered_from(&archive, &helm().unwrap(), &values);
+    let found = rendered_from(&archives, &helm().unwrap(), &values);
     assert_same(&objects, &found, &values);
 }
 
 fn objects_have(objects: &Objects, name: &str) -> bool {
     objects.keys().any(|[_, _, other]| other == name)
+}
+
+/// Both releases of Helm render the same.
+#[test]
+fn helm_3_and_an_offline_rendering_without_the_clusters_kinds_are_no_different() {
+    let values = values(json!({
+        "globalPullSecret": {"imagePullSecrets": {"enabled": true}}, "hub": {"enabled": true},
+    }));
+    let served = ["--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
+    for chart in [definitions(), chart()] {
+        let of = |helm: PathBuf, flags: &[&str]| written(&chart, &helm, &values, flags);
+        let found = of(helm3().unwrap(), &[]);
+        assert!(!found.is_empty());
+        assert!(found == of(helm().unwrap(), &[]), "{}", chart.display());
+        assert!(found == of(helm().unwrap(), &served), "{}", chart.display());
+    }
+}
+
+#[test]
+fn without_a_registry_a_sentence_says_what_to_set() {
+    for helm in [helm().unwrap(), helm3().unwrap()] {
+        let mut command = Command::new(helm);
+        let ran = run(command.args(["template", RELEASE]).arg(chart()), "").unwrap();
+        assert_ne!(ran.code, Some(0));
+        let says = "for example --set images.registry=registry.example.com/platform";
+        assert!(ran.stderr.contains(says), "{ran:?}");
+    }
+}
+
+#[test]
+fn tolerations_resources_affinity_and_priority_of_the_syncer_are_values() {
+    let syncer = json!({
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "resources": {"requests": {"cpu": "1m"}, "limits": {"memory": "96Mi", "cpu": 1}},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a", "b"]}]},
+        ]}}},
+        "priorityClassName": "system-cluster-critical",
+    });
+    let values = values(json!({"globalPullSecret": {"syncer": syncer}}));
+    for helm in [helm().unwrap(), helm3().unwrap()] {
+        let objects = written(&chart(), &helm, &values, &[]);
+        let mut objects = objects.into_values();
+        let found = objects.find(|object| object["kind"] == "GlobalPullSecret");
+        assert_eq!(found.unwrap()["spec"]["syncer"], syncer);
+    }
+}
+
+#[test]
+fn labels_budgets_and_a_service_monitor_are_rendered() {
+    let budget = json!({"enabled": true, "maxUnavailable": 2});
+    let values = values(json!({
+        "commonLabels": {"team": "a", "app.kubernetes.io/name": "other"},
+        "controller": {"podDisruptionBudget": budget, "podLabels": {"d": "e"}},
+        "hub": {"enabled": true, "shards": 2, "podDisruptionBudget": budget},
+        "monitoring": {"serviceMonitor": {"enabled": true, "labels": {"release": "x"}}},
+        "globalPullSecret": {"historyLimit": 3},
+        "registryAuthorities": "certificates",
+    }));
+    let objects = written(&chart(), &helm().unwrap(), &values, &[]);
+    for (name, object) in
+        objects
+            .iter()
+            .chain(&written(&definitions(), &helm().unwrap(), &values, &[]))
+    {
+        let labels = &object["metadata"]["labels"];
+        for label in STANDARD {
+            assert!(labels[label].is_string(), "{name:?}: {label}");
+        }
+        assert_eq!(labels["team"], "a", "{name:?}");
+        assert_eq!(labels["app.kubernetes.io/name"], "globalps", "{name:?}");
+    }
+    let get = |kind: &str, name: &str| &objects[&[kind, SYSTEM, name].map(str::to_owned)];
+    for name in ["globalps-controller", "globalps-hub", "globalps-hub-1"] {
+        let pods = &get("Deployment", name)["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(pods["team"], "a");
+        let budget = &get("PodDisruptionBudget", name)["spec"];
+        assert_eq!(budget["maxUnavailable"], 2);
+        let selected = &budget["selector"]["matchLabels"]["app.kubernetes.io/name"];
+        assert_eq!(*selected, pods["app.kubernetes.io/name"]);
+    }
+    let deployment = get("Deployment", "globalps-controller");
+    assert_eq!(
+        deployment["spec"]["template"]["metadata"]["labels"]["d"],
+        "e"
+    );
+    let service = get("Service", "globalps-controller");
+    let monitor = get("ServiceMonitor", "globalps-controller");
+    let selected = monitor["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .unwrap();
+    let labels = service["metadata"]["labels"].as_object().unwrap();
+    assert!(
+        selected
+            .iter()
+            .all(|(name, value)| labels.get(name) == Some(value))
+    );
+    assert_eq!(monitor["metadata"]["labels"]["release"], "x");
+    let port = deployment.pointer("/spec/template/spec/containers/0/ports/0/name");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], *port.unwrap());
 }
 
 #[test]
@@ -490,6 +627,11 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     };
     let before = config_file::read(&world.node).unwrap();
 
+    world.helm_of(
+        DEFINITIONS,
+        &["install", "--create-namespace"],
+        &definitions(),
+    );
     world.helm(&["install", "--wait"], &chart());
     world.in_force(0);
     // The configuration is the controller's until the values have one.
@@ -500,8 +642,11 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
         3
     );
     world.in_force(1);
-    world.an_upgrade_and_a_rollback_change_the_definitions_too();
+    let ran = world.run(&["test", RELEASE]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    world.an_upgrade_changes_the_definitions_and_a_rollback_leaves_them();
     world.values_are_validated();
+    world.the_syncer_runs_where_and_how_the_values_say();
     world.pull_secrets_in_namespaces_have_their_permissions();
     world.removed_too_early_it_can_be_installed_again();
 
@@ -538,7 +683,7 @@ fn the_commands_of_its_page_install_upgrade_and_remove_it() {
     let node = cluster.nodes().unwrap().remove(0);
     let before = config_file::read(&node).unwrap();
     let mut admin = Admin::new(&cluster);
-    admin.has("helm", &helm().unwrap());
+    admin.has("helm", &helm3().unwrap());
     symlink(workspace().join("charts"), admin.path("charts")).unwrap();
     let registry = cluster.registry();
     let version = env!("CARGO_PKG_VERSION");
@@ -564,28 +709,32 @@ fn the_commands_of_its_page_install_upgrade_and_remove_it() {
 }
 
 impl World<'_> {
-    fn an_upgrade_and_a_rollback_change_the_definitions_too(&self) {
+    fn an_upgrade_changes_the_definitions_and_a_rollback_leaves_them(&self) {
         let starts = self.starts();
         let next = tempfile::tempdir().unwrap();
         let copied = Command::new("cp")
             .arg("-r")
-            .arg(chart())
+            .arg(definitions())
             .arg(next.path())
             .status()
             .unwrap();
         assert!(copied.success());
-        let next = next.path().join("globalps");
+        let next = next.path().join(DEFINITIONS);
         let crds = next.join("templates/crds.yaml");
-        let hook = "    helm.sh/hook:";
+        let keep = "    helm.sh/resource-policy:";
         let text = fs::read_to_string(&crds).unwrap();
         fs::write(
             &crds,
-            text.replace(hook, &format!("    of-a-test: next\n{hook}")),
+            text.replace(keep, &format!("    of-a-test: next\n{keep}")),
         )
         .unwrap();
 
-        self.helm(&["upgrade", "--wait", "--set=controller.replicas=1"], &next);
+        self.helm_of(DEFINITIONS, &["upgrade"], &next);
         assert_eq!(self.definition()["of-a-test"], "next");
+        self.helm(
+            &["upgrade", "--wait", "--set=controller.replicas=1"],
+            &chart(),
+        );
         assert_eq!(self.replicas(), 1);
         self.in_force(2);
         assert_eq!(self.starts() - starts, 1, "only for the new content");
@@ -593,12 +742,15 @@ impl World<'_> {
 
         let ran = self.run(&["rollback", RELEASE, "2", "--wait"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(self.definition()["of-a-test"], "next");
+        assert_eq!(self.replicas(), 2);
+        let ran = self.run(&["rollback", DEFINITIONS]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(
             self.definition()["of-a-test"].is_null(),
             "{}",
             self.definition()
         );
-        assert_eq!(self.replicas(), 2);
         self.product.wait_synced().unwrap();
         assert_eq!(self.starts() - starts, 1);
     }
@@ -607,6 +759,7 @@ impl World<'_> {
         for (wrong, named) in [
             ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
             ("controller.replicas=0", "replicas"),
+            ("images.registry=https://registry.example.com", "registry"),
             ("namespace=Kube_System", "namespace"),
             (
                 "globalPullSecret.rollout.maxUnavailable=abc",
@@ -643,6 +796,38 @@ impl World<'_> {
                 ran.stderr
             );
         }
+    }
+
+    fn the_syncer_runs_where_and_how_the_values_say(&self) {
+        let starts = self.starts();
+        let toleration = json!({"key": "of-a-test", "operator": "Exists", "effect": "NoExecute"});
+        let resources = json!({"requests": {"cpu": "2m"}, "limits": {"memory": "96Mi"}});
+        let name = self.node.name();
+        let term =
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+        let mut syncer = json!({
+            "tolerations": [toleration], "resources": resources, "priorityClassName": "system-cluster-critical",
+        });
+        syncer["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
+            json!([term]);
+        let set = format!("--set-json=globalPullSecret.syncer={syncer}");
+        self.helm(&["upgrade", &set], &chart());
+        until("a syncer of the values", DEADLINE, POLL, || {
+            let set = self.product.get("daemonset/global-pull-secret-syncer")?;
+            let (pod, status) = (&set["spec"]["template"]["spec"], &set["status"]);
+            let is_of_values = pod["tolerations"] == json!([toleration])
+                && pod["containers"][0]["resources"] == resources
+                && pod["priorityClassName"] == "system-cluster-critical"
+                && pod["affinity"].to_string().contains("matchFields");
+            let is_new = status["observedGeneration"] == set["metadata"]["generation"]
+                && status["updatedNumberScheduled"] == 1
+                && status["numberReady"] == 1;
+            Ok((is_of_values && is_new).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
+        self.in_force(6);
+        assert_eq!(self.starts() - starts, 1, "only for the new content");
+        self.helm(&["upgrade", "--set=globalPullSecret.syncer=null"], &chart());
     }
 
     fn pull_secrets_in_namespaces_have_their_permissions(&self) {
@@ -693,18 +878,6 @@ impl World<'_> {
         assert_eq!(config_file::read(&self.node).unwrap(), file);
         let node = format!("nodepullsecret/{}", self.node.name());
         assert!(!self.product.get(&node).unwrap().is_null());
-        until("the namespace to be deleted", DEADLINE, POLL, || {
-            let get = [
-                "get",
-                "namespace",
-                "globalps-system",
-                "--ignore-not-found",
-                "-o",
-                "name",
-            ];
-            Ok(self.cluster.kubectl(&get)?.is_empty().then_some(()))
-        })
-        .unwrap();
         self.helm(&["install", "--wait", NAMESPACES], &chart());
         self.product.wait_synced().unwrap();
         assert_eq!(self.starts(), starts);
@@ -717,18 +890,6 @@ impl World<'_> {
             let text = |field: &str| image[field].as_str().unwrap();
             format!("{}:{}", text("repository"), text("tag"))
         };
-        until("the namespace to be deleted", DEADLINE, POLL, || {
-            let get = [
-                "get",
-                "namespace",
-                "globalps-system",
-                "--ignore-not-found",
-                "-o",
-                "name",
-            ];
-            Ok(self.cluster.kubectl(&get)?.is_empty().then_some(()))
-        })
-        .unwrap();
         let (controller, syncer) = (image("controller"), image("syncer"));
         let args = [
             "install",
@@ -753,13 +914,17 @@ impl World<'_> {
 
     /// Runs a command on the chart, with the values of the images or, for an upgrade, those of before.
     fn helm(&self, args: &[&str], chart: &Path) {
+        self.helm_of(RELEASE, args, chart);
+    }
+
+    fn helm_of(&self, release: &str, args: &[&str], chart: &Path) {
         let (command, flags) = args.split_first().unwrap();
         let (chart, values) = (chart.to_string_lossy(), self.values.to_string_lossy());
         let values: &[&str] = match *command {
             "install" => &["-f", &values],
             _ => &["--reset-then-reuse-values"],
         };
-        let ran = self.run(&[&[*command, RELEASE, &chart][..], flags, values].concat());
+        let ran = self.run(&[&[*command, release, &chart][..], flags, values].concat());
         assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
     }
 
@@ -772,7 +937,7 @@ impl World<'_> {
         let mut command = Command::new(&self.helm);
         command
             .args(args)
-            .args(["-n", NAMESPACE])
+            .args(["-n", SYSTEM])
             .env("KUBECONFIG", self.cluster.kubeconfig());
         run(&mut command, "").unwrap()
     }

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use common::cluster;
 use common::unrun::{SYSTEM, install, names_leader, pods};
-use globalps_core::api::{
-    DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart, Syncer,
-};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart};
 use globalps_core::manifests::syncer_objects;
 use globalps_tests::account::Account;
 use globalps_tests::product::{NAMESPACE, run};
@@ -109,10 +107,15 @@ fn specs() -> Vec<GlobalPullSecretSpec> {
         ),
         GlobalPullSecretSpec {
             node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
-            syncer: Syncer {
-                host_network: true,
-                ..Syncer::default()
-            },
+            syncer: serde_json::from_value(json!({
+                "hostNetwork": true, "priorityClassName": "system-cluster-critical",
+                "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+                "resources": {"requests": {"cpu": "1m"}, "limits": {"memory": "96Mi", "ephemeral-storage": "1Mi"}},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+                ]}}},
+            }))
+            .unwrap(),
             ..GlobalPullSecretSpec::default()
         },
         GlobalPullSecretSpec {

@@ -65,8 +65,12 @@ const KINDS: [(&str, &str, &[&str]); 5] = [
             "spec.template.metadata.creationTimestamp",
             "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
             "spec.template.spec.containers[].imagePullPolicy",
+            "spec.template.spec.containers[].resources.limits",
+            "spec.template.spec.containers[].resources.requests",
             "spec.template.spec.hostNetwork",
             "spec.template.spec.imagePullSecrets",
+            "spec.template.spec.priorityClassName",
+            "spec.template.spec.tolerations",
         ],
     ),
     (

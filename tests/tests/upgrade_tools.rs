@@ -16,6 +16,7 @@ use globalps_tests::release::{Pushed, Release};
 use serde_json::json;
 
 const RELEASE: &str = "globalps";
+const DEFINITIONS: &str = "globalps-crds";
 
 #[test]
 fn helm_upgrades_and_rolls_back_during_a_rollout() {
@@ -31,6 +32,16 @@ fn helm_upgrades_and_rolls_back_during_a_rollout() {
             json!({"controller": image(&pushed.controller), "syncer": image(&pushed.syncer)});
         fs::write(&values, json!({"images": images}).to_string()).unwrap();
         let chart = release.chart();
+        let definitions = chart.with_file_name(DEFINITIONS);
+        if step != Step::Back && definitions.exists() {
+            let mut command = Command::new(&program);
+            command
+                .args(["upgrade", "--install", "-n", NAMESPACE, DEFINITIONS])
+                .arg(&definitions)
+                // An earlier chart has them as hooks, which belong to no release.
+                .args(["--take-ownership", "--force-conflicts"]);
+            succeeds(command, cluster);
+        }
         let args: &[&str] = match step {
             Step::Install => &["install", RELEASE],
             Step::Upgrade => &["upgrade", RELEASE],

@@ -1,10 +1,15 @@
 {{- /* Image of a program by digest, or by tag. */}}
 {{- define "globalps.image" -}}
 {{- $image := get .root.Values.images .name -}}
+{{- $repository := $image.repository -}}
+{{- if not $repository -}}
+{{- $registry := required "there are no published images yet: set images.registry to the registry, with its path, that has the images globalps-controller and globalps-syncer, for example --set images.registry=registry.example.com/platform" .root.Values.images.registry -}}
+{{- $repository = printf "%s/globalps-%s" $registry .name -}}
+{{- end -}}
 {{- if $image.digest -}}
-{{ $image.repository }}@{{ $image.digest }}
+{{ $repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{ $repository }}:{{ $image.tag | default .root.Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 
@@ -19,10 +24,10 @@
 {{- if (.Values.globalPullSecret).imagePullSecrets }}true{{ end -}}
 {{- end -}}
 
-{{- /* How pods get the reference to the Secret of their namespace; by default as the API server allows. */}}
+{{- /* How pods get the reference to the Secret of their namespace. It does not depend on the cluster, which is not there when a chart is
+rendered offline: by default, what every supported release of Kubernetes can do. */}}
 {{- define "globalps.attach" -}}
-{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
-{{- ((.Values.globalPullSecret).imagePullSecrets).attach | default (ternary "Admission" "ServiceAccounts" $served) -}}
+{{- ((.Values.globalPullSecret).imagePullSecrets).attach | default "ServiceAccounts" -}}
 {{- end -}}
 
 {{- /* Name of the Secret in each namespace. */}}
@@ -41,10 +46,4 @@ global-pull-secret
 {{- $_ := set $catalogs .namespace (append (get $catalogs .namespace | default list) .name) -}}
 {{- end -}}
 {{- toYaml $catalogs -}}
-{{- end -}}
-
-{{- /* Labels of the chart's own objects. */}}
-{{- define "globalps.labels" -}}
-app.kubernetes.io/managed-by: globalps
-app.kubernetes.io/name: globalps
 {{- end -}}

@@ -2,6 +2,7 @@
 
 pub(crate) mod election;
 pub(crate) mod fencing;
+pub(crate) mod leads;
 mod lease;
 pub(crate) mod lease_guard;
 pub(crate) mod terms;

@@ -126,10 +126,7 @@ impl Applier {
                     .into()
             }
             ManagedKind::DaemonSet => {
-                if let Some(spec) = &mut daemon_set.spec {
-                    let metadata = spec.template.metadata.get_or_insert_default();
-                    metadata.annotations = Some(annotations);
-                }
+                daemon_set["spec"]["template"]["metadata"]["annotations"] = json!(annotations);
                 let api: Api<DaemonSetView> = self.api();
                 let write = || self.apply_body::<DaemonSetView, _>(name, &daemon_set);
                 write_or_recreate(&api, name, name, &self.required(), write)

@@ -222,6 +222,9 @@ fn waits_for_syncers(members: &[Member], goal: Goal) -> bool {
     open.peek().is_some() && open.all(|member| member.awaits_agent)
 }
 
+/// Reason of `Degraded`.
+pub(super) const ORIGINAL_UNREADABLE: &str = "OriginalUnreadable";
+
 pub(super) fn degraded(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -268,7 +271,7 @@ pub(super) fn degraded(
         Verdict::Unreadable(reason) => statement(
             condition::DEGRADED,
             "True",
-            "OriginalUnreadable",
+            ORIGINAL_UNREADABLE,
             format!("original pull secret: {reason}"),
         ),
         _ if let Some((_, reason, message)) = first_bad(&plan.resolved.sources) => {

@@ -5,9 +5,13 @@ use globalps_core::phase;
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use jiff::Timestamp;
 
+use super::conditions::ORIGINAL_UNREADABLE;
 use crate::content::expiry::Expiries;
 use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
+
+/// The syncer's reason for a file that another program keeps changing.
+const FOUGHT: &str = "Fought";
 
 pub(crate) fn figures(
     snapshot: &Snapshot,
@@ -21,6 +25,9 @@ pub(crate) fn figures(
             let found = find(status, type_);
             found.map_or_else(String::new, |found| found.0.to_owned())
         }),
+        degraded_by_content: find(status, condition::DEGRADED)
+            .is_some_and(|(status, reason, _)| status == "True" && is_of_content(reason)),
+        contested: contested(snapshot, status.rolled_out()),
         credentials_expire: find(status, condition::CREDENTIALS_EXPIRING)
             .and_then(|_| expiries.earliest())
             .map(Timestamp::as_second),
@@ -37,6 +44,22 @@ pub(crate) fn figures(
                 delivered(found.total, found.synced, found.failed)
             }),
     }
+}
+
+/// Whether this reason of `Degraded` is about a pull secret whose last valid content stays in force.
+fn is_of_content(reason: &str) -> bool {
+    reason == ORIGINAL_UNREADABLE || reason.starts_with("Source")
+}
+
+/// Nodes whose file another program keeps changing. Those of a program that globalps knows and leaves the file to are not.
+fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
+    let nodes = snapshot.nodes.values().filter(|node| {
+        let object = snapshot.node_pull_secrets.get(&node.name);
+        let status = object.and_then(|object| object.status.as_ref());
+        phase(snapshot, node, revision) == Some(Phase::ForeignOwner)
+            && status.is_some_and(|status| status.reason == FOUGHT)
+    });
+    u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
 
 fn delivered(total: u32, synced: u32, failed: u32) -> Delivered {
@@ -175,6 +198,40 @@ mod tests {
                 found.join(" ")
             };
             assert_eq!(found, expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_another_program_keeps_changing_is_contested() {
+        for (node, reason, expected) in [
+            ("a=5:ForeignOwner", "Fought", 1),
+            ("a=5:ForeignOwner", "ManagedFile", 0),
+            ("a=5:ForeignOwner", "SteppedAside", 0),
+            ("-a=5:ForeignOwner", "Fought", 0),
+            ("a=5:Synced", "", 0),
+        ] {
+            let mut snapshot = snapshot(Source::Absent, None, node);
+            let objects = snapshot.node_pull_secrets.to_mut().values_mut();
+            for status in objects.filter_map(|object| object.status.as_mut()) {
+                reason.clone_into(&mut status.reason);
+            }
+            let found = contested(&snapshot, crate::content::secret::revision_of_test(5));
+            assert_eq!(found, expected, "{node} {reason}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_pull_secret_is_not_as_bad_as_failed_nodes() {
+        for (status_, reason, expected) in [
+            ("True", "SourceInvalid", true),
+            ("True", "OriginalUnreadable", true),
+            ("True", "RolloutHalted", false),
+            ("False", "AsExpected", false),
+        ] {
+            let status = status(&[("Degraded", status_, reason, 0)]);
+            let snapshot = snapshot(Source::Absent, None, "a");
+            let found = figures(&snapshot, &status, &Expiries::default());
+            assert_eq!(found.degraded_by_content, expected, "{reason}");
         }
     }
 

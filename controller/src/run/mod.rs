@@ -40,6 +40,7 @@ use crate::content::history::HistoryWrite;
 use crate::content::secret::RolledOutWrite;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::leader::leads::leads;
 use crate::leader::terms::Terms;
 use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
@@ -74,6 +75,8 @@ struct Cli {
 enum Command {
     /// Watch the pull secrets and roll them out until a signal
     Run(RunArgs),
+    /// Wait until a controller leads, at most 30 seconds
+    Leads(ProcessArgs),
 }
 
 #[derive(clap::Args)]
@@ -93,7 +96,15 @@ struct RunArgs {
 
 /// Runs the controller.
 pub(crate) async fn main() -> anyhow::Result<()> {
-    let Command::Run(args) = Cli::parse().command;
+    let args = match Cli::parse().command {
+        Command::Run(args) => args,
+        Command::Leads(args) => {
+            let process = process::start(&args).await?;
+            let leader = leads(process.client, LEASE).await?;
+            tracing::info!(leader, "a controller leads");
+            return Ok(());
+        }
+    };
     let process = process::start(&args.process).await?;
     let me = identity();
     tracing::info!(me, namespace = args.namespace, "started");

@@ -201,7 +201,9 @@ fn begun(api: &FakeApi) -> Controller {
         metrics: Arc::new(Metrics::default()),
     };
     let args = ["globalps-controller", "run", "--syncer-image", "syncer"];
-    let Command::Run(args) = Cli::parse_from(args).command;
+    let Command::Run(args) = Cli::parse_from(args).command else {
+        unreachable!("the command is `run`");
+    };
     let token = Arc::new(FencingToken::default());
     token.renewed(clock::now());
     Controller::new(&process, &args, "me", &token)

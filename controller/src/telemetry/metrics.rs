@@ -52,6 +52,10 @@ pub(crate) struct Fleet {
     pub(crate) nodes: [u32; PHASES.len()],
     /// Status of each of [`CONDITIONS`]; empty: not written yet.
     pub(crate) conditions: [String; CONDITIONS.len()],
+    /// `Degraded` is about nothing but a pull secret whose last valid content stays in force.
+    pub(crate) degraded_by_content: bool,
+    /// Nodes whose credentials file another program keeps changing.
+    pub(crate) contested: u32,
     /// Unix time of the earliest expiry; `None`: nothing expires.
     pub(crate) credentials_expire: Option<i64>,
     /// Delivery into namespaces, and to operators.
@@ -261,6 +265,22 @@ impl Fleet {
                 page.sample("globalps_condition", &labels, u8::from(actual == status));
             }
         }
+        page.family(
+            "globalps_degraded_by_content",
+            "gauge",
+            "1 while the GlobalPullSecret is degraded by nothing but a pull secret whose last valid content stays in force.",
+        );
+        page.sample(
+            "globalps_degraded_by_content",
+            &[],
+            u8::from(self.degraded_by_content),
+        );
+        page.family(
+            "globalps_nodes_contested",
+            "gauge",
+            "Nodes whose credentials file another program keeps changing.",
+        );
+        page.sample("globalps_nodes_contested", &[], self.contested);
         if let Some(time) = self.credentials_expire {
             let name = "globalps_credentials_expiry_timestamp_seconds";
             page.family(
@@ -365,6 +385,8 @@ pub(crate) mod tests {
             revision: 5,
             nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
             conditions,
+            degraded_by_content: false,
+            contested: 2,
             credentials_expire: Some(1_800_000_000),
             namespaces: Delivered {
                 synced: 2,
@@ -414,6 +436,8 @@ pub(crate) mod tests {
             "globalps_condition{type=\"Ready\",status=\"True\"} 1",
             "globalps_condition{type=\"Ready\",status=\"False\"} 0",
             "globalps_condition{type=\"Degraded\",status=\"True\"} 0",
+            "globalps_degraded_by_content 0",
+            "globalps_nodes_contested 2",
             "globalps_credentials_expiry_timestamp_seconds 1800000000",
             "globalps_namespaces{state=\"synced\"} 2",
             "globalps_namespaces{state=\"waiting\"} 1",

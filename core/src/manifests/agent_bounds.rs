@@ -21,7 +21,7 @@ const NAME: &str = "object.metadata.name";
 /// As the API server completes it.
 fn completed(namespace: &str) -> Value {
     let spec = GlobalPullSecretSpec::default();
-    let mut set = value(built(Agent::Syncer, namespace, "", &spec));
+    let mut set = built(Agent::Syncer, namespace, "", &spec);
     for (path, defaults) in [
         ("/spec", json!({"revisionHistoryLimit": 10})),
         ("/spec/updateStrategy/rollingUpdate", json!({"maxSurge": 0})),
@@ -122,6 +122,11 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
         .with("labels", Values::Fields(labels))
         .with("annotations", Values::Fields(annotations));
     let items = allowed_items(allowed);
+    let resources = ["requests", "limits"]
+        .into_iter()
+        .fold(Shape::default(), |shape, name| {
+            shape.with(name, Values::Any)
+        });
     let container = Shape::of(&container)
         .with("name", Values::Any)
         .with("image", Values::Any)
@@ -137,6 +142,7 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
             )),
         )
         .with("env", Values::Items(items.env))
+        .with("resources", Values::Fields(resources))
         .with("volumeMounts", Values::Items(items.mounts));
     let nodes = Shape::default().with("nodeSelectorTerms", Values::Any);
     let affinity = Shape::default().with(
@@ -170,6 +176,8 @@ pub(super) fn daemon_set(namespace: &str, allowed: &Allowed) -> Shape {
         .at(&pod("imagePullSecrets"), Values::Any)
         .at(&pod("hostNetwork"), Values::AbsentOr("[true]".to_owned()))
         .at(&pod("affinity"), Values::Fields(affinity))
+        .at(&pod("tolerations"), Values::Any)
+        .at(&pod("priorityClassName"), Values::Any)
         .at(&pod("containers"), Values::Item("syncer", container))
         .at(&pod("volumes"), Values::Items(items.volumes))
 }
@@ -237,7 +245,7 @@ mod tests {
                     };
                     let objects = syncer_objects("kube-system", "i", &spec);
                     for agent in [objects.syncer, objects.restorer] {
-                        let set = value(agent.daemon_set);
+                        let set = agent.daemon_set;
                         let pod = &set["spec"]["template"]["spec"];
                         let found = pod["containers"][0]["args"].as_array();
                         for arg in found.into_iter().flatten() {

@@ -11,10 +11,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
 
 use super::allowed::Allowed;
+use super::placement::placed;
 use super::syncer::Agent;
-use super::{named, pull_secrets, quantities};
+use super::{named, pull_secrets, quantities, value};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};
 use crate::virtual_nodes::VIRTUAL_NODE_LABELS;
@@ -35,6 +37,19 @@ pub(super) const DBUS_DIR: &str = "/run/dbus";
 const MAX_UNAVAILABLE: &str = "10%";
 
 pub(super) fn daemon_set(
+    agent: Agent,
+    namespace: &str,
+    image: &str,
+    spec: &GlobalPullSecretSpec,
+) -> Value {
+    placed(
+        value(of_defaults(agent, namespace, image, spec)),
+        &spec.syncer,
+    )
+}
+
+/// With the placement and the resources that it has by default.
+fn of_defaults(
     agent: Agent,
     namespace: &str,
     image: &str,

@@ -11,7 +11,7 @@ use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::schema::crd;
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    syncer, value,
+    roles, syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -116,6 +116,7 @@ impl Install {
             objects.extend(by_name(&role_name, CONTROLLER_NAMESPACE, names));
         }
         objects.extend(audience_objects());
+        objects.extend(roles::objects());
         let namespaces = self.image_pull_secrets.as_ref();
         let pull_secret = namespaces.map_or(GLOBAL_SECRET, |access| &access.secret_name);
         let operators = self.operators.as_ref();

@@ -1,7 +1,6 @@
 //! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
 //! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
 
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use serde_json::Value;
@@ -26,7 +25,7 @@ pub struct AgentObjects {
     pub service_account: ServiceAccount,
     pub role: Role,
     pub role_binding: RoleBinding,
-    pub daemon_set: DaemonSet,
+    pub daemon_set: Value,
 }
 
 /// The two kinds of agents.
@@ -69,7 +68,7 @@ impl AgentObjects {
             value(service_account),
             value(role),
             value(role_binding),
-            value(daemon_set),
+            daemon_set,
         ]
     }
 }

@@ -6,7 +6,24 @@ const NAME: &str = "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$";
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// A registry, with its port, and a path. A tag would be written behind the one of the chart.
 const REPOSITORY: &str =
-    "^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$";
+    "^(([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*)?$";
+/// A registry, with its port, and perhaps a path, to which names of images are added.
+const REGISTRY: &str = "^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*)?$";
+
+/// Of the chart of the definitions: its own values, and any others, so that both charts accept the same file.
+pub(super) fn of_definitions() -> String {
+    let all = properties();
+    text(&json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart globalps-crds",
+        "type": "object",
+        "properties": {"allow": all["allow"], "commonLabels": all["commonLabels"]},
+    }))
+}
+
+fn text(schema: &Value) -> String {
+    serde_json::to_string_pretty(schema).expect("JSON") + "\n"
+}
 
 pub(super) fn schema(crds: &[Value]) -> String {
     let configuration = crds
@@ -22,7 +39,7 @@ pub(super) fn schema(crds: &[Value]) -> String {
         "additionalProperties": false,
         "properties": properties,
     });
-    serde_json::to_string_pretty(&schema).expect("JSON") + "\n"
+    text(&schema)
 }
 
 fn properties() -> Value {
@@ -53,6 +70,9 @@ fn properties() -> Value {
             "resources": map(), "tolerations": list(map()), "affinity": map(), "nodeSelector": strings(),
             "priorityClassName": {"type": "string", "pattern": "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$"},
             "podLabels": strings(), "podAnnotations": strings(),
+            "podDisruptionBudget": object(json!({
+                "enabled": flag(), "maxUnavailable": {"type": "integer", "minimum": 1, "maximum": 5},
+            })),
         });
         if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
             all.extend(more);
@@ -63,11 +83,12 @@ fn properties() -> Value {
     json!({
         "global": map(),
         "namespace": namespace(),
+        "commonLabels": strings(),
         "images": object(json!({
+            "registry": {"type": "string", "pattern": REGISTRY, "maxLength": 253},
             "controller": image(), "syncer": image(), "hub": image(),
             "pullSecret": {"type": "string", "pattern": "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$"},
         })),
-        "crds": object(json!({"upgrade": flag()})),
         "controller": program(json!({})),
         "hub": program(json!({
             "namespaces": list(namespace()),
@@ -87,7 +108,7 @@ fn properties() -> Value {
         })),
         "registryAuthorities": {"type": "string"},
         "networkPolicies": object(json!({"enabled": flag()})),
-        "monitoring": object(json!({"podMonitor": monitor(), "rules": monitor(), "dashboard": monitor()})),
+        "monitoring": object(json!({"podMonitor": monitor(), "serviceMonitor": monitor(), "rules": monitor(), "dashboard": monitor()})),
     })
 }
 

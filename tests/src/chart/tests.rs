@@ -7,59 +7,94 @@ use serde_json::Value;
 use super::files;
 use crate::kubernetes::workspace;
 
-fn chart() -> PathBuf {
-    workspace().join("charts/globalps")
+const CHARTS: [&str; 2] = ["globalps", "globalps-crds"];
+
+fn charts() -> PathBuf {
+    workspace().join("charts")
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(chart().join(path)).unwrap_or_default()
+    fs::read_to_string(charts().join(path)).unwrap_or_default()
 }
 
 /// `UPDATE_MANIFESTS=1` writes them.
 #[test]
-fn the_committed_chart_matches_the_builders() {
+fn the_committed_charts_match_the_builders() {
     let monitoring = workspace().join("manifests/monitoring");
     for (path, text) in files(|name| fs::read_to_string(monitoring.join(name)).unwrap()) {
         if std::env::var_os("UPDATE_MANIFESTS").is_some() {
-            let file = chart().join(&path);
+            let file = charts().join(&path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, &text).unwrap();
         }
         assert!(
             read(&path) == text,
-            "charts/globalps/{path} differs from the builders: run `make manifests`"
+            "charts/{path} differs from the builders: run `make manifests`"
         );
     }
 }
 
 #[test]
-fn the_chart_has_the_version_of_the_programs() {
-    let chart: Value = serde_saphyr::from_str(&read("Chart.yaml")).unwrap();
-    for field in ["version", "appVersion"] {
-        assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{field}");
+fn the_charts_have_the_version_of_the_programs() {
+    for name in CHARTS {
+        let chart: Value = serde_saphyr::from_str(&read(&format!("{name}/Chart.yaml"))).unwrap();
+        assert_eq!(chart["name"], name);
+        for field in ["version", "appVersion"] {
+            assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{name}: {field}");
+        }
     }
+}
+
+/// Helm 3 creates hooks and can't apply them, and Argo CD deletes them first, with every object of the kind. What is in `crds` is
+/// never upgraded.
+#[test]
+fn no_definition_is_a_hook_and_each_is_kept() {
+    let mut definitions = 0;
+    for name in CHARTS {
+        assert!(!charts().join(name).join("crds").exists(), "{name}");
+    }
+    for (path, text) in files(|_| String::new()) {
+        for document in text.split("---\n") {
+            if document.contains("kind: CustomResourceDefinition\n") {
+                assert!(path.starts_with("globalps-crds/"), "{path}");
+                assert!(!document.contains("helm.sh/hook"), "{document:.300}");
+                let keeps = "helm.sh/resource-policy: keep\n";
+                assert!(document.contains(keeps), "{document:.300}");
+                definitions += 1;
+            }
+        }
+    }
+    assert_eq!(definitions, 4);
 }
 
 #[test]
 fn every_value_is_in_the_schema_and_documented() {
-    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
-    let schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
-    let mut known = BTreeSet::new();
-    leaves("", &schema, &mut known);
-    let readme = read("README.md");
-    for path in known {
-        let default = values.pointer(&format!("/{}", path.replace('.', "/")));
-        assert!(default.is_some(), "`{path}` has no default in values.yaml");
-        // The readme describes the fields of each program, or of each image, in one row.
-        let rows = [
-            path.clone(),
-            format!("*.{}", path.rsplit('.').next().unwrap()),
-        ];
-        assert!(
-            rows.iter()
-                .any(|row| readme.contains(&format!("| `{row}` |"))),
-            "`{path}` is missing in charts/globalps/README.md"
-        );
+    for name in CHARTS {
+        let of = |file: &str| read(&format!("{name}/{file}"));
+        let values: Value = serde_saphyr::from_str(&of("values.yaml")).unwrap();
+        let schema: Value = serde_json::from_str(&of("values.schema.json")).unwrap();
+        let mut known = BTreeSet::new();
+        leaves("", &schema, &mut known);
+        let readme = of("README.md");
+        for path in known {
+            let default = values.pointer(&format!("/{}", path.replace('.', "/")));
+            assert!(
+                default.is_some(),
+                "{name}: `{path}` has no default in values.yaml"
+            );
+            // The readme describes the fields of each program, or of each image, in one row.
+            let field = |depth: usize| path.splitn(depth, '.').last().unwrap_or_default();
+            let rows = [
+                path.clone(),
+                format!("*.{}", field(2)),
+                format!("*.{}", field(3)),
+            ];
+            assert!(
+                rows.iter()
+                    .any(|row| readme.contains(&format!("| `{row}` |"))),
+                "`{path}` is missing in charts/{name}/README.md"
+            );
+        }
     }
 }
 

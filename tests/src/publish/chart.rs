@@ -1,4 +1,4 @@
-//! The Helm chart of a release: the files of `charts/globalps`, with the images of the release by digest.
+//! The Helm charts of a release: the files of `charts`, with the images of the release by digest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,19 +10,25 @@ use anyhow::{Context, Result, ensure};
 use super::run::text;
 use crate::dist::archive;
 
-const CHART: &str = "charts/globalps";
+/// The charts' names.
+pub const CHARTS: [&str; 2] = ["globalps-crds", "globalps"];
 
 /// Name of the archive. `version`: without `v`.
-pub fn name(version: &str) -> String {
-    format!("globalps-{version}.tgz")
+pub fn name(chart: &str, version: &str) -> String {
+    format!("{chart}-{version}.tgz")
 }
 
-/// The archive of the chart in a tree of git. `digests`: of the images, by name.
-pub fn package(source: &Path, registry: &str, digests: &BTreeMap<&str, String>) -> Result<Vec<u8>> {
+/// The archive of a chart in a tree of git. `digests`: of the images, by name.
+pub fn package(
+    source: &Path,
+    chart: &str,
+    registry: &str,
+    digests: &BTreeMap<&str, String>,
+) -> Result<Vec<u8>> {
     // Only files of the commit, also where others are ignored by git.
     let listed = text(
         Command::new("git")
-            .args(["ls-files", CHART])
+            .args(["ls-files", &format!("charts/{chart}")])
             .current_dir(source),
     )?;
     let mut files = Vec::new();
@@ -34,7 +40,7 @@ pub fn package(source: &Path, registry: &str, digests: &BTreeMap<&str, String>) 
         }
         files.push((name, content));
     }
-    ensure!(!files.is_empty(), "git knows no file of `{CHART}`");
+    ensure!(!files.is_empty(), "git knows no file of `charts/{chart}`");
     let files = files.iter();
     let files: Vec<(&str, u32, &[u8])> = files
         .map(|(name, content)| (*name, 0o644, content.as_slice()))
@@ -44,13 +50,18 @@ pub fn package(source: &Path, registry: &str, digests: &BTreeMap<&str, String>) 
 
 /// The values with these images. The comments stay.
 fn values(text: &str, registry: &str, digests: &BTreeMap<&str, String>) -> Result<String> {
+    let of_registry = ("registry: \"\"".to_owned(), format!("registry: {registry}"));
+    let of_images = digests.iter().map(|(name, digest)| {
+        let name = name.trim_start_matches("globalps-");
+        let image =
+            |digest: &str| format!("{name}: {{repository: \"\", tag: \"\", digest: \"{digest}\"}}");
+        (image(""), image(digest))
+    });
     let mut text = text.to_owned();
-    for (name, digest) in digests {
-        let from = format!("{{repository: {name}, tag: \"\", digest: \"\"}}");
-        let to = format!("{{repository: {registry}/{name}, tag: \"\", digest: \"{digest}\"}}");
+    for (from, to) in [of_registry].into_iter().chain(of_images) {
         let (before, after) = text
             .split_once(&from)
-            .with_context(|| format!("`{CHART}/values.yaml` does not contain `{from}`"))?;
+            .with_context(|| format!("the chart's values.yaml does not contain `{from}`"))?;
         text = format!("{before}{to}{after}");
     }
     Ok(text)
@@ -63,13 +74,13 @@ mod tests {
     #[test]
     fn values_name_each_image_by_digest_and_an_unknown_image_is_an_error() {
         let text =
-            "# Images\ncontroller: {repository: globalps-controller, tag: \"\", digest: \"\"}\n";
+            "# Images\nregistry: \"\"\ncontroller: {repository: \"\", tag: \"\", digest: \"\"}\n";
         let digests = |name| [(name, "sha256:aa".to_owned())].into();
         assert_eq!(
             values(text, "example.com/x", &digests("globalps-controller")).unwrap(),
-            "# Images\ncontroller: {repository: example.com/x/globalps-controller, tag: \"\", digest: \"sha256:aa\"}\n"
+            "# Images\nregistry: example.com/x\ncontroller: {repository: \"\", tag: \"\", digest: \"sha256:aa\"}\n"
         );
         let error = values(text, "example.com/x", &digests("globalps-other")).unwrap_err();
-        assert!(error.to_string().contains("globalps-other"), "{error}");
+        assert!(error.to_string().contains("other: {repository"), "{error}");
     }
 }

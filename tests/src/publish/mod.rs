@@ -27,7 +27,7 @@ use programs::{Places, TARGET_DIR, is_native, names, steps};
 use run::{output, quiet, step, text};
 use sign::SUMS;
 
-pub use chart::{name as chart_name, package as chart_package};
+pub use chart::{CHARTS, name as chart_name, package as chart_package};
 pub use compare::differences;
 pub use sign::{Cosign, names as files};
 
@@ -112,8 +112,10 @@ impl Release {
             || {
                 let digests = self.images(&target, output)?;
                 self.manifests(&digests, output)?;
-                let chart = chart::package(&self.source, &self.registry, &digests)?;
-                fs::write(output.join(chart::name(&self.version)), chart)?;
+                for name in CHARTS {
+                    let package = chart::package(&self.source, name, &self.registry, &digests)?;
+                    fs::write(output.join(chart::name(name, &self.version)), package)?;
+                }
                 dist::archives(&self.platforms, &target, output).map(drop)
             },
         )?;
