@@ -412,8 +412,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "rollout",
         On::Nodes(3),
-        240,
-        "retry, rollback of the fleet, pause, history, a node that is added while no controller runs",
+        360,
+        "retry, rollback of the fleet, pause, history, a leaked password that is forgotten everywhere, a node that is added while no controller runs",
     ),
     file(
         "short_lived",

@@ -18,11 +18,13 @@ mod fake_api;
 #[cfg(test)]
 mod fake_objects;
 mod fleet;
+mod forget;
 mod history;
 mod install;
 mod keyrings;
 mod leftovers;
 mod list;
+mod list_old;
 mod live_check;
 mod migrate;
 mod migrate_facts;
