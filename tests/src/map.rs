@@ -179,7 +179,7 @@ pub const FILES: &[TestFile] = &[
         "flow",
         On::Nodes(3),
         70,
-        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why` and `--retry-pods`",
+        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why`, `--retry-pods` and `kubelet-readmission`",
     ),
     file(
         "flux",
@@ -280,8 +280,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "live_check",
         On::Programs,
-        7,
-        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies",
+        12,
+        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies; `images push`",
     ),
     file(
         "namespaces",

@@ -134,7 +134,7 @@ impl To {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct Credentials {
     /// REGISTRY as a flag; may be repeated

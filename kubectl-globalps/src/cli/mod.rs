@@ -9,6 +9,7 @@ mod explain;
 mod fleet;
 mod fleet_add;
 mod fleet_join;
+mod images;
 mod install;
 mod list;
 mod migrate;
@@ -37,6 +38,7 @@ pub(crate) use fleet::{
 };
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
 pub(crate) use fleet_join::FleetJoin;
+pub(crate) use images::{Images, ImagesCommand, Push};
 pub(crate) use install::Install;
 pub(crate) use list::List;
 pub(crate) use migrate::{Migrate, Tool};
@@ -115,6 +117,7 @@ pub(crate) enum Command {
     History(History),
     Undo(Undo),
     Fleet(Fleet),
+    Images(Images),
     Install(Install),
     Uninstall(Uninstall),
     Migrate(Migrate),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fake_api::{FakeApi, path};
 use super::fake_objects::{config, deployment, kept, secret};
+use super::fake_registry::{archives, registry};
 use crate::view::fleet::tests::{fleet, object};
 
 /// `robot:p` and `robot:q`.
@@ -19,7 +20,7 @@ const ID: &str = "8d1c0f3b6a2e4975";
 const SOURCE: &str = "team-a-pull-secret";
 
 /// Commands, each as it is shown and as it is run.
-const LINES: [(&str, &str, &str); 15] = [
+const LINES: [(&str, &str, &str); 16] = [
     (
         "add",
         "add quay.io -u robot --password-stdin -o json",
@@ -38,6 +39,11 @@ const LINES: [(&str, &str, &str); 15] = [
         "",
     ),
     ("fleet diff", "fleet diff team-a -n clusters -o json", ""),
+    (
+        "images push",
+        "images push registry.example.com/tools -o json",
+        "images push REGISTRY/tools --dir DIRECTORY --authfile EMPTY --insecure -o json",
+    ),
     (
         "validate",
         "validate config.json -o json",
@@ -64,8 +70,18 @@ fn printed(line: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), r#"{"auths":{"quay.io":{"auth":"broken"}}}"#).expect("written");
     let line = line.replace("FILE", &file.path().to_string_lossy());
+    let directory = tempfile::tempdir().expect("a directory");
+    archives(directory.path());
+    let empty = directory.path().join("config.json");
+    std::fs::write(&empty, "{}").expect("written");
+    let registry = registry();
+    let line = line
+        .replace("REGISTRY", &registry)
+        .replace("DIRECTORY", &directory.path().to_string_lossy())
+        .replace("EMPTY", &empty.to_string_lossy());
     let (ran, [out, _]) = sample().printed(&line);
     assert!(ran.is_ok(), "{line}: {ran:?}");
+    let out = out.replace(&registry, "registry.example.com");
     let version = env!("CARGO_PKG_VERSION");
     let out = out.replace(
         &format!(r#""version": "{version}""#),

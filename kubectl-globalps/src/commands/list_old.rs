@@ -17,7 +17,7 @@ use crate::view::old::{Snapshot, WhereOld};
 use crate::view::status::Status;
 
 pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
-    let found = observe(cluster).await?;
+    let found = Box::pin(observe(cluster)).await?;
     let printer = cluster.printer();
     let names = found.places.iter();
     let names = names.map(|place| format!("{:?}/{}", place.kind, place.name).to_lowercase());
