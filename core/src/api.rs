@@ -317,6 +317,9 @@ pub struct GlobalPullSecretStatus {
     /// Random id of that revision. Also written when empty.
     #[serde(default)]
     pub revision_id: RevisionId,
+    /// Content up to this revision is forgotten on request: no Secret of the controller has it. 0: none.
+    #[serde(default)]
+    pub forgotten_revision: i64,
     #[serde(default)]
     pub counts: Counts,
     /// Nodes without a syncer that runs, at most 100: first those that lag behind because of that, then those that nobody waits for.

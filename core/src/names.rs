@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::api::MAX_REVISION;
+
 /// Default namespace of everything except the controller itself.
 pub const NAMESPACE: &str = "kube-system";
 /// Namespace of the controller, under the *restricted* Pod Security profile.
@@ -37,10 +39,6 @@ pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
-/// `ClusterRole` of those who look: no Secrets.
-pub const VIEWER_ROLE: &str = "globalps-viewer";
-/// `ClusterRole` of those who work with the plugin day by day.
-pub const OPERATOR_ROLE: &str = "globalps-operator";
 /// `ClusterRole` and `ClusterRoleBinding` by which kubelets request tokens for the credential provider.
 pub const AUDIENCE_ROLE: &str = "globalps-credential-provider";
 
@@ -144,6 +142,26 @@ pub const RESTORE_ANNOTATION: &str = "globalps.io/restore-at-generation";
 /// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. The node keeps what
 /// globalps wrote.
 pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";
+/// Annotation in which `kubectl apply` keeps what it wrote, credentials included.
+pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotation of the `GlobalPullSecret` and, once the cluster's own copies are gone, of each `NodePullSecret`: content up to this
+/// revision is to be forgotten, because a password in it leaked. A decimal number.
+pub const FORGET_ANNOTATION: &str = "globalps.io/forget-up-to";
+
+/// The revision in [`FORGET_ANNOTATION`]. `None`: there is no annotation; an error: its value is no revision.
+pub fn forget_up_to(annotations: &BTreeMap<String, String>) -> Option<Result<i64, InvalidForget>> {
+    let value = annotations.get(FORGET_ANNOTATION)?;
+    let number = value
+        .parse()
+        .ok()
+        .filter(|number| (1..=MAX_REVISION).contains(number));
+    Some(number.ok_or(InvalidForget))
+}
+
+/// The value of [`FORGET_ANNOTATION`] is no revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidForget;
+
 /// Label of the Secrets that the controller creates in namespaces: `true`.
 pub const IMAGE_PULL_SECRET_LABEL: &str = "globalps.io/image-pull-secret";
 /// Key of these Secrets and of those for operators: the proof that the controller wrote them.

@@ -61,6 +61,16 @@ impl Endpoint {
         format!("{}{repository}/manifests/{reference}", self.ping(scheme))
     }
 
+    /// Where it has this content.
+    pub(crate) fn blob(&self, scheme: Scheme, repository: &str, digest: &str) -> String {
+        format!("{}{repository}/blobs/{digest}", self.ping(scheme))
+    }
+
+    /// Where an upload begins.
+    pub(crate) fn uploads(&self, scheme: Scheme, repository: &str) -> String {
+        format!("{}{repository}/blobs/uploads/", self.ping(scheme))
+    }
+
     pub(crate) fn has_port(&self) -> bool {
         let host = self.authority.rfind(']').unwrap_or(0);
         self.authority[host..].contains(':')

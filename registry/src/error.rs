@@ -63,6 +63,18 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
+    /// Whether another attempt may succeed soon: the connection broke, or the server is busy.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Way { why, .. } => matches!(
+                why,
+                Why::Unreachable(_) | Why::NoConnection(_) | Why::Silent(_) | Why::Http(_)
+            ),
+            Self::Answer { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+
     /// Whether the registry rejected the credentials.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })

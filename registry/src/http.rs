@@ -1,4 +1,4 @@
-//! One GET, over a proxy and TLS where need be. Every stage has its own error, and all together one deadline.
+//! One request, over a proxy and TLS where need be. Every stage has its own error, and all together one deadline.
 
 use std::future::Future;
 use std::io;
@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::select_ok;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, LOCATION, PROXY_AUTHORIZATION,
-    USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
+    PROXY_AUTHORIZATION, USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -25,6 +25,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::error::{Peer, RegistryError, Why};
+use crate::url::{bad_url, host, host_and_port, parse, path, port, resolve, shown};
 
 /// More than any token; a registry that sends more is none.
 const MAX_BODY: usize = 1 << 20;
@@ -33,6 +34,9 @@ const MAX_REDIRECTS: u32 = 5;
 const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, */*";
 /// Delay without a connection before the next address of the host is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Media type and bytes that a request sends.
+pub(crate) type Content<'a> = (&'a str, Bytes);
 
 pub(crate) struct Answer {
     /// Where it came from, once every redirect was followed.
@@ -120,6 +124,18 @@ impl Http {
         self.ask(Method::HEAD, url, authorization).await
     }
 
+    /// The answer of this server, without redirects: what is sent goes nowhere else.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        authorization: Option<&HeaderValue>,
+        content: Option<Content<'_>>,
+    ) -> Result<Answer, RegistryError> {
+        self.ask_once(&method, &parse(url)?, authorization, content)
+            .await
+    }
+
     async fn ask(
         &self,
         method: Method,
@@ -131,7 +147,7 @@ impl Http {
         for _ in 0..=MAX_REDIRECTS {
             let same = here.scheme() == first.scheme() && here.authority() == first.authority();
             let answer = self
-                .ask_once(&method, &here, authorization.filter(|_| same))
+                .ask_once(&method, &here, authorization.filter(|_| same), None)
                 .await?;
             let location = answer.headers.get(LOCATION).and_then(|l| l.to_str().ok());
             match location.filter(|_| answer.status.is_redirection()) {
@@ -154,6 +170,7 @@ impl Http {
         method: &Method,
         url: &Uri,
         authorization: Option<&HeaderValue>,
+        content: Option<Content<'_>>,
     ) -> Result<Answer, RegistryError> {
         let deadline = Deadline {
             at: Instant::now() + self.connection.time,
@@ -191,7 +208,11 @@ impl Http {
         if let (Some(auth), false) = (proxy.as_ref().and_then(Intercept::basic_auth), secure) {
             request = request.header(PROXY_AUTHORIZATION, auth);
         }
-        let request = request.body(Empty::new()).map_err(|_| bad_url(url))?;
+        if let Some((media_type, _)) = &content {
+            request = request.header(CONTENT_TYPE, *media_type);
+        }
+        let body = Full::new(content.map(|(_, bytes)| bytes).unwrap_or_default());
+        let request = request.body(body).map_err(|_| bad_url(url))?;
         let (url, work) = (url.to_string(), async {
             let answer = send(line, request).await?;
             let (head, body) = answer.into_parts();
@@ -240,7 +261,7 @@ impl Http {
         if let Some(auth) = proxy.basic_auth() {
             request = request.header(PROXY_AUTHORIZATION, auth);
         }
-        let request = request.body(Empty::new()).map_err(|_| bad_url(url))?;
+        let request = request.body(Full::default()).map_err(|_| bad_url(url))?;
         let answer = deadline
             .hold(&peer, Why::Silent, send(line, request))
             .await?;
@@ -327,111 +348,11 @@ async fn connect(
     Ok(Box::new(stream))
 }
 
-async fn send(line: Line, request: Request<Empty<Bytes>>) -> Result<Response<Incoming>, Why> {
+async fn send(line: Line, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Why> {
     let failed = |error: hyper::Error| Why::Http(error.to_string());
     let (mut sender, connection): (SendRequest<_>, _) =
         handshake(TokioIo::new(line)).await.map_err(failed)?;
     // It ends with the connection; what it would say of it, the request says too.
     tokio::spawn(connection.with_upgrades());
     sender.send_request(request).await.map_err(failed)
-}
-
-fn parse(url: &str) -> Result<Uri, RegistryError> {
-    let bad = || RegistryError::BadUrl {
-        url: url.to_owned(),
-    };
-    let parsed: Uri = url.parse().map_err(|_| bad())?;
-    match (parsed.scheme_str(), parsed.host()) {
-        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(parsed),
-        _ => Err(bad()),
-    }
-}
-
-/// A redirect's target, which may be a path only.
-fn resolve(from: &Uri, location: &str) -> Result<Uri, RegistryError> {
-    if !location.starts_with('/') || location.starts_with("//") {
-        return parse(location);
-    }
-    let scheme = from.scheme_str().unwrap_or("https");
-    parse(&format!("{scheme}://{}{location}", host_and_port(from)))
-}
-
-fn bad_url(url: &Uri) -> RegistryError {
-    RegistryError::BadUrl {
-        url: url.to_string(),
-    }
-}
-
-fn path(url: &Uri) -> Result<Uri, RegistryError> {
-    let path = url.path_and_query().map_or("/", |path| path.as_str());
-    path.parse().map_err(|_| bad_url(url))
-}
-
-/// Without the brackets of an address.
-fn host(url: &Uri) -> Result<String, RegistryError> {
-    let host = url.host().ok_or_else(|| bad_url(url))?;
-    Ok(host.trim_matches(['[', ']']).to_owned())
-}
-
-/// As written, but for a user.
-fn host_and_port(url: &Uri) -> &str {
-    let authority = url.authority().map_or("", |a| a.as_str());
-    authority.rsplit('@').next().unwrap_or_default()
-}
-
-fn port(url: &Uri) -> u16 {
-    let default = if url.scheme_str() == Some("http") {
-        80
-    } else {
-        443
-    };
-    url.port_u16().unwrap_or(default)
-}
-
-/// Scheme, host and port; what logs in is in neither.
-fn shown(proxy: &Uri) -> String {
-    let scheme = proxy.scheme_str().unwrap_or("http");
-    format!("{scheme}://{}", host_and_port(proxy))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_redirect_leads_where_it_says() {
-        let from: Uri = "https://a.example.com:5000/v2/".parse().expect("a URL");
-        for (location, expected) in [
-            ("/login", Some("https://a.example.com:5000/login")),
-            ("https://b/x?y", Some("https://b/x?y")),
-            ("http://b/", Some("http://b/")),
-            ("//b/x", None),
-            ("login", None),
-            ("ftp://b/", None),
-            ("", None),
-        ] {
-            let found = resolve(&from, location).ok().map(|url| url.to_string());
-            assert_eq!(found.as_deref(), expected, "{location}");
-        }
-    }
-
-    #[test]
-    fn a_url_has_a_host_and_a_port() {
-        for (url, expected) in [
-            ("https://quay.io/v2/", Some(("quay.io", 443))),
-            ("http://quay.io/v2/", Some(("quay.io", 80))),
-            ("https://[::1]:5000/v2/", Some(("::1", 5000))),
-            ("quay.io", None),
-            ("https://", None),
-            ("https:///v2/", None),
-            ("https://a b/", None),
-        ] {
-            let found = parse(url).ok().map(|url| {
-                let host = host(&url).expect("a host");
-                (host, port(&url))
-            });
-            let found = found.as_ref().map(|(host, port)| (host.as_str(), *port));
-            assert_eq!(found, expected, "{url}");
-        }
-    }
 }

@@ -139,8 +139,8 @@ impl Drop for LoneRegistry {
     }
 }
 
-/// Issues tokens to users with the password: a token without access, which is enough to log in, and a token to pull
-/// [`REPOSITORY`].
+/// Issues tokens to users with the password: a token without access, which is enough to log in, a token to pull
+/// [`REPOSITORY`], and tokens to pull from and push to any repository.
 pub struct TokenServer {
     pub server: Server,
     realm: String,
@@ -194,7 +194,14 @@ impl Signer {
             "scope=repository%3A{}%3Apull",
             REPOSITORY.replace('/', "%2F")
         );
-        let access = if query.split('&').any(|part| part == scope) {
+        let pushes = query.split('&').find_map(|part| {
+            let name = part.strip_prefix("scope=repository%3A")?;
+            name.strip_suffix("%3Apull%2Cpush")
+        });
+        let access = if let Some(name) = pushes {
+            let name = name.replace("%2F", "/");
+            json!([{"type": "repository", "name": name, "actions": ["pull", "push"]}])
+        } else if query.split('&').any(|part| part == scope) {
             json!([{"type": "repository", "name": REPOSITORY, "actions": ["pull"]}])
         } else {
             json!([])

@@ -185,7 +185,7 @@ pub const FILES: &[TestFile] = &[
         "flow",
         On::Nodes(3),
         70,
-        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why` and `--retry-pods`",
+        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why`, `--retry-pods` and `kubelet-readmission`",
     ),
     file(
         "flux",
@@ -292,8 +292,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "live_check",
         On::Programs,
-        7,
-        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies",
+        12,
+        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies; `images push`",
     ),
     file(
         "namespaces",
@@ -430,8 +430,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "rollout",
         On::Nodes(3),
-        240,
-        "retry, rollback of the fleet, pause, history, a node that is added while no controller runs",
+        360,
+        "retry, rollback of the fleet, pause, history, a leaked password that is forgotten everywhere, a node that is added while no controller runs",
     ),
     file(
         "short_lived",

@@ -11,6 +11,7 @@ use aho_corasick::AhoCorasick;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
+use globalps_core::names::STATE_DIR;
 use serde_json::Value;
 
 use crate::{Cluster, Node, objects};
@@ -100,6 +101,11 @@ impl Search {
         Self::of(secrets)
     }
 
+    /// This login in every form, as a node's journal and a Secret may have it.
+    pub fn for_login(user: &str, password: &str) -> Self {
+        Self::of([forms(password), forms_of_login(user, password)].concat())
+    }
+
     fn of(texts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         Self(AhoCorasick::new(texts).expect("less than a gigabyte of credentials"))
     }
@@ -112,6 +118,25 @@ impl Search {
         let before = &bytes[..found.start()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         bail!("a credential is shown in {place}, line {line}")
+    }
+
+    /// Searches the node's credentials file and every file of globalps there, whoever may read it.
+    pub fn state_of(&self, node: &Node) -> Result<()> {
+        let state = node.kubelet_dir().join(STATE_DIR);
+        let files = fs::read_dir(&state).into_iter().flatten().flatten();
+        let files = files.map(|entry| entry.path());
+        for path in files.chain([node.kubelet_dir().join("config.json")]) {
+            // Absent, or a directory of programs.
+            let bytes = fs::read(&path).unwrap_or_default();
+            self.bytes(&path.display().to_string(), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Searches all Secrets of the cluster.
+    pub fn secrets(&self, cluster: &Cluster) -> Result<()> {
+        let all = cluster.kubectl(&["get", "secrets", "-A", "-o", "json"])?;
+        self.bytes("the Secrets", all.as_bytes())
     }
 
     /// Searches the logs of the control plane, the nodes and the pods, the audit log, all objects except Secrets, the

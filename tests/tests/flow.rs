@@ -89,6 +89,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     );
 
     the_standard_checks_hold(&cluster, &nodes);
+    a_restart_ends_a_pod_that_no_longer_matches_its_node(&cluster, &product, &image, first);
     status_tells_the_truth(&product, 1);
 
     // The same content in another form changes nothing.
@@ -179,6 +180,70 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
             "m0re-s3cret",
         ])
         .unwrap();
+}
+
+/// `check` says so before the restart, which the kubelet here gets from its admin, not from globalps.
+fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
+    cluster: &Cluster,
+    product: &Product,
+    image: &str,
+    node: &Node,
+) {
+    let found = || {
+        let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks
+            .find(|it| it["name"] == "kubelet-readmission")
+            .unwrap();
+        let text = |field: &str| check[field].as_str().unwrap().to_owned();
+        (text("result"), text("message"))
+    };
+    let label = |label: &str| {
+        cluster
+            .kubectl(&["label", "node", node.name(), label])
+            .unwrap();
+    };
+    label("tier=front");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "selects", "namespace": "default"},
+        "spec": {
+            "nodeName": node.name(), "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {"tier": "front"},
+            "containers": [{"name": "app", "image": image}],
+        },
+    });
+    let input = pod.to_string();
+    let mut apply = cluster.kubectl_command();
+    apply.args(["apply", "-f", "-"]);
+    run(&mut apply, &input).unwrap();
+    product.wait_pod("selects", false).unwrap();
+    assert_eq!(found().0, "ok");
+    label("tier-");
+    let (result, message) = found();
+    assert_eq!(result, "warning");
+    let on = format!("default/selects on {}", node.name());
+    let named = format!("ends 1 pod that no longer matches the labels of the node: {on}");
+    assert!(message.contains(&named), "{message}");
+    node.exec(&["systemctl", "restart", "kubelet.service"])
+        .unwrap()
+        .ok()
+        .unwrap();
+    let is_it =
+        |it: &Value| it["reason"] == "NodeAffinity" && it["involvedObject"]["name"] == "selects";
+    until(
+        "the kubelet to reject the pod",
+        DEADLINE,
+        Duration::from_millis(250),
+        || {
+            let events = cluster.get("default", "events")?;
+            let mut events = events["items"].as_array().into_iter().flatten();
+            Ok(events.any(is_it).then_some(()))
+        },
+    )
+    .unwrap();
+    product.delete_pod("selects").unwrap();
+    product.wait_synced().unwrap();
 }
 
 /// `kubectl globalps why`, with `--insecure` as the registry's certificate is not trusted here.

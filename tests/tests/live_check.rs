@@ -3,14 +3,21 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use globalps_tests::image::{Image, write, write_index};
 use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer, USER};
+use globalps_tests::product::{Product, Ran, run};
 use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_signed};
+use serde_json::{Value, json};
 
 const HERE: &[&str] = &["127.0.0.1"];
 const SKIP: &str = "`--skip-check` skips the check";
@@ -663,4 +670,160 @@ fn proxies_are_used_as_the_environment_says() {
     );
     let target = format!("GET http://{address}/v2/");
     assert_eq!(proxy.asked(), [target.as_str(), target.as_str()]);
+}
+
+/// Archives of small programs, the controller's for two architectures. Returns their directory.
+fn archives(desk: &Desk) -> String {
+    let plugin = std::fs::read(Product::plugin_path()).unwrap();
+    let directory = desk.path("images");
+    std::fs::create_dir_all(&directory).unwrap();
+    let program = |name: &str, machine: Option<u8>| {
+        let mut bytes = plugin[..64 * 1024].to_vec();
+        if let Some(machine) = machine {
+            // `e_machine` of the ELF header.
+            (bytes[18], bytes[19]) = (machine, 0);
+        }
+        let path = desk.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let (own, arm) = (program("own", Some(62)), program("arm", Some(183)));
+    let image = |name, binary| Image {
+        binary,
+        name,
+        beside: &[],
+        user: "65532:65532",
+        reference: name,
+    };
+    let controller = [&own, &arm].map(|binary| image("globalps-controller", binary));
+    write_index(&controller, &directory.join("globalps-controller.tar")).unwrap();
+    let syncer = image("globalps-syncer", &own);
+    write(&syncer, &directory.join("globalps-syncer.tar")).unwrap();
+    directory.display().to_string()
+}
+
+fn push(desk: &Desk, registry: &str, flags: &[&str]) -> Ran {
+    let directory = archives(desk);
+    let words = ["images", "push", registry, "--dir", &directory];
+    let mut command = Command::new(Product::plugin_path());
+    command.args(words).args(flags).env_clear();
+    command.env("HOME", desk.directory.path());
+    let ran = run(&mut command, PASSWORD).unwrap();
+    let shown = format!("{ran:?}");
+    assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
+    ran
+}
+
+/// With TLS and a password, and with tokens, whose scope is each repository.
+#[test]
+fn images_are_pushed_to_real_registries_and_can_be_pulled_by_their_digests() {
+    let desk = Desk::new();
+    let (ca, identity) = issued(&desk);
+    let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();
+    let basic = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
+    let bearer = LoneRegistry::bearer(&desk.path("t"), &identity, &tokens).unwrap();
+    for registry in [&basic, &bearer] {
+        let to = format!("{}/tools", registry.address());
+        let flags = ["--ca-file", &ca, "-u", USER, "--password-stdin"];
+        let ran = push(&desk, &to, &[&flags[..], &["-o", "json"]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stderr.contains(": 4 of 4 blobs sent"), "{ran:?}");
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let images: Vec<&str> = report["images"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|image| image["image"].as_str().unwrap())
+            .collect();
+        let [controller, syncer] = images[..] else {
+            panic!("{images:?}")
+        };
+        assert!(controller.starts_with(&format!("{to}/globalps-controller@sha256:")));
+        let install = format!(
+            "kubectl globalps install --controller-image {controller} --syncer-image {syncer}"
+        );
+        assert_eq!(report["install"], install);
+        // Another time nothing is sent, and the credentials are of a file.
+        let auth = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
+        let config = json!({"auths": {registry.address(): {"auth": auth}}}).to_string();
+        let file = desk.write("auth.json", &config);
+        let ran = push(&desk, &to, &["--ca-file", &ca, "--authfile", &file]);
+        assert_eq!(ran.stdout, format!("{install}\n"), "{ran:?}");
+        assert!(ran.stderr.contains(": 0 of 4 blobs sent"), "{ran:?}");
+        if std::ptr::eq(registry, &bearer) {
+            continue;
+        }
+        for image in images
+            .iter()
+            .chain([&&*format!("{to}/globalps-syncer:latest")])
+        {
+            let copy = desk.path("copy");
+            let mut skopeo = Command::new("skopeo");
+            skopeo.args(["copy", "--quiet", "--all", "--insecure-policy"]);
+            skopeo.args(["--src-tls-verify=false", "--src-authfile", &file]);
+            skopeo.arg(format!("docker://{image}"));
+            skopeo.arg(format!("dir:{}", copy.display()));
+            let ran = run(&mut skopeo, "").unwrap();
+            assert_eq!(ran.code, Some(0), "{image}: {ran:?}");
+        }
+    }
+    let wrong = push(&desk, &basic.address(), &["--ca-file", &ca]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("401"), "{wrong:?}");
+}
+
+/// The registry is busy for this many uploads after the first.
+#[test]
+fn a_failed_upload_is_repeated_and_not_forever() {
+    for (is_busy_for, expected) in [(1, 0), (99, 2)] {
+        let desk = Desk::new();
+        let (puts, stored) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
+        let server = Server::web(None, move |request| {
+            let path = request.uri().path().to_owned();
+            let mut stored = stored.lock().unwrap();
+            let location = |to: String| vec![("location", to)];
+            let (status, headers) = match request.method().as_str() {
+                "HEAD" if stored.contains(path.rsplit('/').next().unwrap()) => (200, Vec::new()),
+                "HEAD" => (404, Vec::new()),
+                "POST" => (202, location(format!("{path}1?state=a%3Db"))),
+                "PUT" if path.contains("/manifests/") => (201, Vec::new()),
+                "PUT" => {
+                    let query = request.uri().query().unwrap_or_default();
+                    let digest = query.strip_prefix("state=a%3Db&digest=").unwrap();
+                    assert!(!request.body().is_empty());
+                    let number = puts.fetch_add(1, Ordering::Relaxed);
+                    if (1..=is_busy_for).contains(&number) {
+                        (503, Vec::new())
+                    } else {
+                        stored.insert(digest.to_owned());
+                        (201, Vec::new())
+                    }
+                }
+                _ => (200, Vec::new()),
+            };
+            (status, headers, String::new())
+        })
+        .unwrap();
+        let ran = push(&desk, &server.address(), &["--insecure"]);
+        assert_eq!(ran.code, Some(expected), "{ran:?}");
+        let asked = server.asked();
+        let uploads = asked
+            .iter()
+            .filter(|it| it.starts_with("PUT") && it.contains("/blobs/"));
+        if expected == 0 {
+            assert_eq!(uploads.count(), 7, "6 blobs, one of them twice: {asked:?}");
+            let last = asked.last().unwrap();
+            assert!(
+                last.ends_with("/globalps-syncer/manifests/latest"),
+                "{last}"
+            );
+        } else {
+            assert_eq!(
+                uploads.count(),
+                4,
+                "the first, and three attempts: {asked:?}"
+            );
+            assert!(ran.stderr.contains("503"), "{ran:?}");
+        }
+    }
 }

@@ -186,7 +186,7 @@ fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
         "--password-stdin",
         "--skip-check",
     ];
-    let refused = product.plugin(&add, "password").unwrap();
+    let refused = product.plugin(&add, PASSWORD).unwrap();
     fails(&refused, 2, "--force");
     let printed = done(
         product

@@ -118,7 +118,7 @@ fn plugin(kubeconfig: Option<&str>, args: &[&str]) -> Ran {
 
 fn reaches(kubeconfig: Option<&str>, args: &[&str]) {
     let ran = plugin(kubeconfig, args);
-    assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+    assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
     assert!(ran.stderr.contains(REACHED), "{args:?}: {ran:?}");
 }
 

@@ -10,6 +10,7 @@ use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
+use globalps_tests::secrecy::{self, Search};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_fleet_that_failed_goes_back_where_the_user_wants_it(cluster, product, nodes);
     a_rollout_that_is_held_changes_no_node_until_it_goes_on(product, nodes);
     what_was_rolled_out_is_remembered_and_comes_back(product, nodes);
+    a_leaked_password_is_forgotten_everywhere(cluster, product, nodes);
     a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(cluster, product);
 }
 
@@ -356,6 +358,125 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         let name = format!("secret/additional-pull-secret-history-{slot}");
         assert_eq!(product.get(&name).unwrap(), Value::Null, "{name}");
     }
+}
+
+/// With three passwords of the same account: the first one leaks, later the second, while a node is down.
+fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    const REGISTRY: &str = "leaky.example.com";
+    let add = |password: &str, flags: &str| {
+        secrecy::remember_login("robot", password);
+        let line = format!("add {REGISTRY} -u robot --password-stdin --skip-check {flags}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = product.plugin(&words, password).unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran
+    };
+    let of = |password: &str| Search::for_login("robot", password);
+    let where_old = |code| {
+        let ran = plugin(product, "list --where-old -o json", code);
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let places = found["places"].as_array().unwrap().iter();
+        let places = places.map(|it| {
+            let text = |field: &str| it[field].as_str().unwrap().to_owned();
+            [text("kind"), text("name"), text("where"), text("phase")].join(" ")
+        });
+        places.collect::<Vec<_>>()
+    };
+    let nowhere = |password: &str| {
+        of(password).secrets(cluster).unwrap();
+        for node in nodes {
+            of(password).state_of(node).unwrap();
+        }
+    };
+    let [first, second, third] = nodes else {
+        panic!("three nodes")
+    };
+    let own = r#"{"auths":{"own.example.com":{"auth":"b3duOmZpbGU="}}}"#;
+    std::fs::write(first.kubelet_dir().join("config.json"), own).unwrap();
+    add("l3aked-first", "--wait");
+    add("l3aked-again", "--wait");
+    // As long as nobody asks, `undo` can bring it back.
+    assert!(of("l3aked-first").secrets(cluster).is_err());
+    assert!(of("l3aked-first").state_of(first).is_err());
+    assert!(where_old(1).len() >= nodes.len());
+
+    // Typed a second time, for the rotation that is over.
+    let ran = add("l3aked-again", "--forget-old --wait");
+    assert!(ran.stderr.contains("content up to revision"), "{ran:?}");
+    nowhere("l3aked-first");
+    assert_eq!(where_old(0), [""; 0]);
+    assert!(
+        of("l3aked-again").state_of(first).is_err(),
+        "it is in force"
+    );
+    let starts: Vec<usize> = nodes
+        .iter()
+        .map(|it| product.kubelet_starts(it).unwrap())
+        .collect();
+
+    third.power_cut().unwrap();
+    until("the node to be NotReady", DEADLINE, POLL, || {
+        let node = cluster.get("", &format!("node/{}", third.name()))?;
+        let conditions = node["status"]["conditions"].as_array().cloned();
+        let mut conditions = conditions.unwrap_or_default().into_iter();
+        let ready = conditions.find(|it| it["type"] == "Ready");
+        Ok(ready.filter(|it| it["status"] != "True").map(|_| ()))
+    })
+    .unwrap();
+    add("safe-s3cret", "--forget-old");
+    let (_, reason, message) = product.wait_condition("OldForgotten", "True").unwrap();
+    assert_eq!(reason, "Forgotten");
+    let named = format!(
+        "unreachable nodes drop it when they return: {}",
+        third.name()
+    );
+    assert!(message.ends_with(&named), "{message}");
+    of("l3aked-again").secrets(cluster).unwrap();
+    for node in [first, second] {
+        of("l3aked-again").state_of(node).unwrap();
+    }
+    assert!(of("l3aked-again").state_of(third).is_err());
+    let left = format!("Node {} InForce Unreachable", third.name());
+    assert_eq!(where_old(1), [left]);
+    let revision = product.status().unwrap()["forgottenRevision"]
+        .as_i64()
+        .unwrap();
+    for line in [
+        "undo --yes".to_owned(),
+        format!("undo --yes --to-revision {revision}"),
+    ] {
+        let ran = plugin(product, &line, 2);
+        let why = format!("content up to revision {revision} was forgotten on request");
+        assert!(ran.stderr.contains(&why), "{ran:?}");
+    }
+    assert_eq!(checks(product)["old-forgotten"], "ok");
+
+    third.boot().unwrap();
+    third.wait_ready(DEADLINE).unwrap();
+    until("the node to forget it as well", DEADLINE, POLL, || {
+        Ok(of("l3aked-again").state_of(third).ok())
+    })
+    .unwrap();
+    until("every node to say so", DEADLINE, POLL, || {
+        let ran = product.plugin(&["list", "--where-old"], "")?;
+        Ok((ran.code == Some(0)).then_some(()))
+    })
+    .unwrap();
+    nowhere("l3aked-again");
+    for (node, starts) in [first, second].iter().zip(starts) {
+        let more = product.kubelet_starts(node).unwrap() - starts;
+        assert_eq!(more, 1, "to forget restarts no kubelet: {}", node.name());
+    }
+    let events = cluster.get(NAMESPACE, "events").unwrap();
+    let mut events = events["items"].as_array().unwrap().iter();
+    assert!(events.any(|it| it["reason"] == "OldForgotten"));
+
+    // The node's own file from before is no content of globalps.
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    let file = config_file::read(first).unwrap().unwrap();
+    assert_eq!(file.bytes, own.as_bytes());
+    std::fs::remove_file(first.kubelet_dir().join("config.json")).unwrap();
 }
 
 fn a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(

@@ -282,6 +282,11 @@ impl Cache {
         self.global.get()?.metadata.resource_version.as_deref()
     }
 
+    /// What `global-pull-secret-rolled-out` has; `None`: there is no such Secret, or another client changed it first.
+    pub(crate) fn rolled_out(&self) -> Option<RolledOutWrite> {
+        self.rolled_out.get().and_then(secret::decode_rolled_out)
+    }
+
     /// Another client deleted or changed `global-pull-secret-rolled-out`, and it is not written again yet.
     pub(crate) fn is_rolled_out_lost(&self) -> bool {
         self.rolled_out.is_lost
@@ -289,8 +294,7 @@ impl Cache {
 
     /// What `global-pull-secret-rolled-out` had, if another client deleted or changed it.
     pub(crate) fn lost_rolled_out(&self) -> Option<RolledOutWrite> {
-        let secret = self.rolled_out.get().filter(|_| self.rolled_out.is_lost)?;
-        secret::decode_rolled_out(secret)
+        self.rolled_out().filter(|_| self.rolled_out.is_lost)
     }
 
     /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.

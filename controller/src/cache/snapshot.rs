@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use globalps_core::api::SecretRef;
-use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, is_own_secret};
+use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, forget_up_to, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
 use jiff::Timestamp;
@@ -62,6 +62,17 @@ impl Cache {
             additional_retry: self
                 .additional()
                 .and_then(|secret| secret.annotations().get(RETRY_ANNOTATION).cloned()),
+            forget_request: config.and_then(|config| forget_up_to(config.annotations())),
+            // Revisions begin with 1 again once everything was removed.
+            forgotten: status
+                .map(|status| status.forgotten_revision)
+                .filter(|forgotten| {
+                    global
+                        .as_ref()
+                        .is_some_and(|it| it.revision.number > *forgotten)
+                })
+                .unwrap_or_default(),
+            is_content_back: false,
             original: match &self.original_ref {
                 None => Source::Absent,
                 Some(OriginalRef::Secret(secret)) if self.is_own(secret) => {

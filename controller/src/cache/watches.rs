@@ -7,8 +7,8 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORER, RETRY_ANNOTATION,
-    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
+    RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
@@ -25,6 +25,7 @@ use super::list_watch::{Update, list_watch};
 use super::node::node_view;
 use super::object_watch::{ObjectState, one, watch_object};
 use crate::content::source::{Data, Source};
+use crate::nodes::forget::may_have_old;
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::pods::{PodFields, pod_view};
 use crate::objects::views::{DaemonSetView, NodeFields};
@@ -210,7 +211,13 @@ pub(crate) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.
     let kept = metadata.annotations.and_then(|mut annotations| {
-        annotations.retain(|key, _| [RETRY_ANNOTATION, ABANDON_ANNOTATION].contains(&key.as_str()));
+        let asked = forget_up_to(&annotations).and_then(Result::ok);
+        let is_answered = asked.is_none_or(|asked| !may_have_old(&object, asked));
+        annotations.retain(|key, _| match key.as_str() {
+            RETRY_ANNOTATION | ABANDON_ANNOTATION => true,
+            FORGET_ANNOTATION => !is_answered,
+            _ => false,
+        });
         (!annotations.is_empty()).then_some(annotations)
     });
     object.metadata = ObjectMeta {

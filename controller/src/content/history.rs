@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
-use super::secret::number;
+use super::secret::{Global, RolledOutWrite, number};
 use super::source::Data;
 
 /// An additional Secret that was rolled out to every node.
@@ -117,6 +117,29 @@ pub(crate) fn last(slots: Vec<Option<Kept>>, passed: Option<i64>) -> Option<Data
     last.map(|kept| kept.additional)
 }
 
+/// The slots with content up to this revision.
+pub(crate) fn slots_up_to(slots: &[Option<Kept>], up_to: i64) -> impl Iterator<Item = u32> {
+    let is_old = move |kept: &Option<Kept>| kept.as_ref().is_some_and(|it| it.revision <= up_to);
+    let slots = slots.iter().zip(0_u32..);
+    slots
+        .filter(move |(kept, _)| is_old(kept))
+        .map(|(_, slot)| slot)
+}
+
+/// Whether the newest content up to this revision is in force again, with a later one. `rolled_out`: the content for new nodes, if
+/// it is of such a revision.
+pub(crate) fn is_back(
+    slots: &[Option<Kept>],
+    rolled_out: Option<&RolledOutWrite>,
+    global: &Global,
+    up_to: i64,
+) -> bool {
+    let old = slots.iter().flatten().filter(|it| it.revision <= up_to);
+    let newest = old.max_by_key(|it| it.revision);
+    newest.is_some_and(|it| Some(&it.additional) == global.last_additional.as_ref())
+        || rolled_out.is_some_and(|it| global.has(&it.content))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +239,49 @@ mod tests {
         ] {
             let expected = expected.map(|text| Data(Some(text.as_bytes().to_vec())));
             assert_eq!(last(slots(held), passed), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_forgotten_is_found_and_not_while_it_is_in_force() {
+        use globalps_core::dockerconfig::parse;
+        use globalps_core::provider::Content;
+        use globalps_core::rollout::Revision;
+        let content = |text: &str| Content {
+            config: parse(text.as_bytes()).expect("valid"),
+            ..Content::default()
+        };
+        let a = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+        let slots = slots("3c 2b - 4d");
+        for (up_to, expected) in [(1, &[][..]), (2, &[1]), (3, &[0, 1]), (9, &[0, 1, 3])] {
+            assert_eq!(slots_up_to(&slots, up_to).collect::<Vec<_>>(), expected);
+        }
+        let in_force = |text: &str| Global {
+            last_additional: Some(Data(Some(text.as_bytes().to_vec()))),
+            content: Some(content(a)),
+            ..Global::default()
+        };
+        for (case, up_to, now, expected) in [
+            ("a new password", 4, "e", false),
+            ("the last one again", 4, "d", true),
+            ("an earlier one, because the last one leaked", 4, "c", false),
+            ("the one that leaked", 3, "c", true),
+            ("a later one", 3, "d", false),
+        ] {
+            let found = is_back(&slots, None, &in_force(now), up_to);
+            assert_eq!(found, expected, "{case}");
+        }
+        let of = |text| RolledOutWrite {
+            revision: Revision::NONE,
+            content: content(text),
+        };
+        for (case, text, expected) in [("the same", a, true), ("another", r#"{"auths":{}}"#, false)]
+        {
+            assert_eq!(
+                is_back(&[], Some(&of(text)), &in_force("e"), 4),
+                expected,
+                "{case}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::decode::Unreadable;
-use globalps_core::names::SYNCER;
+use globalps_core::names::{InvalidForget, SYNCER};
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
@@ -42,6 +42,12 @@ pub(crate) struct Snapshot<'a> {
     /// Annotation `globalps.io/retry` of the additional Secret: each new value requests one more attempt on every node that
     /// failed.
     pub(crate) additional_retry: Option<String>,
+    /// Revision up to which the annotation `globalps.io/forget-up-to` of the `GlobalPullSecret` wants content forgotten.
+    pub(crate) forget_request: Option<Result<i64, InvalidForget>>,
+    /// The controller's copies of content up to this revision are deleted on request; 0: none.
+    pub(crate) forgotten: i64,
+    /// What is to be forgotten is in force again, with a later revision.
+    pub(crate) is_content_back: bool,
     pub(crate) original: Source,
     /// The configuration's sources by name, in order.
     pub(crate) sources: Vec<(String, Source)>,

@@ -5,6 +5,7 @@ pub(crate) mod absence;
 mod assignments;
 mod bootstrap;
 pub(crate) mod clock;
+pub(crate) mod forget;
 mod hold;
 pub(crate) mod input;
 pub(crate) mod labels;

@@ -10,12 +10,13 @@ use super::abandoned::no_longer_abandoned;
 use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
+use super::forget::{Forget, forget, to_annotate};
 pub(crate) use super::hold::Hold;
 use super::hold::{is_removal_held, keeps_selector, selects_nothing};
 use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
-use super::revision::{config_file, content, next_revision, provider_since};
+use super::revision::{config_file, content, next_revision, provider_since, restoring};
 use super::selection;
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved};
@@ -59,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) assignments: Vec<(String, NodePullSecretSpec)>,
     /// Nodes with the permission of a cleanup that is over: their next write ends it.
     pub(crate) no_longer_abandoned: BTreeSet<String>,
+    /// Whether earlier content may be forgotten.
+    pub(crate) forget: Forget,
 }
 
 impl Plan {
@@ -77,6 +80,7 @@ impl Plan {
             removes_agents: false,
             assignments: Vec::new(),
             no_longer_abandoned: BTreeSet::new(),
+            forget: Forget::NotAsked,
         }
     }
 
@@ -98,6 +102,14 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
             plan.assignments.push((name.clone(), object.spec.clone()));
         }
     }
+    let goal = match plan.aim {
+        Aim::Hold(_) => None,
+        Aim::Reach(goal) => Some(goal),
+        Aim::Nothing | Aim::CleanUp => Some(Goal::Restore),
+    };
+    plan.forget = forget(snapshot, goal, &plan.resolved.additional, &plan.members);
+    let annotated = to_annotate(snapshot, plan.forget, &plan.assignments);
+    plan.assignments.extend(annotated);
     plan
 }
 
@@ -374,20 +386,6 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     let global = global.filter(|global| !global.restoring);
     plan.global = global.and_then(|global| restoring(global, config_file(snapshot, Some(global))));
     plan
-}
-
-/// The state during a restore.
-fn restoring(global: &Global, config_file: Option<String>) -> Option<GlobalWrite> {
-    Some(GlobalWrite {
-        content: global.content.clone()?,
-        global: Global {
-            revision: global.revision,
-            last_original: global.last_original.clone(),
-            config_file,
-            restoring: true,
-            ..Global::default()
-        },
-    })
 }
 
 #[cfg(test)]

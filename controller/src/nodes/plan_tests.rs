@@ -86,6 +86,9 @@ pub(crate) fn snapshot(
         additional,
         additional_type: None,
         additional_retry: None,
+        forget_request: None,
+        forgotten: 0,
+        is_content_back: false,
         original: Source::Absent,
         sources: Vec::new(),
         unnamed_sources: Vec::new(),
@@ -194,6 +197,10 @@ fn object(name: &str, text: &str) -> NodePullSecret {
         ..NodePullSecretStatus::default()
     });
     object
+}
+
+pub(crate) fn planned(snapshot: &Snapshot) -> Plan {
+    plan(snapshot)
 }
 
 /// What is in force when the plan is written.

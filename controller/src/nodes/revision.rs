@@ -6,7 +6,7 @@ use globalps_core::rollout::Revision;
 
 use super::input::Snapshot;
 use crate::content::resolve::Desired;
-use crate::content::secret::Global;
+use crate::content::secret::{Global, GlobalWrite};
 
 /// Equivalent content keeps the bytes that the nodes have.
 pub(super) fn content(same: Option<&Global>, desired: &Desired) -> Content {
@@ -56,4 +56,18 @@ pub(super) fn config_file(snapshot: &Snapshot, before: Option<&Global>) -> Optio
         (kubelet.delivery != DeliveryType::None).then(|| kubelet.config_file.clone())
     };
     before.or_else(given)
+}
+
+/// The state during a restore.
+pub(super) fn restoring(global: &Global, config_file: Option<String>) -> Option<GlobalWrite> {
+    Some(GlobalWrite {
+        content: global.content.clone()?,
+        global: Global {
+            revision: global.revision,
+            last_original: global.last_original.clone(),
+            config_file,
+            restoring: true,
+            ..Global::default()
+        },
+    })
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, LEADER_ANNOTATION, ROLLED_OUT_SECRET,
-    STATE_SECRET, history_secret,
+    ABANDON_ANNOTATION, CONTROLLER_MANAGER, FORGET_ANNOTATION, GLOBAL_SECRET, LEADER_ANNOTATION,
+    ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
 use globalps_core::state::State;
 use k8s_openapi::NamespaceResourceScope;
@@ -35,6 +35,15 @@ pub(crate) struct Applier {
     leader: String,
     /// `None`: the controller was not installed with Helm.
     release: Option<HelmRelease>,
+}
+
+/// Annotations of a node's object. As applied values they are nobody else's, so the next write without them removes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notes {
+    /// No later cleanup may finish without the node.
+    pub(crate) ends_abandonment: bool,
+    /// The node forgets content up to this revision.
+    pub(crate) forgets: Option<i64>,
 }
 
 impl Applier {
@@ -99,19 +108,20 @@ impl Applier {
         Ok(())
     }
 
-    /// Writes the node's object. The Node owns it, so it is deleted with the Node. `ends_abandonment`: no later cleanup may finish
-    /// without the node. As an applied value it is nobody else's, so the next write without it removes it.
+    /// Writes the node's object. The Node owns it, so it is deleted with the Node.
     pub(crate) async fn assign(
         &self,
         node: &str,
         node_uid: &str,
         spec: &NodePullSecretSpec,
-        ends_abandonment: bool,
+        notes: Notes,
     ) -> Result<NodePullSecret, ApplyError> {
         let mut object = NodePullSecret::new(node, spec.clone());
         let ended = (ABANDON_ANNOTATION.to_owned(), "false".to_owned());
-        let annotations = [self.leader()].into_iter();
-        let annotations = annotations.chain(ends_abandonment.then_some(ended));
+        let forgets = notes.forgets;
+        let forgets = forgets.map(|up_to| (FORGET_ANNOTATION.to_owned(), up_to.to_string()));
+        let annotations = [self.leader()].into_iter().chain(forgets);
+        let annotations = annotations.chain(notes.ends_abandonment.then_some(ended));
         object.metadata.annotations = Some(annotations.collect());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version: "v1".to_owned(),

@@ -295,6 +295,13 @@ fn changes(
     if let (None, Some((_, _, message))) = (before.and_then(fails), fails(after)) {
         events.push((WARNING, RECONCILE_FAILED, message));
     }
+    // Not for each message, which names nodes.
+    let was_forgotten = before.and_then(|before| find(before, condition::OLD_FORGOTTEN));
+    if let Some((_, _, message)) = became(condition::OLD_FORGOTTEN, "True")
+        && was_forgotten.is_none_or(|was| was.0 != "True")
+    {
+        events.push((NORMAL, "OldForgotten", message));
+    }
     let rejects = |status| find(status, condition::CREDENTIALS_REJECTED);
     if let Some((_, _, message)) = became(condition::CREDENTIALS_REJECTED, "True") {
         events.push((WARNING, "CredentialsRejected", message));

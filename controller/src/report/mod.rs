@@ -5,6 +5,7 @@ mod counts;
 pub(crate) mod events;
 mod expiry;
 pub(crate) mod figures;
+mod forget;
 mod namespaces;
 mod operators;
 mod sources;
@@ -23,6 +24,7 @@ use conditions::{
 };
 use counts::{count, revision};
 use expiry::credentials_expiring;
+use forget::old_forgotten;
 use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
@@ -91,6 +93,7 @@ pub(crate) fn report(
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
         .chain(verified.map(|verified| credentials_rejected(verified, conditions)))
+        .chain(old_forgotten(snapshot, plan.forget, &members))
         .map(|new| dated(new, conditions, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {
@@ -98,6 +101,7 @@ pub(crate) fn report(
         observed_additional: observed_additional.to_owned(),
         revision: revision.number,
         revision_id: revision.id,
+        forgotten_revision: snapshot.forgotten,
         counts: counts.status,
         nodes_without_syncer: without_syncer,
         conflicts: named(&plan.resolved.conflicts),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use globalps_core::api::NodePullSecretSpec;
 
 use super::Controller;
+use crate::nodes::forget::Forget;
 use crate::nodes::plan::Plan;
+use crate::objects::apply::Notes;
 use crate::refused::title;
 
 type Assignment = (String, NodePullSecretSpec);
@@ -31,9 +33,10 @@ impl Controller {
                 let object = self.cache.node_pull_secrets.get(node);
                 spec.revoked && !object.is_some_and(|object| object.spec.revoked)
             });
-        let is_created = self.write_assignments(objects, abandoned).await;
+        let asked = (abandoned, plan.forget);
+        let is_created = self.write_assignments(objects, asked).await;
         // Others take the slots that revocations free. An object that is revoked already frees none.
-        if !self.write_assignments(revocations, abandoned).await {
+        if !self.write_assignments(revocations, asked).await {
             return false;
         }
         let all = others.len();
@@ -42,14 +45,14 @@ impl Controller {
             .filter(|(_, spec)| has_content(spec))
             .collect();
         let is_all = others.len() == all;
-        self.write_assignments(others, abandoned).await && is_created && is_all
+        self.write_assignments(others, asked).await && is_created && is_all
     }
 
     async fn write_assignments(
         &mut self,
         assignments: Vec<&Assignment>,
-        // Their permission of a cleanup that is over ends.
-        abandoned: &BTreeSet<String>,
+        // The nodes whose permission of a cleanup that is over ends, and what nodes forget.
+        (abandoned, forget): (&BTreeSet<String>, Forget),
     ) -> bool {
         let applier = Arc::clone(&self.applier);
         let nodes = &self.cache;
@@ -57,7 +60,11 @@ impl Controller {
         let calls = assignments.iter().filter_map(|(node, spec)| {
             let uid = nodes.node_uid(node)?.to_owned();
             let applier = Arc::clone(&applier);
-            let ends_abandonment = abandoned.contains(node);
+            let object = nodes.node_pull_secrets.get(node);
+            let annotations = Notes {
+                ends_abandonment: abandoned.contains(node),
+                forgets: forget.of_node(object.map(AsRef::as_ref)),
+            };
             let call = async move {
                 if spec.revision > 0 {
                     tracing::info!(
@@ -67,7 +74,7 @@ impl Controller {
                         "assigning"
                     );
                 }
-                applier.assign(node, &uid, spec, ends_abandonment).await
+                applier.assign(node, &uid, spec, annotations).await
             };
             Some((title("NodePullSecret", node), call))
         });

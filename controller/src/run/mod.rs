@@ -3,6 +3,7 @@
 mod assigning;
 mod clock;
 mod delivering;
+mod forgetting;
 mod managing;
 mod namespaces;
 mod openshift;
@@ -43,6 +44,7 @@ use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::leads::leads;
 use crate::leader::terms::Terms;
 use crate::namespaces::summary::NamespacesReport;
+use crate::nodes::forget::Forgotten;
 use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
@@ -152,6 +154,8 @@ struct Controller {
     unsaved: (Option<HistoryWrite>, Option<RolledOutWrite>),
     /// Slots of the history beyond the limit may exist.
     forgets_history: bool,
+    /// Content that was forgotten on request.
+    forgotten: Option<Forgotten>,
     /// Some objects could not be deleted after all nodes were restored.
     cleans_up: bool,
     recorder: EventRecorder,
@@ -207,6 +211,7 @@ impl Controller {
             wrote: false,
             unsaved: (None, None),
             forgets_history: false,
+            forgotten: None,
             cleans_up: false,
             recorder: EventRecorder::new(client.clone(), namespace),
             config_missing: None,

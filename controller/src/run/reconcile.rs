@@ -16,6 +16,7 @@ use super::{Controller, RESYNC};
 use crate::cache::uptime;
 use crate::content::history;
 use crate::content::source::Source;
+use crate::nodes::forget::Forgotten;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::agents::Leftover;
 use crate::objects::apply::Applier;
@@ -45,6 +46,7 @@ impl Controller {
         snapshot.new_id = RevisionId::from_random(random_bits());
         snapshot.refused = Cow::Borrowed(&self.refusals.failures);
         snapshot.cleans_up = self.cleans_up;
+        Forgotten::add(self.forgotten, &mut snapshot);
         let mut plan = plan(&snapshot);
         if plan.needs_history {
             let limit = snapshot.spec.history_limit;
@@ -237,6 +239,7 @@ impl Controller {
                 self.wrote = true;
             }
         }
+        self.forget_old(plan).await;
     }
 
     /// Records events about the out-of-band changes that this reconcile reverted, and drops the others.

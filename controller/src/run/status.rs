@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::Controller;
 use crate::cache::uptime;
 use crate::content::expiry::Expiries;
+use crate::nodes::forget::Forgotten;
 use crate::nodes::plan::Plan;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report, unreadable};
@@ -39,6 +40,7 @@ impl Controller {
         let before = config.and_then(|config| config.status.clone());
         let mut snapshot = self.cache.snapshot(uptime(), now);
         snapshot.refused = Cow::Borrowed(&self.refusals.failures);
+        Forgotten::add(self.forgotten, &mut snapshot);
         let version = self.cache.global_version();
         if self.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.global.as_ref());

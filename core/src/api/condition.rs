@@ -15,5 +15,7 @@ pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
 pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
 /// Only while operators get pull secrets or still have some.
 pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
+/// Content before a leaked password was replaced is forgotten. Only while an annotation asks for that.
+pub const OLD_FORGOTTEN: &str = "OldForgotten";
 /// A registry rejects credentials. Only with `spec.verify`.
 pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";

@@ -135,6 +135,10 @@ pub struct NodePullSecretStatus {
     /// The node is as it was before its first revision; there is nothing to restore.
     #[serde(default)]
     pub restored: bool,
+    /// The node has forgotten the content up to this revision on request; 0: none.
+    #[serde(default, deserialize_with = "decode::number")]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub forgotten_revision: i64,
 }
 
 impl NodePullSecretSpec {

@@ -828,3 +828,38 @@ fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
     let is_foreign = |text| members(revision(5), text).remove(0).is_foreign();
     assert!(is_foreign("n:5f") && !is_foreign("n:5.") && !is_foreign("n"));
 }
+
+/// The numbers in docs/leaked-password.md.
+#[test]
+fn two_hundred_members_take_this_many_batches() {
+    for (limit, in_place, expected) in [
+        ("10%", false, 13),
+        ("25%", false, 8),
+        ("50%", false, 7),
+        ("1", false, 200),
+        ("10%", true, 2),
+    ] {
+        let mark = if in_place { "=" } else { "" };
+        let names = (0..200).map(|number| format!("{mark}n{number}:4."));
+        let mut members = members(revision(5), &names.collect::<Vec<_>>().join(" "));
+        let limits = limits(limit, "1");
+        let mut batches = 0;
+        loop {
+            let next = next(&Fleet {
+                members: &members,
+                limits: &limits,
+                canary_passed: false,
+            });
+            if next.assignments.is_empty() {
+                break;
+            }
+            batches += 1;
+            for member in &mut members {
+                if next.assignments.contains(&member.name) {
+                    member.assigned = Some((revision(5), Progress::Done));
+                }
+            }
+        }
+        assert_eq!(batches, expected, "{limit} {in_place}");
+    }
+}

@@ -37,6 +37,9 @@ Examples:
   # Only pods of some namespaces may use the credentials
   kubectl globalps add quay.io -u robot --only-namespaces team-a,'team-a-*'
 
+  # Replace a leaked password, and keep the old one nowhere
+  kubectl globalps add quay.io -u robot --password-stdin --forget-old --wait < token
+
   # Print the Secret without changing the cluster
   kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
 )]
@@ -69,6 +72,13 @@ pub(crate) struct Add {
     /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
     #[arg(long, requires = "wait")]
     pub retry_pods: bool,
+    /// A password leaked: forget the credentials that this replaces, so that `undo` can't bring them back
+    ///
+    /// Once every reachable node has the new ones, the controller deletes earlier additional pull secrets from the history and the
+    /// Secret for new nodes, and each node deletes earlier values from its journal. Unreachable nodes follow when they return; nobody
+    /// waits for them. If the rollout halts, nothing is forgotten. With --wait, the command waits for this as well.
+    #[arg(long)]
+    pub forget_old: bool,
     // Last, because their headings would also cover the flags after them.
     #[command(flatten)]
     pub from: Credentials,
@@ -160,7 +170,7 @@ impl To {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct Credentials {
     /// REGISTRY as a flag; may be repeated

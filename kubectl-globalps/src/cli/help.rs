@@ -17,6 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Setup",
         &[
             "install",
+            "images",
             "uninstall",
             "migrate",
             "version",

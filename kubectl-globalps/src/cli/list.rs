@@ -21,11 +21,21 @@ Examples:
   kubectl globalps list -o wide
 
   # The registries only, one a line
-  kubectl globalps list -o name"
+  kubectl globalps list -o name
+
+  # After a password leaked: who still has the old one
+  kubectl globalps list --where-old"
 )]
 pub(crate) struct List {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: TableFormat,
+    /// List who still has credentials that were replaced: nodes, namespaces and Secrets
+    ///
+    /// Old is what `add --forget-old` replaced; without that, everything before the revision in force. Nodes are listed with what they
+    /// report: `InForce`; `Journal`, the values from before the last change; `Quarantined`, a credentials file that could not be parsed;
+    /// `OwnEntries`, if the state of globalps was lost on the node; `Unknown`. Exit status: 0 if nothing has old credentials, 1 otherwise.
+    #[arg(long)]
+    pub where_old: bool,
     /// Don't print the column headers
     #[arg(long)]
     pub no_headers: bool,

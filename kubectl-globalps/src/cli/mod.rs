@@ -10,6 +10,7 @@ mod fleet;
 mod fleet_add;
 mod fleet_join;
 pub(crate) mod help;
+mod images;
 mod install;
 mod list;
 mod migrate;
@@ -38,6 +39,7 @@ pub(crate) use fleet::{
 };
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
 pub(crate) use fleet_join::FleetJoin;
+pub(crate) use images::{Images, ImagesCommand, Push};
 pub(crate) use install::Install;
 pub(crate) use list::List;
 pub(crate) use migrate::{Migrate, Tool};
@@ -122,6 +124,7 @@ pub(crate) enum Command {
     #[command(alias = "rollback")]
     Undo(Undo),
     Fleet(Fleet),
+    Images(Images),
     Install(Install),
     Uninstall(Uninstall),
     Migrate(Migrate),

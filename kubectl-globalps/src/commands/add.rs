@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::attempts::{ATTEMPTS, pause};
+use super::forget::{forget_before, until_forgotten};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
 use super::restarts;
@@ -74,6 +75,9 @@ pub(super) async fn run(
     if args.check.skip_check && args.dry_run == DryRun::None {
         printer.note("the credentials were not checked; `kubectl globalps check --registries` checks them later");
     }
+    let forgets = args.forget_old
+        && args.dry_run == DryRun::None
+        && forget_before(&cluster, name_of(args), &config_of(&changed.secret)?).await?;
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
     let awaited_source = source.filter(|_| args.wait.wait);
     if let Some(name) = awaited_source {
@@ -101,6 +105,9 @@ pub(super) async fn run(
             (args.retry_pods, args.wait.timeout),
         )
         .await?;
+        if forgets {
+            return until_forgotten(&cluster, args.wait.timeout).await;
+        }
     }
     Ok(exit)
 }

@@ -1,5 +1,6 @@
 //! `check`: everything is looked at, nothing is changed.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -11,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, PartialObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 
 use super::check_namespaces::of_namespaces;
@@ -19,6 +20,7 @@ use super::check_registries::registries;
 use super::history::slots;
 use super::live_check::trust;
 use super::pull_secret;
+use super::why_all::unfinished_pods;
 use crate::cli::{Asking, Check as Args, Connection};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch_if_known;
@@ -31,9 +33,9 @@ use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::check::{
-    Check, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
-    of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
-    restarts_kubelets, restarts_often, server, unreachable,
+    Check, Labels, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
+    of_nodes, operators, outdated, permissions, permissions_of_commands, provider, readmission,
+    rejected, restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
 
@@ -96,10 +98,11 @@ pub(super) async fn look(
         .take_while(char::is_ascii_digit)
         .collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
-    let (installed, facts, owners) = Box::pin(async {
-        tokio::join!(installed(cluster), Facts::observe(cluster), owners(cluster),)
+    let (installed, facts, nodes) = Box::pin(async {
+        tokio::join!(installed(cluster), Facts::observe(cluster), nodes(cluster),)
     })
     .await;
+    let nodes = nodes?;
     let gps = facts.as_ref().ok().and_then(Facts::gps);
     let limit = gps
         .map_or_else(Default::default, |gps| gps.spec.clone())
@@ -143,6 +146,7 @@ pub(super) async fn look(
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
             checks.extend(provider(gps, versions, &audience));
             checks.extend(restarts(cluster, gps, now).await?);
+            checks.extend(readmitted(cluster, &nodes).await?);
             checks.extend(of_namespaces(cluster, gps).await?);
             let role = if gps.spec.operators.enabled {
                 bound(cluster, names::OPERATORS).await?
@@ -157,7 +161,7 @@ pub(super) async fn look(
             rows.map(|row| row.name.as_str()).collect::<Vec<_>>()
         });
         let without = (lost.as_slice(), unsupported.as_slice());
-        checks.extend(of_nodes(facts.node_secrets.iter(), without, owners?));
+        checks.extend(of_nodes(facts.node_secrets.iter(), without, owners(&nodes)));
     }
     if let Some((how, trust)) = asking {
         let gps = facts.as_ref().and_then(Facts::gps);
@@ -248,21 +252,47 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> 
     })
 }
 
-/// `default`: nobody else, or the Nodes can't be seen.
-async fn owners(cluster: &Cluster<'_>) -> Result<Owners, Failure> {
+/// Empty: the Nodes can't be seen.
+async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>, Failure> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
+    Ok(match Sight::of(answer.map(Some))? {
+        Sight::Here(list) => list,
+        Sight::Absent | Sight::Hidden => Vec::new(),
+    })
+}
+
+/// `default`: nobody else, or the Nodes can't be seen.
+fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
     let mut owners = Owners::default();
-    if let Sight::Here(list) = Sight::of(answer.map(Some))? {
-        for node in &list {
-            if node.labels().contains_key(names::NODE_POOL_LABEL) {
-                owners.hypershift += 1;
-                let has_daemon = node.annotations().contains_key(names::MCO_ANNOTATION);
-                owners.in_place += u32::from(has_daemon);
-            } else if node.annotations().contains_key(names::MCO_ANNOTATION) {
-                owners.machine_config += 1;
-            }
+    for node in nodes {
+        if node.labels().contains_key(names::NODE_POOL_LABEL) {
+            owners.hypershift += 1;
+            let has_daemon = node.annotations().contains_key(names::MCO_ANNOTATION);
+            owners.in_place += u32::from(has_daemon);
+        } else if node.annotations().contains_key(names::MCO_ANNOTATION) {
+            owners.machine_config += 1;
         }
     }
-    Ok(owners)
+    owners
+}
+
+/// `None`: this user may not list pods or Nodes.
+async fn readmitted(
+    cluster: &Cluster<'_>,
+    nodes: &[PartialObjectMeta<Node>],
+) -> Result<Option<Check>, Failure> {
+    let labels = nodes.iter();
+    let labels: BTreeMap<String, Labels> = labels
+        .map(|node| (node.name_any(), node.labels().clone()))
+        .collect();
+    if labels.is_empty() {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    let listed = unfinished_pods(cluster, None, |pod| found.extend(rejected(&pod, &labels)));
+    match Sight::of(listed.await.map(Some))? {
+        Sight::Here(()) => Ok(Some(readmission(found))),
+        Sight::Absent | Sight::Hidden => Ok(None),
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fake_api::{FakeApi, path};
 use super::fake_objects::{config, deployment, kept, secret};
+use super::fake_registry::{archives, registry};
 use crate::view::fleet::tests::{fleet, object};
 
 /// `robot:p` and `robot:q`.
@@ -44,6 +45,11 @@ const LINES: [(&str, &str, &str); 16] = [
     ),
     ("fleet diff", "fleet diff team-a -n clusters -o json", ""),
     (
+        "images push",
+        "images push registry.example.com/tools -o json",
+        "images push REGISTRY/tools --dir DIRECTORY --authfile EMPTY --insecure -o json",
+    ),
+    (
         "validate",
         "validate config.json -o json",
         "validate FILE -o json",
@@ -69,8 +75,18 @@ fn printed(line: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), r#"{"auths":{"quay.io":{"auth":"broken"}}}"#).expect("written");
     let line = line.replace("FILE", &file.path().to_string_lossy());
+    let directory = tempfile::tempdir().expect("a directory");
+    archives(directory.path());
+    let empty = directory.path().join("config.json");
+    std::fs::write(&empty, "{}").expect("written");
+    let registry = registry();
+    let line = line
+        .replace("REGISTRY", &registry)
+        .replace("DIRECTORY", &directory.path().to_string_lossy())
+        .replace("EMPTY", &empty.to_string_lossy());
     let (ran, [out, _]) = sample().printed(&line);
     assert!(ran.is_ok(), "{line}: {ran:?}");
+    let out = out.replace(&registry, "registry.example.com");
     let version = env!("CARGO_PKG_VERSION");
     let out = out.replace(
         &format!(r#""version": "{version}""#),

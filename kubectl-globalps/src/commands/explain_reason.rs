@@ -31,7 +31,10 @@ fn title(section: &str) -> &str {
 }
 
 fn titles(guide: &str) -> Vec<&str> {
-    all(guide).map(title).filter(|it| !it.contains(' ')).collect()
+    all(guide)
+        .map(title)
+        .filter(|it| !it.contains(' '))
+        .collect()
 }
 
 /// The section of this name, or those that mention the reason.
@@ -65,7 +68,11 @@ mod tests {
         }
         let found = sections(GUIDE, "KubeletDown");
         assert!(!found.is_empty());
-        assert!(found.iter().all(|section| section.contains("`KubeletDown`")));
+        assert!(
+            found
+                .iter()
+                .all(|section| section.contains("`KubeletDown`"))
+        );
         assert_eq!(sections(GUIDE, "NoSuchReason"), [] as [&str; 0]);
     }
 }

@@ -25,12 +25,13 @@ pub(super) async fn run(
         mut revisions,
         in_force,
         progress,
+        forgotten,
         ..
     } = observe(&cluster).await?;
     if let Some(number) = args.revision {
         revisions.retain(|revision| revision.number == number);
         if revisions.is_empty() {
-            return Err(not_kept(number));
+            return Err(not_kept(number, forgotten));
         }
     }
     let history = History::of(&revisions, &in_force, progress);
@@ -52,10 +53,21 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-pub(super) const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` sets how many are kept";
+const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` sets how many are kept";
 
-fn not_kept(number: i64) -> Failure {
-    Failure::new(format!("revision {number} is not kept"), HINT)
+/// Why a revision is not kept; `None`: none that differs is. `forgotten`: content up to this revision was forgotten on request.
+pub(super) fn hint(number: Option<i64>, forgotten: i64) -> String {
+    if forgotten > 0 && number.is_none_or(|number| number <= forgotten) {
+        return format!(
+            "content up to revision {forgotten} was forgotten on request, because a password in it leaked; `kubectl globalps add` writes new credentials"
+        );
+    }
+    HINT.to_owned()
+}
+
+fn not_kept(number: i64, forgotten: i64) -> Failure {
+    let hint = hint(Some(number), forgotten);
+    Failure::new(format!("revision {number} is not kept"), hint)
 }
 
 pub(super) struct Observed {
@@ -66,6 +78,8 @@ pub(super) struct Observed {
     pub is_additional_proven: bool,
     /// Of the newest revision, while not every node has it.
     progress: Option<Progress>,
+    /// Content up to this revision was forgotten on request; 0: none.
+    pub forgotten: i64,
 }
 
 pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> {
@@ -82,6 +96,9 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> 
             .as_ref()
             .is_some_and(|global| is_additional_proven(&global.metadata)),
         progress: Progress::of(global.as_ref(), gps.as_ref()),
+        forgotten: gps
+            .and_then(|gps| gps.status)
+            .map_or(0, |status| status.forgotten_revision),
     })
 }
 

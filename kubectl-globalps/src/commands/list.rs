@@ -5,6 +5,7 @@ use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::history::slots;
+use super::list_old;
 use super::pull_secret;
 use crate::cli::{Connection, List as Args, TableFormat};
 use crate::cluster::client::Cluster;
@@ -26,6 +27,9 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
+    if args.where_old {
+        return Box::pin(list_old::show(&cluster, args)).await;
+    }
     let Some(gps) = pull_secret::configuration(&cluster).await? else {
         return Err(Failure::no(
             "there is no GlobalPullSecret, so no registry is listed",

@@ -18,12 +18,17 @@ mod external_diff;
 mod fake_api;
 #[cfg(test)]
 mod fake_objects;
+#[cfg(test)]
+mod fake_registry;
 mod fleet;
+mod forget;
 mod history;
+mod images;
 mod install;
 mod keyrings;
 mod leftovers;
 mod list;
+mod list_old;
 mod live_check;
 mod migrate;
 mod migrate_facts;
@@ -85,6 +90,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::History(args) => history::run(args, flags, printer).await,
             Command::Undo(args) => Box::pin(undo::run(args, flags, printer)).await,
             Command::Fleet(args) => fleet::run(args, flags, printer).await,
+            Command::Images(args) => Box::pin(images::run(args, printer)).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
             Command::Migrate(args) => migrate::run(args, flags, printer).await,

@@ -3,7 +3,7 @@
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::{Item, Owned};
 use globalps_core::dockerconfig::parse;
-use globalps_core::names;
+use globalps_core::names::{self, LAST_APPLIED_ANNOTATION};
 use globalps_core::provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
@@ -18,8 +18,6 @@ use crate::credentials::auth_file::AuthFile;
 use crate::error::Failure;
 use crate::secret::additional::data_of;
 
-/// What `kubectl apply` wrote last, credentials and all.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Of the metadata, what may be shown.
 const METADATA: [&str; 10] = [
     "name",
@@ -107,7 +105,7 @@ pub(super) async fn put(
     dry_run: DryRun,
 ) -> Result<Secret, Failure> {
     let annotations = secret.metadata.annotations.as_mut();
-    let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED).is_some());
+    let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED_ANNOTATION).is_some());
     let api = cluster.api::<Secret>();
     let params = params::post(dry_run == DryRun::Server);
     let name = secret.name_any();
@@ -122,7 +120,7 @@ pub(super) async fn put(
     let replaced = cluster.call(&doing, replaced).await?;
     if has_copy && dry_run == DryRun::None {
         cluster.printer().note(format_args!(
-            "annotation `{LAST_APPLIED}` of Secret `{shown}` was removed, because it contained the credentials; the next `kubectl apply` writes it again"
+            "annotation `{LAST_APPLIED_ANNOTATION}` of Secret `{shown}` was removed, because it contained the credentials; the next `kubectl apply` writes it again"
         ));
     }
     Ok(replaced)
@@ -145,7 +143,7 @@ pub(super) fn shown(secret: &Secret, dry_run: DryRun) -> Value {
         .get_mut("annotations")
         .and_then(Value::as_object_mut);
     if let Some(all) = annotations {
-        all.remove(LAST_APPLIED);
+        all.remove(LAST_APPLIED_ANNOTATION);
         let is_known = |key: &str| key.starts_with(OWN_ANNOTATIONS);
         for (_, value) in all.iter_mut().filter(|(key, _)| !is_known(key)) {
             mask_unless(has_credentials, value);

@@ -5,6 +5,7 @@ use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::forget::withdraw;
 use super::history;
 use super::pull_secret;
 use super::restarts;
@@ -55,8 +56,9 @@ pub(super) async fn run(
         ));
     }
     let before = (now.as_ref(), &in_force);
+    let forgotten = observed.forgotten;
     let revision = choose(&revisions, args.to_revision, before, |_| {
-        history::HINT.to_owned()
+        history::hint(args.to_revision, forgotten)
     })?;
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
@@ -100,6 +102,7 @@ pub(super) async fn run(
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
+    withdraw(&cluster, number).await?;
     let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
     if args.wait.wait && exit == Exit::Done {
         after_wait(

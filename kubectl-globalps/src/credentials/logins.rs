@@ -133,7 +133,10 @@ pub(crate) async fn of_files(
     Ok(logins)
 }
 
-async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Credential>, Failure> {
+pub(crate) async fn look_up(
+    file: &AuthFile,
+    registry: &str,
+) -> Result<Option<Credential>, Failure> {
     for place in file.places(registry)? {
         let credential = match place {
             Place::Here(credential) => Some(credential),

@@ -1,6 +1,7 @@
 //! Names of registries, and what the shared check of credentials needs here: trust in certificates, messages and hints.
 
 mod advice;
+pub(crate) mod archive;
 pub(crate) mod name;
 mod tls;
 

@@ -50,6 +50,15 @@ impl Revision {
     }
 }
 
+/// The revision that a Secret of the controller names; 0: none.
+pub(crate) fn revision_of(secret: &Secret) -> i64 {
+    let annotations = secret.metadata.annotations.as_ref();
+    let number = annotations.and_then(|all| all.get(names::REVISION_ANNOTATION));
+    number
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
 /// The newest first, that in force among them; each revision once.
 pub(crate) fn sorted(
     slots: impl IntoIterator<Item = Secret>,

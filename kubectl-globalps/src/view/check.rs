@@ -6,6 +6,7 @@ mod nodes;
 mod operators;
 mod permissions;
 mod provider;
+mod readmission;
 #[cfg(test)]
 mod reasons;
 mod registries;
@@ -26,6 +27,7 @@ pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
 pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
 pub(crate) use provider::{has_scopes, provider};
+pub(crate) use readmission::{Labels, readmission, rejected};
 pub(crate) use registries::{SecretSeen, answered, questions};
 pub(crate) use report::Report;
 pub(crate) use restarts::{restarts_kubelets, restarts_often};

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod fleet;
 pub(crate) mod follow;
 pub(crate) mod following;
+pub(crate) mod old;
 pub(crate) mod outage;
 pub(crate) mod owner;
 pub(crate) mod running;

@@ -177,6 +177,7 @@ impl Agent {
                 .filter(|_| self.restart && self.no_restart.is_none())
                 .and_then(|state| state.restarted_at.clone()),
             delivery: self.delivery().to_owned(),
+            forgotten_revision: self.state.as_ref().map_or(0, |state| state.forgotten),
             ..NodePullSecretStatus::default()
         }
     }

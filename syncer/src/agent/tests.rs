@@ -7,6 +7,7 @@ use std::path::Path;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
 use globalps_core::dockerconfig;
+use globalps_core::names::FORGET_ANNOTATION;
 use globalps_core::provider::{ProviderConfig, render_data};
 use globalps_core::rollout::RevisionId;
 use tempfile::TempDir;
@@ -270,6 +271,100 @@ async fn the_same_number_with_another_id_is_another_revision() {
     let status = node.handle(&assigns(new, 3)).await.unwrap();
     assert_eq!((status.in_force(), status.phase), (new, Phase::Synced));
     assert!(fs::read_to_string(node.path()).unwrap().contains("dTpx"));
+}
+
+/// The node's own file from before stays known, and so does what it takes to go back while that is possible.
+#[tokio::test]
+async fn earlier_content_is_forgotten_once_it_is_not_needed() {
+    let own = r#"{"auths":{"own":{"auth":"bzpv"}}}"#;
+    let newer = OURS.replace("dTpw", "dTpx");
+    let mut node = node(false, None);
+    fs::write(node.path(), own).unwrap();
+    let journal = node.path().with_file_name(".globalps").join("state.json");
+    let has_old = || fs::read_to_string(&journal).unwrap().contains("dTpw");
+    let asks = |number, generation, up_to: &str| {
+        let mut object = object(number, generation);
+        let annotation = (FORGET_ANNOTATION.to_owned(), up_to.to_owned());
+        object.metadata.annotations = Some([annotation].into());
+        object
+    };
+    node.agent.desired = Some((revision(5), content(OURS)));
+    node.handle(&object(5, 1)).await.unwrap();
+    for up_to in ["5", "9", "-1", "x"] {
+        let status = node.handle(&asks(5, 1, up_to)).await.unwrap();
+        assert_eq!(status.forgotten_revision, 0, "it is in force: {up_to}");
+    }
+    assert!(has_old());
+    node.agent.desired = Some((revision(6), content(&newer)));
+    node.handle(&object(6, 2)).await.unwrap();
+    assert!(has_old(), "a file from then is not the node's own");
+    // It can still be rolled back.
+    let settled = node.agent.state.clone().unwrap();
+    let mut watching = settled.clone();
+    let mut watched = Change {
+        step: Step::Watching,
+        before: FileSnapshot::Absent.with_bytes(OURS.into()),
+        ..change(6, &newer)
+    };
+    watched.task.generation = 2;
+    watching.change = Some(watched);
+    node.agent.state = Some(watching);
+    let status = node.handle(&asks(6, 2, "5")).await.unwrap();
+    assert_eq!(status.forgotten_revision, 0, "it is watched");
+    node.agent.state = Some(settled);
+    let status = node.handle(&asks(6, 2, "5")).await.unwrap();
+    assert_eq!(
+        (status.phase, status.forgotten_revision),
+        (Phase::Synced, 5)
+    );
+    assert!(!has_old());
+    assert!(fs::read_to_string(node.path()).unwrap().contains("dTpx"));
+    let status = node.handle(&object(6, 2)).await.unwrap();
+    assert_eq!(status.forgotten_revision, 5, "also without the annotation");
+    // The next content is kept again.
+    node.agent.desired = Some((revision(7), content(OURS)));
+    node.handle(&asks(7, 3, "5")).await.unwrap();
+    assert!(fs::read_to_string(&journal).unwrap().contains("dTpx"));
+    let mut object = object(0, 4);
+    object.spec.restore = true;
+    let status = node.handle(&object).await.unwrap();
+    assert_eq!(
+        (status.phase, status.forgotten_revision),
+        (Phase::Restored, 0)
+    );
+    assert_eq!(fs::read_to_string(node.path()).unwrap(), own);
+}
+
+/// What counts as the node's own since then may be what is to be forgotten.
+#[tokio::test]
+async fn a_node_that_lost_its_state_or_can_not_write_does_not_claim_to_have_forgotten() {
+    for (case, spoil) in [
+        (
+            "lost",
+            (|it| it.doubtful = vec!["r".to_owned()]) as fn(&mut State),
+        ),
+        ("another node's", |it| {
+            it.revision = it.revision.unidentified();
+        }),
+    ] {
+        let mut state = with_revision(6);
+        spoil(&mut state);
+        let is_possible = state.without_old(5).is_some();
+        assert_eq!(is_possible, case != "lost", "{case}");
+    }
+    let mut node = node(false, Some(&with_revision(6)));
+    node.agent.desired = Some((revision(6), content(r#"{"auths":{}}"#)));
+    let mut object = object(6, 1);
+    let annotation = (FORGET_ANNOTATION.to_owned(), "5".to_owned());
+    object.metadata.annotations = Some([annotation].into());
+    // As with a full disk.
+    node.agent.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
+    node.agent.state = Some(with_revision(6));
+    node.agent.access = Access::State;
+    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.agent.observe_object();
+    node.agent.forget_old();
+    assert_eq!(node.agent.state.as_ref().unwrap().forgotten, 0);
 }
 
 #[tokio::test]

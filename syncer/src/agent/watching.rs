@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use globalps_core::names::forget_up_to;
+use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
@@ -31,6 +33,7 @@ impl Agent {
             self.drift.watch();
         }
         self.answer();
+        self.forget_old();
         self.report_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
@@ -86,6 +89,26 @@ impl Agent {
         if let Some(state) = state.filter(|it| task.is_some() && it.applied != task) {
             state.applied = task;
             self.remember();
+        }
+    }
+
+    /// Drops earlier content from the journal, if the cluster asks for it. An error of the disk is no error of the revision in
+    /// force: the next step tries again.
+    pub(super) fn forget_old(&mut self) {
+        let known = self.objects.borrow();
+        let annotations = known.object().map(ResourceExt::annotations);
+        let up_to = annotations.and_then(forget_up_to).and_then(Result::ok);
+        drop(known);
+        let state = self.state.as_ref().zip(up_to);
+        let Some(next) = state.and_then(|(state, up_to)| state.without_old(up_to)) else {
+            return;
+        };
+        match self.journal.save(&next) {
+            Ok(()) => {
+                tracing::info!(up_to, "forgot earlier content, as the cluster asks for");
+                self.state = Some(next);
+            }
+            Err(error) => tracing::warn!(%error, "could not forget earlier content"),
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::NodePullSecret;
 use globalps_core::decode::Item;
+use globalps_core::names::forget_up_to;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::sync::watch;
@@ -157,9 +158,12 @@ impl Sender {
     /// Wakes the node's work only for changes that matter to it, which exclude its own status.
     fn send(&self, object: Option<NodePullSecret>) {
         self.objects.send_if_modified(|known| {
-            let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
+            let of_work = |object: &NodePullSecret| {
+                let forgets = forget_up_to(object.annotations());
+                (object.uid(), object.metadata.generation, forgets)
+            };
             let is_first = matches!(known, Known::Nothing);
-            let is_changed = known.object().map(identity) != object.as_ref().map(identity);
+            let is_changed = known.object().map(of_work) != object.as_ref().map(of_work);
             *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
             is_first || is_changed
         });

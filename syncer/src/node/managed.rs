@@ -56,6 +56,11 @@ impl ManagedEntries {
         Self { others, ..self }
     }
 
+    /// Forgets the values from before and from other revisions.
+    pub(super) fn forget_others(&mut self) {
+        self.others.clear();
+    }
+
     /// Union of both. For a key that both override, `later` takes precedence, including the number of spellings.
     pub(crate) fn and(&self, later: &Self) -> Self {
         let later_overridden = later.overridden();

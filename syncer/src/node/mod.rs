@@ -3,6 +3,7 @@
 pub(crate) mod directory_watch;
 pub(crate) mod drift;
 pub(crate) mod file;
+mod forgetting;
 pub(crate) mod journal;
 pub(crate) mod kubelet;
 pub(crate) mod lock;

@@ -316,6 +316,9 @@ pub(crate) struct State {
     /// The last task that the revision in force answered; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
+    /// Content up to this revision was forgotten on request; 0: none.
+    #[serde(default)]
+    pub(crate) forgotten: i64,
 }
 
 impl State {
@@ -335,16 +338,6 @@ impl State {
         let change = self.change.as_ref();
         change.is_some_and(|it| it.started_from.is_some() || it.back_from.is_some())
             || self.failed.as_ref().is_some_and(|failure| failure.stuck)
-    }
-
-    /// Another node wrote the journal: this machine is a clone, or got its disk. What was there before globalps is still known, but
-    /// this cluster may have given the revision's number to other content.
-    pub(super) fn forget_revisions(&mut self) {
-        self.revision = self.revision.unidentified();
-        if let Some(change) = &mut self.change {
-            change.task.revision = change.task.revision.unidentified();
-            change.before_revision = change.before_revision.unidentified();
-        }
     }
 
     /// The change that is not in force yet, or no more. One that is only watched is on the node.
@@ -384,6 +377,7 @@ impl State {
             unit: None,
             doubtful: Vec::new(),
             applied: None,
+            forgotten: 0,
         }
     }
 

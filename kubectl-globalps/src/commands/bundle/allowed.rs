@@ -26,7 +26,7 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 29] = [
+const ANNOTATIONS: [&str; 30] = [
     names::REVISION_ANNOTATION,
     names::REVISION_ID_ANNOTATION,
     names::PROVEN_ANNOTATION,
@@ -35,6 +35,7 @@ const ANNOTATIONS: [&str; 29] = [
     names::ADDITIONAL_PROVEN_ANNOTATION,
     names::REFUSED_ANNOTATION,
     names::RETRY_ANNOTATION,
+    names::FORGET_ANNOTATION,
     names::LEADER_ANNOTATION,
     names::ACCOUNT_ANNOTATION,
     names::CONFIG_FILE_ANNOTATION,

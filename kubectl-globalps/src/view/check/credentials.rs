@@ -36,6 +36,7 @@ pub(crate) fn credentials(
         condition::NAMESPACES_SYNCED,
         condition::OPERATORS_SYNCED,
         condition::CREDENTIALS_REJECTED,
+        condition::OLD_FORGOTTEN,
         condition::DEGRADED,
         condition::PROGRESSING,
         condition::READY,
@@ -150,6 +151,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
         condition::OPERATORS_SYNCED => of_operators(found),
         condition::CREDENTIALS_REJECTED => Some(of_verification(found)),
+        condition::OLD_FORGOTTEN => Some(of_old(found)),
         // Pods of an update in progress are expected.
         condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
             Some(line("syncers-unhealthy", &found.message).fail(
@@ -206,6 +208,16 @@ fn of_namespaces(found: &Condition) -> Check {
         ),
         "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
         _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
+    }
+}
+
+fn of_old(found: &Condition) -> Check {
+    let check = line("old-forgotten", &found.message);
+    match found.reason.as_str() {
+        "InvalidRequest" => check.warn("`kubectl globalps add REGISTRY -u USER --password-stdin --forget-old` writes it again"),
+        "StillInForce" => check.warn("replace the leaked password: `kubectl globalps add REGISTRY -u USER --password-stdin --forget-old`"),
+        "NodesHaveOld" => check.warn("`kubectl globalps list --where-old` names every place; the lines about these nodes say what to do"),
+        _ => check,
     }
 }
 

@@ -93,11 +93,12 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 39] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 84] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 90] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, CREDENTIALS_EXPIRING, CREDENTIALS_REJECTED, DEGRADED, NAMESPACES_SYNCED,
-        OPERATORS_SYNCED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
+        OLD_FORGOTTEN, OPERATORS_SYNCED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
+        SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
@@ -106,7 +107,19 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 84] = {
     const NAMESPACES: &str = "namespaces-synced";
     const OPERATORS: &str = "operators-synced";
     const REJECTED: &str = "credentials-rejected";
+    const OLD: &str = "old-forgotten";
     [
+        (OLD_FORGOTTEN, "True", "Forgotten", Some((OLD, Ok))),
+        (OLD_FORGOTTEN, "False", "Deleting", Some((OLD, Ok))),
+        (OLD_FORGOTTEN, "False", "WaitingForRollout", Some((OLD, Ok))),
+        (
+            OLD_FORGOTTEN,
+            "False",
+            "InvalidRequest",
+            Some((OLD, Warning)),
+        ),
+        (OLD_FORGOTTEN, "False", "StillInForce", Some((OLD, Warning))),
+        (OLD_FORGOTTEN, "False", "NodesHaveOld", Some((OLD, Warning))),
         (
             CREDENTIALS_REJECTED,
             "False",
@@ -463,6 +476,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
                 "controller/src/report/namespaces.rs",
                 "controller/src/report/operators.rs",
                 "controller/src/report/verification.rs",
+                "controller/src/report/forget.rs",
             ],
             &of_conditions,
         ),

@@ -580,6 +580,10 @@ fn the_guide_has_a_section_for_every_check() {
         include_str!("permissions.rs"),
         include_str!("provider.rs"),
         include_str!("registries.rs"),
+        include_str!("readmission.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
         include_str!("restarts.rs")
             .split("#[cfg(test)]")
             .next()
@@ -639,6 +643,7 @@ fn the_guide_has_a_section_for_every_check() {
         "registry",
         "registry-secret",
         "restarts-often",
+        "kubelet-readmission",
         "report",
     ] {
         names.push(always);

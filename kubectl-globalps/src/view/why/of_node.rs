@@ -9,7 +9,11 @@ impl Evidence<'_> {
         if let Some(hint) = self.certificate(&self.failing.message) {
             return self.of(
                 Code::CertificateUntrusted,
-                format!("{} does not trust the certificate of `{}`: {why}", self.node(), self.registry),
+                format!(
+                    "{} does not trust the certificate of `{}`: {why}",
+                    self.node(),
+                    self.registry
+                ),
                 String::new(),
                 &hint,
             );
@@ -44,7 +48,11 @@ impl Evidence<'_> {
         if has(&["has expired", "not yet valid"]) {
             return Some("renew the registry's certificate, or check the node's clock".to_owned());
         }
-        if has(&["is valid for", "doesn't contain any ip sans", "not any names"]) {
+        if has(&[
+            "is valid for",
+            "doesn't contain any ip sans",
+            "not any names",
+        ]) {
             return Some("name the registry in the image as its certificate does".to_owned());
         }
         let node = self.node();
@@ -58,7 +66,9 @@ impl Evidence<'_> {
         Some(match Runtime::of(message) {
             Runtime::Containerd => format!("on {node}, {containerd}"),
             Runtime::Crio => format!("on {node}, {crio}"),
-            Runtime::Unknown => format!("on {node}, with containerd {containerd}; with CRI-O {crio}"),
+            Runtime::Unknown => {
+                format!("on {node}, with containerd {containerd}; with CRI-O {crio}")
+            }
         })
     }
 }
