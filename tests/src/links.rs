@@ -120,7 +120,7 @@ fn a_link_to_nothing_is_found() {
         ("cli.md", false),
         ("cli.md#add", false),
         ("#add", false),
-        ("../README.md#install-it-on-a-cluster", false),
+        ("../README.md#install", false),
         ("nothing.md", true),
         ("cli.md#nothing", true),
         ("#nothing", true),

@@ -15,6 +15,7 @@ use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
 /// Adds the credentials to the Secret `additional-pull-secret`, or to the one of --source; other registries in it stay.
 /// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
     help_template = TEMPLATE,
     before_help = "\

@@ -27,8 +27,9 @@ pub(crate) enum ImagesCommand {
     Push(Push),
 }
 
-/// Push the image archives of a release, or of `make image`, and print the command that installs them
+/// Push the image archives, and print the command that installs them
 ///
+/// The archives are those of a release, or of `make image`.
 /// Needs no other program and no cluster. What the registry has already is not sent again. The printed command names the images by
 /// their digests, so that nodes run exactly these. A failed upload is repeated twice; each may take thirty times as long as
 /// --check-timeout.

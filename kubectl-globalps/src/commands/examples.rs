@@ -20,7 +20,7 @@ const ID: &str = "8d1c0f3b6a2e4975";
 const SOURCE: &str = "team-a-pull-secret";
 
 /// Commands, each as it is shown and as it is run.
-const LINES: [(&str, &str, &str); 16] = [
+const LINES: [(&str, &str, &str); 17] = [
     (
         "add",
         "add quay.io -u robot --password-stdin -o json",
