@@ -333,6 +333,7 @@ fn a_refused_password_changes_nothing(cluster: &Cluster, product: &Product) {
         registry.user(),
         "--password-stdin",
         "--insecure",
+        "--force",
     ];
     let ran = product.plugin(&flags, PASSWORD).unwrap();
     refused(

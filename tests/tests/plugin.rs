@@ -832,7 +832,7 @@ fn a_dry_run_of_uninstall_names_what_goes(product: &Product) {
         ] {
             assert!(ran.stdout.contains(line), "{how}: {ran:?}");
         }
-        assert!(ran.stdout.contains(" dry run)\n"), "{how}: {ran:?}");
+        assert!(ran.stdout.contains("dry run)\n"), "{how}: {ran:?}");
         done(product.plugin(&["status"], "").unwrap());
     }
 }

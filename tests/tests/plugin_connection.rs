@@ -593,7 +593,7 @@ fn colors_are_for_terminals(cluster: &Cluster, access: &Access<'_>) {
 }
 
 fn a_reader_that_went_away_is_no_error() {
-    let script = "\"$1\" install --controller-image c --syncer-image s | head -c1 >/dev/null; echo ${PIPESTATUS[0]}";
+    let script = "\"$1\" install --controller-image c --syncer-image s --dry-run=client -o yaml | head -c1 >/dev/null; echo ${PIPESTATUS[0]}";
     let mut bash = Command::new("bash");
     bash.args(["-c", script, "bash"])
         .arg(Product::plugin_path());

@@ -56,6 +56,8 @@ fn pictures() -> Result<()> {
     terminal.wait_for("assword", DEADLINE)?;
     terminal.wait_hidden(DEADLINE)?;
     terminal.press(&format!("{password}\n"))?;
+    terminal.wait_for("restarts these kubelets?", DEADLINE)?;
+    terminal.press("y\n")?;
     let (code, shown) = terminal.end(DEADLINE)?;
     ensure!(code == Some(0), "add failed: {shown}");
     picture("add", &line, &shown)?;
