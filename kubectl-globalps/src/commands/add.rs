@@ -307,7 +307,8 @@ async fn announcement(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
     );
-    let is_installed = !matches!(&gps, Err(failure) if failure.is(404));
+    // Where nothing is known of the cluster, nothing is announced of its nodes.
+    let is_known = gps.is_ok();
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);
     let name = planned.metadata.name.as_deref().unwrap_or_default();
@@ -339,8 +340,8 @@ async fn announcement(
     let mut effects = deliveries.effects(
         &after,
         Differs {
-            any: differs && is_installed,
-            on_nodes: differs_on_nodes && is_installed,
+            any: differs && is_known,
+            on_nodes: differs_on_nodes && is_known,
             has_scope,
         },
     );

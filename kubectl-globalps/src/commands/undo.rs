@@ -94,10 +94,9 @@ pub(super) async fn run(
         has_scope: false,
     };
     let effects = deliveries.effects(&revision.config, differs).sentences();
-    let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
-    let change = change + &effects.collect::<String>();
     let question = format!("Go back to the additional pull secret of revision {number}?");
-    let asked = (change.as_str(), question.as_str(), args.yes);
+    let shown = (change.as_str(), effects.as_slice());
+    let asked = (shown, question.as_str(), args.yes);
     roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
@@ -136,22 +135,27 @@ pub(super) fn choose<'a>(
     found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
-/// Shows what changes, asks, and writes the revision into the Secret; whatever else is in it stays. `place`: name of the
+/// Shows what changes and what it does beside, asks, and writes the revision into the Secret; whatever else is in it stays. `place`: name of the
 /// Secret, and key.
 pub(super) async fn roll_back(
     cluster: &Cluster<'_>,
     existing: Option<Secret>,
     place: (&str, &str),
     revision: &Revision,
-    (change, question, yes): (&str, &str, bool),
+    ((change, effects), question, yes): ((&str, &[String]), &str, bool),
     dry_run: DryRun,
 ) -> Result<(), Failure> {
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());
-        confirm(&cluster.title(), question, yes)?;
     } else {
         printer.data(change);
+    }
+    for sentence in effects {
+        printer.note(sentence);
+    }
+    if dry_run == DryRun::None {
+        confirm(&cluster.title(), question, yes)?;
     }
     if dry_run != DryRun::Client {
         let secret = with_content(existing, place, revision.bytes.clone());

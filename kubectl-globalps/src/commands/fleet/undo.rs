@@ -67,7 +67,11 @@ pub(super) async fn run(
         "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
         cluster.namespace, place.0
     );
-    let asked = (change.as_str(), question.as_str(), args.yes);
+    let asked = (
+        (change.as_str(), [].as_slice()),
+        question.as_str(),
+        args.yes,
+    );
     roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
