@@ -508,7 +508,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
         ("version", "ok"),
         ("custom-resources", "ok"),
         ("controller", "failure"),
-        ("syncer-pods", "ok"),
+        ("syncer-pods", "failure"),
         ("node-rolled-back", "failure"),
         ("node-failed", "failure"),
     ] {

@@ -327,6 +327,7 @@ async fn announcement(
     }
     let changes = changes(&in_force, &after);
     let deliveries = restarts::deliveries(cluster, global.as_ref(), gps.as_ref()).await;
+    let is_known = is_known && (gps.is_some() || deliveries.pace.nodes > 0);
     let to_namespaces = gps
         .as_ref()
         .is_some_and(|gps| gps.spec.image_pull_secrets.enabled);
