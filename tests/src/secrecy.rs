@@ -120,7 +120,7 @@ impl Search {
         bail!("a credential is shown in {place}, line {line}")
     }
 
-    /// Searches the node's credentials file and every file of globalps there, whoever may read it.
+    /// Searches the node's credentials file and every file of globalps there, with any permissions.
     pub fn state_of(&self, node: &Node) -> Result<()> {
         let state = node.kubelet_dir().join(STATE_DIR);
         let files = fs::read_dir(&state).into_iter().flatten().flatten();

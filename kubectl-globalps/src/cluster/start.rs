@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::syncers::{newest, seen};
+use super::syncers::{named_by, newest, seen};
 use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
@@ -52,14 +52,12 @@ fn refusal(message: &str) -> String {
         format!(
             "this cluster admits the priority class only where a ResourceQuota names it with `scopeSelector`: create one in the namespace `{namespace}`"
         )
-    } else if message.contains("exceeded quota") {
-        "raise the ResourceQuota that the message names".to_owned()
     } else if message.contains("violates PodSecurity") {
         format!(
             "`kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted --overwrite` admits these pods"
         )
-    } else if message.contains("webhook") {
-        "the admission webhook that the message names must admit these pods".to_owned()
+    } else if let Some(hint) = named_by(message) {
+        hint.to_owned()
     } else {
         format!("see `kubectl -n {namespace} describe replicasets`")
     }

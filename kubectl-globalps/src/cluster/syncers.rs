@@ -87,11 +87,8 @@ impl PodError {
             Self::NotCreated { message, .. } if message.contains("violates PodSecurity") => {
                 "the pods mount directories of the node; `kubectl label namespace kube-system pod-security.kubernetes.io/enforce=privileged --overwrite` admits them".to_owned()
             }
-            Self::NotCreated { message, .. } if message.contains("exceeded quota") => {
-                "raise the ResourceQuota that the message names".to_owned()
-            }
-            Self::NotCreated { message, .. } if message.contains("webhook") => {
-                "the admission webhook that the message names must admit these pods".to_owned()
+            Self::NotCreated { message, .. } if let Some(hint) = named_by(message) => {
+                hint.to_owned()
             }
             Self::NotCreated { daemon_set, .. } => {
                 format!("see `kubectl -n kube-system describe daemonset {daemon_set}`")
@@ -110,6 +107,18 @@ impl PodError {
             }
         }
     }
+}
+
+/// What to do where the API server's message names who refuses a pod.
+pub(super) fn named_by(message: &str) -> Option<&'static str> {
+    let hint = if message.contains("exceeded quota") {
+        "raise the ResourceQuota that the message names"
+    } else if message.contains("webhook") {
+        "the admission webhook that the message names must admit these pods"
+    } else {
+        return None;
+    };
+    Some(hint)
 }
 
 /// What keeps the pods of both `DaemonSet`s from running.

@@ -60,7 +60,7 @@ pub(super) async fn withdraw(cluster: &Cluster<'_>, revision: i64) -> Result<(),
     if asked.is_some_and(|up_to| up_to >= revision && up_to > forgotten) {
         annotate(cluster, None).await?;
         cluster.printer().note(format_args!(
-            "revision {revision} was to be forgotten; that request is withdrawn"
+            "the request to forget revision {revision} is revoked"
         ));
     }
     Ok(())

@@ -87,6 +87,12 @@ pub(super) async fn configuration(
     found.map_err(|failure| or_not_installed(cluster, failure))
 }
 
+/// What is in force and the configuration, as far as this user may read them.
+pub(super) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<GlobalPullSecret>) {
+    let (global, gps) = futures::join!(get(cluster, names::GLOBAL_SECRET), configuration(cluster));
+    (global.ok().flatten(), gps.ok().flatten())
+}
+
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
 pub(super) async fn installed_configuration(
     cluster: &Cluster<'_>,

@@ -175,11 +175,7 @@ async fn in_force(
     content: Option<DockerConfig>,
     plan: &Plan,
 ) -> InForce {
-    let (global, gps) = futures::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
-        pull_secret::configuration(cluster),
-    );
-    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let (global, gps) = pull_secret::seen(cluster).await;
     let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
     let scoped = global.as_ref();
     let scoped = scoped.and_then(|global| data_of(global, names::SCOPED_KEY));

@@ -3,20 +3,19 @@
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::manifests::Install;
-use globalps_core::names;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Api;
 use kube::api::ListParams;
 
 use super::pull_secret;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, page};
 use crate::secret::changes::{Change, reach_nodes};
 use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
 
 /// What causes fewer restarts.
-const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`; what a restart does: docs/restarts.md";
+const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`";
 
 /// As [`Deliveries::of`]; where the status does not count the nodes yet, all Nodes of the cluster count.
 pub(super) async fn deliveries(
@@ -33,11 +32,7 @@ pub(super) async fn deliveries(
 
 /// What an installation or an upgrade does to kubelets, where it changes how credentials reach them.
 pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) -> Vec<String> {
-    let (global, gps) = futures::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
-        pull_secret::configuration(cluster),
-    );
-    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let (global, gps) = pull_secret::seen(cluster).await;
     let mut found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     found.wanted = manifests.delivery.unwrap_or(found.wanted);
     let effects = found.effects(&DockerConfig::default(), Differs::default());
@@ -58,11 +53,7 @@ pub(super) async fn of_removal(
     (name, after, difference): (&str, &DockerConfig, &[Change]),
     restores: bool,
 ) -> Vec<String> {
-    let (global, gps) = futures::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
-        pull_secret::configuration(cluster),
-    );
-    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let (global, gps) = pull_secret::seen(cluster).await;
     let found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     let mut sources = gps.iter().flat_map(|gps| &gps.spec.sources);
     let has_scope = sources.any(|source| source.name == name && source.scope.is_some());
@@ -93,7 +84,9 @@ pub(super) fn agree(cluster: &Cluster<'_>, effects: &Effects, yes: bool) -> Resu
     if !effects.restarts() {
         return Ok(());
     }
-    cluster.printer().hint(GENTLER);
+    let what = page("restarts.md");
+    let hint = format_args!("{GENTLER}; what a restart does: {what}");
+    cluster.printer().hint(hint);
     let question = "Change the Secret, which restarts these kubelets?";
     confirm(&cluster.title(), question, yes || !can_ask())
 }

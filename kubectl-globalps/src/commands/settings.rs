@@ -9,7 +9,7 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 use crate::credentials::file::read;
-use crate::error::Failure;
+use crate::error::{Failure, page};
 
 /// A `GlobalPullSecret` from a file.
 #[derive(Debug)]
@@ -25,7 +25,10 @@ impl Settings {
         Self::of(&read(path)?).map_err(|why| {
             Failure::new(
                 format!("`{}` is no GlobalPullSecret: {why}", path.display()),
-                "`kubectl get globalpullsecret global-pull-secret -n kube-system -o yaml` shows one; docs/api.md lists its fields",
+                format!(
+                    "`kubectl get globalpullsecret global-pull-secret -n kube-system -o yaml` shows one; {} lists its fields",
+                    page("api.md")
+                ),
             )
         })
     }

@@ -82,11 +82,7 @@ pub(super) async fn run(
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
         some => text(&some),
     };
-    let (global, gps) = futures::join!(
-        pull_secret::get(&cluster, names::GLOBAL_SECRET),
-        pull_secret::configuration(&cluster),
-    );
-    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let (global, gps) = pull_secret::seen(&cluster).await;
     let deliveries = restarts::deliveries(&cluster, global.as_ref(), gps.as_ref()).await;
     let differs = Differs {
         any: is_change,

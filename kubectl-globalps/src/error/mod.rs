@@ -267,8 +267,17 @@ pub(crate) fn guide(section: &str) -> String {
     guide_in(env!("CARGO_PKG_REPOSITORY"), section)
 }
 
+/// The same of another page below `docs`.
+pub(crate) fn page(file: &str) -> String {
+    page_in(env!("CARGO_PKG_REPOSITORY"), file)
+}
+
 fn guide_in(repository: &str, section: &str) -> String {
-    let file = format!("docs/troubleshooting.md#{section}");
+    page_in(repository, &format!("troubleshooting.md#{section}"))
+}
+
+fn page_in(repository: &str, page: &str) -> String {
+    let file = format!("docs/{page}");
     match repository.trim_end_matches('/') {
         "" => file,
         base => format!("{base}/blob/v{}/{file}", env!("CARGO_PKG_VERSION")),
