@@ -186,7 +186,16 @@ impl<'a> Product<'a> {
     /// Waits until the status is about the current additional Secret and the current spec, and the condition has this status.
     pub fn wait_condition(&self, type_: &str, wanted: &str) -> Result<(String, String, String)> {
         let what = format!("condition {type_}={wanted}");
-        let waited = until(&what, DEADLINE, POLL, || {
+        self.wait_until(&what, type_, |(status, _, _)| status == wanted)
+    }
+
+    fn wait_until(
+        &self,
+        what: &str,
+        type_: &str,
+        is_there: impl Fn(&(String, String, String)) -> bool,
+    ) -> Result<(String, String, String)> {
+        let waited = until(what, DEADLINE, POLL, || {
             let secret = self.get(&format!("secret/{ADDITIONAL}"))?;
             let version = secret["metadata"]["resourceVersion"]
                 .as_str()
@@ -197,19 +206,23 @@ impl<'a> Product<'a> {
             let seen =
                 status["observedAdditional"] == version.as_str() && is_about_its_spec(&config);
             let condition = condition(status, type_);
-            Ok((seen && condition.0 == wanted).then_some(condition))
+            Ok((seen && is_there(&condition)).then_some(condition))
         });
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
     }
 
-    /// Waits until every node has the content of the current additional Secret.
+    /// Waits until every node has the content of the current additional Secret. A rollout completes without a node that is not Ready,
+    /// which a node is for some seconds after its kubelet's start when the machine is slow; the condition names it then.
     pub fn wait_synced(&self) -> Result<()> {
-        self.wait_condition("Ready", "True").map(|_| ())
+        let on_each = |(status, _, message): &(String, String, String)| {
+            status == "True" && !message.contains("NotReady")
+        };
+        self.wait_until("every node to be synced", "Ready", on_each)
+            .map(|_| ())
     }
 
-    /// The same, and until the node has the revision. A rollout completes without a node that is not Ready, and the condition alone
-    /// says nothing about another source than the additional Secret: it is written after the assignment, and the node's file may
-    /// already have the new content.
+    /// The same, and until the node has the revision. The condition alone says nothing about another source than the additional Secret:
+    /// it is written after the assignment, and the node's file may already have the new content.
     pub fn wait_node_synced(&self, node: &str) -> Result<()> {
         self.wait_synced()?;
         until("the node to be synced", DEADLINE, POLL, || {
