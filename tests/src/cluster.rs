@@ -322,6 +322,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// From now on, pods have Kubernetes' own priority classes only in namespaces whose quota names these.
+    pub fn limit_priority_classes(&self) -> Result<()> {
+        control_plane::limit_priority_classes(&self.layout)
+    }
+
     /// Kills the API server, starts a new one after `pause`, and returns when it is ready.
     pub fn restart_api_server(&self, pause: Duration) -> Result<()> {
         control_plane::restart_api_server(&self.layout, pause)

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use crate::kubernetes::{ETCD, bin_dir};
 use crate::layout::{API_PORT, Layout, SERVICE_NETWORK};
@@ -174,6 +175,7 @@ fn start_api_server(layout: &Layout) -> Result<()> {
             "--enable-admission-plugins=NodeRestriction",
         ])
         .arg("--allow-privileged=true")
+        .args(admission(layout)?)
         // DNS does not know the names of nodes.
         .arg("--kubelet-preferred-address-types=InternalIP")
         .arg(format!("--audit-policy-file={}", policy.display()))
@@ -182,6 +184,30 @@ fn start_api_server(layout: &Layout) -> Result<()> {
             layout.log("audit").display()
         ));
     spawn(layout, "kube-apiserver", &mut server)
+}
+
+const ADMISSION: &str = "admission.json";
+
+/// Admits pods with Kubernetes' own priority classes only in namespaces whose quota names these, from now on.
+pub(crate) fn limit_priority_classes(layout: &Layout) -> Result<()> {
+    let limited = json!({"resource": "pods", "matchScopes": [{"scopeName": "PriorityClass",
+        "operator": "In", "values": ["system-cluster-critical", "system-node-critical"]}]});
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ResourceQuota", "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration",
+            "limitedResources": [limited],
+        }}],
+    });
+    fs::write(layout.path(ADMISSION), configuration.to_string())?;
+    restart_api_server(layout, Duration::ZERO)
+}
+
+/// The flag for that configuration, if there is one.
+fn admission(layout: &Layout) -> Result<Option<String>> {
+    let file = layout.path(ADMISSION);
+    let flag = format!("--admission-control-config-file={}", file.display());
+    Ok(file.try_exists()?.then_some(flag))
 }
 
 fn ready(layout: &Layout) -> Result<Option<()>> {

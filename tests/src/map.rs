@@ -368,6 +368,12 @@ pub const FILES: &[TestFile] = &[
         "the admission policies refuse a change of every field that is not on their lists",
     ),
     file(
+        "priority_classes",
+        On::Nodes(1),
+        40,
+        "a cluster that admits the priority classes of the pods only in namespaces with a quota for them, as GKE does",
+    ),
+    file(
         "privileges",
         On::Nodes(1),
         120,

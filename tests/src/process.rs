@@ -1,6 +1,7 @@
 //! Finds the processes of a cluster by a variable in their environment, so that /proc is the only record and no PID
 //! file can be wrong.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -155,8 +156,10 @@ pub(crate) fn kill(pid: u32) {
     }
 }
 
-/// Kills what `find` returns until it returns nothing.
+/// Kills what `find` returns until it returns nothing, and none of them has a port any more: a process loses its environment, by which it
+/// is found, before its files.
 pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -> Result<()> {
+    let mut killed = BTreeSet::new();
     until(
         &format!("{what} to exit"),
         DEADLINE,
@@ -164,9 +167,17 @@ pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -
         || {
             let pids = find()?;
             pids.iter().copied().for_each(kill);
-            Ok(pids.is_empty().then_some(()))
+            killed.extend(&pids);
+            killed.retain(|pid| has_files(*pid));
+            Ok((pids.is_empty() && killed.is_empty()).then_some(()))
         },
     )
+}
+
+/// A zombie has none; its last thread closes them.
+fn has_files(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    parent(pid).is_some() || threads > 1
 }
 
 /// The last lines of a log, for an error message.

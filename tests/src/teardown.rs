@@ -67,8 +67,9 @@ fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
         "kubectl-cache",
         "logs",
     ];
-    const FILES: [&str; 5] = [
+    const FILES: [&str; 6] = [
         "kubeconfig",
+        "admission.json",
         "audit-policy.yaml",
         "state.lock",
         "state.json.new",

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::allowed::Allowed;
 use super::placement::placed;
+use super::quota::NODE_CRITICAL;
 use super::syncer::Agent;
 use super::{named, pull_secrets, quantities, value};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
@@ -60,7 +61,7 @@ fn of_defaults(
     let pod = PodSpec {
         service_account_name: Some(agent.name().to_owned()),
         image_pull_secrets: pull_secrets(spec.syncer.image_pull_secret.as_deref()),
-        priority_class_name: Some("system-node-critical".to_owned()),
+        priority_class_name: Some(NODE_CRITICAL.to_owned()),
         tolerations: Some(vec![Toleration {
             operator: Some("Exists".to_owned()),
             ..Toleration::default()

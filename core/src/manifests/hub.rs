@@ -11,7 +11,7 @@ use super::network::metrics_only;
 use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::schema::crd;
-use super::{named, value};
+use super::{named, quota, value};
 use crate::api::{ClusterPullSecret, FleetPullSecret};
 use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
 
@@ -37,8 +37,9 @@ impl HubInstall {
         if self.namespaces.is_empty() {
             cluster_wide.extend(rules());
         }
-        let mut objects = vec![
-            value(namespace()),
+        let mut objects = vec![value(namespace())];
+        objects.extend(quota::objects(CONTROLLER_NAMESPACE));
+        objects.extend([
             value(crd::<FleetPullSecret>()),
             value(crd::<ClusterPullSecret>()),
             value(named::<ServiceAccount>(HUB, CONTROLLER_NAMESPACE)),
@@ -53,7 +54,7 @@ impl HubInstall {
             }),
             value(role(HUB, CONTROLLER_NAMESPACE, self.election())),
             value(role_binding(HUB, CONTROLLER_NAMESPACE, account)),
-        ];
+        ]);
         for namespace in &self.namespaces {
             objects.push(value(role(HUB, namespace, rules())));
             objects.push(value(role_binding(HUB, namespace, account)));

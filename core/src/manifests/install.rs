@@ -11,7 +11,7 @@ use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::schema::crd;
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    roles, syncer, value,
+    quota, roles, syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -71,8 +71,9 @@ impl Install {
     /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (CONTROLLER, CONTROLLER_NAMESPACE);
-        let mut objects = vec![
-            value(namespace()),
+        let mut objects = vec![value(namespace())];
+        objects.extend(quota::objects(&self.namespace));
+        objects.extend([
             value(self.allowed.crd()),
             value(crd::<NodePullSecret>()),
             value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
@@ -92,7 +93,7 @@ impl Install {
             }),
             value(role(CONTROLLER, &self.namespace, controller_rules())),
             value(role_binding(CONTROLLER, &self.namespace, account)),
-        ];
+        ]);
         if let Some(SecretRef {
             namespace, name, ..
         }) = &self.original

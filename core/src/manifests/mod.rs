@@ -14,6 +14,7 @@ mod own_node;
 mod placement;
 mod policy;
 mod program;
+mod quota;
 mod rbac;
 mod roles;
 mod schema;

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::quota::CLUSTER_CRITICAL;
 use super::{named, pull_secrets, quantities};
 use crate::names::{
     CONTROLLER_NAMESPACE, METRICS_PORT, METRICS_PORT_NAME, PROBES_PORT, PROBES_PORT_NAME,
@@ -44,7 +45,7 @@ pub(super) fn deployment(program: Program) -> Deployment {
     let pod = PodSpec {
         service_account_name: Some(program.service_account.to_owned()),
         image_pull_secrets: pull_secrets(program.image_pull_secret),
-        priority_class_name: Some("system-cluster-critical".to_owned()),
+        priority_class_name: Some(CLUSTER_CRITICAL.to_owned()),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),

@@ -141,6 +141,9 @@ pub(crate) struct Install {
     /// Skip the confirmation prompt. Required without a terminal
     #[arg(short, long)]
     pub yes: bool,
+    /// Install over what another program, such as Helm, installed
+    #[arg(long)]
+    pub force_conflicts: bool,
     /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
     /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
     #[arg(

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextValue, ErrorKind};
 
-use super::usage::{NAMESPACE_OF, of_command};
+use super::usage::{WITHOUT_NAMESPACE, of_command};
 use super::{Cli, Command};
 
 impl Cli {
@@ -47,10 +47,10 @@ impl Cli {
             // It may be meant as a scope, or as the pull secrets' own namespace.
             _ if is_of_another => {
                 let name = matches.subcommand_name().unwrap_or_default();
-                return Err(command.error(
-                    ErrorKind::ArgumentConflict,
-                    format!("{NAMESPACE_OF}`{name}`"),
-                ));
+                let mut error = command.error(ErrorKind::ArgumentConflict, "unused `-n`");
+                let name = ContextValue::String(name.to_owned());
+                error.insert(WITHOUT_NAMESPACE, name);
+                return Err(error);
             }
             _ => {}
         }

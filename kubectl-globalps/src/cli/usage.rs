@@ -8,9 +8,8 @@ use clap::{Command, Error};
 
 use crate::error::{Failure, without_user};
 
-/// Begins the error of `-n` for a command without use for it.
-pub(super) const NAMESPACE_OF: &str =
-    "`-n` is the namespace of pods and FleetPullSecrets, and says nothing to ";
+/// The name of a command that has no use for `-n`, in its error.
+pub(super) const WITHOUT_NAMESPACE: ContextKind = ContextKind::Custom;
 
 /// `None` for the help and the version, which are no errors.
 pub(crate) fn failure(error: &Error) -> Option<Failure> {
@@ -23,11 +22,11 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
     };
     let is_surplus = error.kind() == ErrorKind::UnknownArgument
         && !is_flag(text(error, ContextKind::InvalidArg));
-    let raw = error.to_string();
-    if let Some((_, name)) = raw.split_once(NAMESPACE_OF) {
-        let name = name.lines().next().unwrap_or_default();
+    if let Some(ContextValue::String(name)) = error.get(WITHOUT_NAMESPACE) {
         return Some(Failure::new(
-            format!("{NAMESPACE_OF}{name}"),
+            format!(
+                "`-n` is the namespace of pods and FleetPullSecrets, and says nothing to `{name}`"
+            ),
             "leave it out; another namespace of the pull secrets is `--pull-secret-namespace NAME`",
         ));
     }

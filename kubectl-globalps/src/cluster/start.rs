@@ -50,7 +50,7 @@ fn refusal(message: &str) -> String {
     let namespace = names::CONTROLLER_NAMESPACE;
     if message.contains("priority class") || message.contains("PriorityClass") {
         format!(
-            "this cluster admits the priority class only where a ResourceQuota names it with `scopeSelector`: create one in the namespace `{namespace}`"
+            "this cluster admits the priority class only where a ResourceQuota names it with `scopeSelector`: run install again, which creates one in the namespace `{namespace}`"
         )
     } else if message.contains("violates PodSecurity") {
         format!(

@@ -10,6 +10,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
 use serde_json::Value;
 
+use super::installer::Installer;
 use super::namespace_access;
 use super::objects::put_all;
 use super::operator_access;
@@ -165,6 +166,11 @@ async fn complete(
     cluster: &Cluster<'_>,
 ) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
+    if let Some(installer) = Installer::of(deployment.as_ref())
+        && !args.force_conflicts
+    {
+        return Err(installer.refusal());
+    }
     let home = controller::home(cluster, deployment.as_ref()).await?;
     let found = home.as_ref().map(|home| match home {
         controller::Home::Watched(home) => (home, "globalps is installed for"),

@@ -25,6 +25,7 @@ mod forget;
 mod history;
 mod images;
 mod install;
+mod installer;
 mod keyrings;
 mod leftovers;
 mod list;

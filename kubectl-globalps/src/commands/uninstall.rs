@@ -10,11 +10,13 @@ use globalps_core::manifests::{
     Agent, Allowed, Install as Manifests, NamespaceAccess, OperatorAccess,
 };
 use globalps_core::names;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::installer::Installer;
 use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
@@ -57,7 +59,9 @@ pub(super) async fn run(
         gps.spec.operators.enabled || status.is_some_and(|status| status.operators.is_some())
     });
     let to_empty = of_namespaces.is_some() && facts.gps().is_some() || serves_operators;
-    if (to_restore || to_empty) && !controller_runs(&cluster).await? {
+    let deployment = controller::deployment(&cluster, controller::Program::Controller).await?;
+    let installer = Installer::of(deployment.as_ref());
+    if (to_restore || to_empty) && !runs(deployment.as_ref()) {
         let what = match (facts.node_secrets.len(), to_empty) {
             (0, true) => "the pull secrets in other namespaces are not removed yet".to_owned(),
             (number, _) => format!("{} not restored yet", nodes(number as u64)),
@@ -78,10 +82,16 @@ pub(super) async fn run(
         Skipped::announce(&cluster, &facts)?;
     }
     let has_operators = serves_operators || !operators.is_empty();
-    let objects = objects(&cluster.namespace, &facts, operators);
+    let objects = match installer {
+        Some(_) => Vec::new(),
+        None => objects(&cluster.namespace, &facts, operators),
+    };
     if is_dry_run {
         let agents = syncer_objects(&cluster.namespace);
         let all = agents.into_iter().chain(objects).collect();
+        if let Some(installer) = &installer {
+            printer.note(installer.removal());
+        }
         let skips = args.skip_unreachable;
         return uninstall_preview::show(&cluster, &facts, all, args.dry_run, skips).await;
     }
@@ -91,11 +101,16 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     uninstall_preview::announce_credentials(&cluster, &facts);
-    confirm(
-        &cluster.title(),
-        "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?",
-        args.yes,
-    )?;
+    let question = match &installer {
+        None => {
+            "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?"
+        }
+        Some(installer) => {
+            printer.note(installer.removal());
+            "Restore every node, and delete the additional pull secret and its history?"
+        }
+    };
+    confirm(&cluster.title(), question, args.yes)?;
     let deadline = Instant::now() + args.timeout.0;
     switch_off(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
@@ -122,6 +137,12 @@ pub(super) async fn run(
     for object in syncer_objects(&cluster.namespace) {
         until_gone(&cluster, &object, deadline).await?;
     }
+    if let Some(installer) = &installer {
+        warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await;
+        printer.note("every node is restored");
+        printer.hint(installer.removal());
+        return Ok(Exit::Done);
+    }
     for object in &objects {
         delete(&cluster, object).await?;
     }
@@ -140,12 +161,9 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-async fn controller_runs(cluster: &Cluster<'_>) -> Result<bool, Failure> {
-    let available = controller::deployment(cluster, controller::Program::Controller)
-        .await?
-        .and_then(|deployment| deployment.status)
-        .and_then(|status| status.available_replicas);
-    Ok(available.unwrap_or_default() > 0)
+fn runs(deployment: Option<&Deployment>) -> bool {
+    let status = deployment.and_then(|deployment| deployment.status.as_ref());
+    status.is_some_and(|status| status.available_replicas.unwrap_or_default() > 0)
 }
 
 async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {

@@ -148,7 +148,10 @@ const MARKS: [(&str, &str, &str); 6] = [
 
 /// Who would undo a change: the object that controls it; who else writes these fields, by the API server's record; who
 /// marks the object as its own.
-fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<String> {
+pub(crate) fn foreign_owner(
+    metadata: &ObjectMeta,
+    holds: impl Fn(&Value) -> bool,
+) -> Option<String> {
     let marked = |(key, value, program): &(&str, &str, &'static str)| {
         let marks = [&metadata.labels, &metadata.annotations];
         let mut found = marks.into_iter().flatten().filter_map(|all| all.get(*key));

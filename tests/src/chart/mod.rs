@@ -259,6 +259,14 @@ fn controller(objects: Vec<Value>) -> String {
         result += &match (kind, name) {
             // `helm install --create-namespace` has created it then.
             ("Namespace", _) => wrapped(&format!("if ne $.Release.Namespace \"{name}\""), &written),
+            // The priority classes need no quota in `kube-system`, and the other namespace has its own.
+            ("ResourceQuota", _) if object["metadata"]["namespace"] != CONTROLLER_NAMESPACE => {
+                let others = format!(r#"list "kube-system" "{CONTROLLER_NAMESPACE}""#);
+                wrapped(
+                    &format!("if not (has $.Values.namespace ({others}))"),
+                    &written,
+                )
+            }
             ("Role", name) if name == original => {
                 let is_openshift = format!(
                     "if and (eq {ORIGINAL}.namespace \"{}\") (eq {ORIGINAL}.name \"{}\")",
@@ -333,6 +341,9 @@ fn hub_template(objects: Vec<Value>) -> String {
                 "if and (ne $.Release.Namespace \"globalps-system\") (not $.Values.controller.enabled)",
                 &document(&object),
             ),
+            ("ResourceQuota", _) => {
+                wrapped("if not $.Values.controller.enabled", &document(&object))
+            }
             ("ClusterRole", Some(twin)) => either(
                 "if $.Values.hub.namespaces",
                 &document(twin),

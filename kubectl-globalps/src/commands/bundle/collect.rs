@@ -113,7 +113,10 @@ async fn reports(cluster: &Cluster<'_>, contents: &mut Contents) {
     let checks = Box::pin(check::look(None, cluster)).await;
     if let Some(checks) = contents.read("check", checks) {
         let report = Report::of(checks);
-        contents.text("check.txt", report.text(|_, text| text.to_owned()) + "\n");
+        contents.text(
+            "check.txt",
+            report.text(None, |_, text| text.to_owned()) + "\n",
+        );
         contents.json("check.json", &report);
     }
     let facts = Facts::observe(cluster).await;

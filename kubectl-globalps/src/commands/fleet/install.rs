@@ -5,6 +5,7 @@ use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
+use super::super::installer::Installer;
 use super::super::objects::{Object, put_all};
 use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
@@ -31,6 +32,11 @@ pub(super) async fn run(
     }
     let cluster = Cluster::connect(flags, printer)?;
     let found = deployment(&cluster, Program::Hub).await?;
+    if let Some(installer) = Installer::of(found.as_ref())
+        && !args.force_conflicts
+    {
+        return Err(installer.refusal());
+    }
     let known = found.as_ref().and_then(installed);
     if let Some(known) = known.as_ref().filter(|_| args.shards.is_none()) {
         hub.shards = known.shards;

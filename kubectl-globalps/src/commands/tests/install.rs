@@ -3,6 +3,7 @@
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::state::{Configuration, State};
 
+use super::super::installer::Installer;
 use super::*;
 
 const IMAGES: &str = "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
@@ -175,4 +176,80 @@ fn without_the_controller_its_objects_say_which_namespace_is_meant() {
         let command = format!("kubectl globalps install{namespace} --controller-image IMAGE");
         assert!(out.contains(&command), "{out}");
     }
+}
+
+/// Helm would undo it at its next upgrade, and `helm uninstall` would not find what is gone.
+#[test]
+fn what_another_program_installed_is_left_to_it() {
+    let with = |metadata: Value| {
+        let mut api = rolled_out();
+        let path = path("deployments", names::CONTROLLER);
+        let mut deployment = api.object(&path).expect("one");
+        deployment["metadata"] = metadata;
+        api = api.with_object(&path, deployment);
+        api
+    };
+    let manager = |name: &str| {
+        json!({"managedFields": [
+            {"manager": name, "fieldsV1": {"f:spec": {"f:template": {}, "f:replicas": {}}}},
+            {"manager": "kube-controller-manager", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        ]})
+    };
+    let helm = json!({
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "g", "meta.helm.sh/release-namespace": "ns"},
+    });
+    let owner = json!({"ownerReferences": [
+        {"apiVersion": "v1", "kind": "ClusterServiceVersion", "name": "g.v1", "uid": "u", "controller": true},
+    ]});
+    for (metadata, name, command) in [
+        (
+            helm.clone(),
+            "Helm (release `g`, namespace `ns`)",
+            "helm upgrade g CHART -n ns",
+        ),
+        (manager("helm"), "Helm", "change it where Helm has it from"),
+        (
+            manager("argocd-controller"),
+            "argocd-controller",
+            "change it where",
+        ),
+        (owner, "ClusterServiceVersion/g.v1", "change it where"),
+    ] {
+        let api = with(metadata);
+        for line in ["install --yes", IMAGES, "install --source team-a --yes"] {
+            let failure = refused(api.run(line));
+            assert!(
+                failure.message.ends_with(&format!("with {name}")),
+                "{failure:?}"
+            );
+            assert!(failure.hint.contains(command), "{failure:?}");
+            assert_eq!(api.writes(), [""; 0], "{name}");
+        }
+        let failure =
+            refused(api.run("install --force-conflicts --yes --pull-secret-namespace other"));
+        assert!(
+            !failure.message.contains("was installed with"),
+            "{failure:?}"
+        );
+    }
+    for own in [
+        json!({}),
+        manager("kubectl-client-side-apply"),
+        manager("globalps-cli"),
+    ] {
+        assert!(
+            Installer::of(
+                serde_json::from_value(json!({"metadata": own}))
+                    .ok()
+                    .as_ref()
+            )
+            .is_none()
+        );
+    }
+    let api = with(helm);
+    let (ran, [out, err]) = api.printed("uninstall --dry-run");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    assert!(err.contains("helm uninstall g -n ns"), "{err}");
+    assert!(!out.contains("deployment"), "{out}");
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::permissions::{granted, is_granted, is_missing, missing};
 use super::{Check, Verdict};
+use crate::terminal::columns::wrap_sentences;
 use crate::terminal::escapes::line;
 
 /// `check -o json`.
@@ -21,8 +22,12 @@ impl Report {
         }
     }
 
-    /// `paint`: a text in a terminal's color, by the color's code.
-    pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
+    /// `paint`: a text in a terminal's color, by the color's code. `width`: of the terminal, if there is one.
+    pub(crate) fn text(
+        &self,
+        width: Option<usize>,
+        paint: impl Fn(&str, &str) -> String,
+    ) -> String {
         let mut lines = Vec::new();
         let mut group = "";
         let mut granted = Some(granted(&self.checks));
@@ -58,9 +63,10 @@ impl Report {
                 Verdict::Warning => paint("33", "‼"),
                 Verdict::Failure => paint("31", "×"),
             };
-            lines.push(format!("  {sign} {}", line(&message)));
+            lines.push(format!("  {sign} {}", indented(&message, width)));
             if check.result != Verdict::Ok {
-                lines.push(format!("    hint: {}", line(&check.hint)));
+                let hint = indented(&format!("hint: {}", check.hint), width);
+                lines.push(format!("    {hint}"));
                 lines.push(format!("    see {}", check.see));
             }
         }
@@ -74,6 +80,19 @@ impl Report {
             ),
         });
         lines.join("\n")
+    }
+}
+
+/// In lines that begin where the first one does.
+fn indented(text: &str, width: Option<usize>) -> String {
+    const INDENT: &str = "    ";
+    let text = line(text);
+    match width {
+        Some(width) => {
+            let room = width.saturating_sub(INDENT.len());
+            wrap_sentences(&text, room).join(&format!("\n{INDENT}"))
+        }
+        None => text.into_owned(),
     }
 }
 

@@ -265,7 +265,7 @@ fn granted_permissions_are_one_line_of_text() {
     ] {
         let answers = all.iter().cloned().enumerate();
         let answers: Vec<_> = answers.map(|(at, one)| (one, at >= missing)).collect();
-        let text = Report::of(permissions(&answers, "kube-system")).text(|_, text| text.to_owned());
+        let text = Report::of(permissions(&answers, "kube-system")).text(None, |_, text| text.to_owned());
         let lines = text.lines().skip(1);
         let signs = lines.filter(|line| line.starts_with("  √") || missing < 2 && line.starts_with("  ×"));
         assert_eq!(signs.collect::<Vec<_>>(), expected, "{missing} missing");
@@ -524,6 +524,30 @@ fn a_report_about_other_pull_secrets_is_a_failure_of_a_controller_that_runs() {
 }
 
 #[test]
+fn a_line_is_wrapped_between_words_and_never_in_a_command() {
+    let command = "`kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`";
+    let message = "the custom resources of globalps do not exist in this cluster";
+    let checks = vec![well(INSTALLATION, "definitions", message).fail(format!("run {command}"))];
+    let report = Report::of(checks);
+    let text = report.text(Some(40), |_, sign| format!("\x1b[31m{sign}\x1b[0m"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        &lines[1..5],
+        [
+            "  \x1b[31m×\x1b[0m the custom resources of globalps do",
+            "    not exist in this cluster",
+            "    hint: run",
+            &format!("    {command}"),
+        ]
+    );
+    assert!(
+        !report
+            .text(None, |_, sign| sign.to_owned())
+            .contains("do\n")
+    );
+}
+
+#[test]
 fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
     let checks = vec![
         well(CLUSTER, "api", "the API server responds"),
@@ -531,7 +555,7 @@ fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
         well(INSTALLATION, "controller", "no controller").fail("install it"),
     ];
     assert_eq!(
-        Report::of(checks.clone()).text(|_, text| text.to_owned()),
+        Report::of(checks.clone()).text(None, |_, text| text.to_owned()),
         format!(
             "\
 cluster

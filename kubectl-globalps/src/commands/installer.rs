@@ -1,0 +1,77 @@
+//! The program that keeps this installation as it wants it, such as Helm. What the plugin changed or deleted of it would be undone, or be
+//! missing in that program's records.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::secret::additional::foreign_owner;
+
+pub(super) struct Installer {
+    /// `Helm`, or as in the object's own record.
+    name: String,
+    /// Of Helm: name and namespace.
+    release: Option<(String, String)>,
+}
+
+impl Installer {
+    /// `None`: the plugin installed it, or a user with kubectl.
+    pub(super) fn of(deployment: Option<&Deployment>) -> Option<Self> {
+        let deployment = deployment?;
+        let annotation = |name: &str| deployment.annotations().get(name).cloned();
+        let release = annotation("meta.helm.sh/release-name")
+            .zip(annotation("meta.helm.sh/release-namespace"));
+        let writes_pods = |fields: &Value| fields["f:spec"].get("f:template").is_some();
+        let owner = foreign_owner(&deployment.metadata, writes_pods)?;
+        // Helm's field manager is `helm`; with a release, Flux is one that uses Helm.
+        let name = match owner.as_str() {
+            "helm" => "Helm".to_owned(),
+            _ => owner,
+        };
+        Some(Self { name, release })
+    }
+
+    pub(super) fn refusal(&self) -> Failure {
+        let how = match &self.release {
+            Some((name, namespace)) if self.is_helm() => format!(
+                "change its values with `helm upgrade {name} CHART -n {namespace} --reset-then-reuse-values`"
+            ),
+            _ => format!("change it where {} has it from", self.name),
+        };
+        Failure::new(
+            format!("globalps was installed with {}", self.title()),
+            format!(
+                "{how}; `--force-conflicts` installs over it, and {} may undo that",
+                self.name
+            ),
+        )
+    }
+
+    /// What `uninstall` says of the objects that it leaves.
+    pub(super) fn removal(&self) -> String {
+        let how = match &self.release {
+            Some((name, namespace)) if self.is_helm() => {
+                format!("remove them with `helm uninstall {name} -n {namespace}`")
+            }
+            _ => "remove them there".to_owned(),
+        };
+        format!(
+            "the controller and its other objects belong to {}: {how}",
+            self.title()
+        )
+    }
+
+    fn is_helm(&self) -> bool {
+        self.name == "Helm"
+    }
+
+    fn title(&self) -> String {
+        match &self.release {
+            Some((name, namespace)) => {
+                format!("{} (release `{name}`, namespace `{namespace}`)", self.name)
+            }
+            None => self.name.clone(),
+        }
+    }
+}
