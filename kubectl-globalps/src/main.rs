@@ -5,6 +5,7 @@ mod cluster;
 mod commands;
 mod credentials;
 mod error;
+mod format;
 mod platform;
 mod registry;
 mod secret;

@@ -320,6 +320,12 @@ pub const FILES: &[TestFile] = &[
         "the cluster's own pull secret is merged, and never blocks the additional one",
     ),
     file(
+        "output",
+        On::Programs,
+        4,
+        "`-o kyaml`, `jsonpath` and `go-template` print what kubectl prints; `$KUBECTL_PATH`",
+    ),
+    file(
         "pages",
         On::Clusters(3, 3),
         90,

@@ -8,7 +8,7 @@ use globalps_core::provider::Pattern;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::values::{Original, SourceName, label, pattern};
-use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
+use super::{DryRun, Form, Formats, Owner, Span, TEMPLATE, Wait};
 
 /// Add registry credentials to every node
 ///
@@ -58,8 +58,8 @@ pub(crate) struct Add {
     #[arg(short, long)]
     pub yes: bool,
     /// Print the Secret; without `--dry-run`, its credentials are masked
-    #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<ObjectFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
+    pub output: Option<Form>,
     /// Write the Secret even if globalps is not installed, or no pod would get the credentials
     #[arg(long)]
     pub force: bool,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Asking, TEMPLATE, TextFormat};
+use super::{Asking, Form, Formats, TEMPLATE};
 
 /// Diagnose the installation, the rollout and your permissions
 ///
@@ -29,8 +29,8 @@ Examples:
     mut_arg("check_timeout", |arg| arg.requires("registries"))
 )]
 pub(crate) struct Check {
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
     /// Ask every registry, from this machine, whether it accepts the cluster's credentials
     #[arg(long)]
     pub registries: bool,

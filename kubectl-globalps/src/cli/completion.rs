@@ -109,7 +109,9 @@ impl Wanted {
             .filter(|value| !value.is_hide_set())
             .map(|value| {
                 let help = value.get_help().map(ToString::to_string);
-                (value.get_name().to_owned(), help.unwrap_or_default())
+                // Where a template follows, it is completed as far as that.
+                let name = value.get_name().trim_end_matches("...");
+                (name.to_owned(), help.unwrap_or_default())
             })
             .collect();
         // A flag that may stand alone has these too, and they are not to be written.
@@ -222,9 +224,19 @@ mod tests {
             ("status --watch --wa", vec!["--wait"]),
             (
                 "status -w -o ",
-                vec!["table", "wide", "json", "yaml", "name"],
+                vec![
+                    "table",
+                    "wide",
+                    "json",
+                    "yaml",
+                    "kyaml",
+                    "name",
+                    "jsonpath=",
+                    "go-template=",
+                ],
             ),
-            ("status -o=j", vec!["json"]),
+            ("status -o=j", vec!["json", "jsonpath="]),
+            ("status -o jsonp", vec!["jsonpath="]),
             ("status --output=y", vec!["yaml"]),
             ("--color a", vec!["auto", "always"]),
             ("undo --dry-run=s", vec!["server"]),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::why::{PodName, pod};
-use super::{TEMPLATE, TextFormat};
+use super::{Form, Formats, TEMPLATE};
 
 /// Show which credentials the kubelet and CRI-O use for an image
 ///
@@ -43,6 +43,6 @@ pub(crate) struct Explain {
     /// Service account of a pod that doesn't exist yet, as NAMESPACE/NAME, or NAME in the namespace of `-n`
     #[arg(long, value_name = "ACCOUNT", value_parser = pod)]
     pub service_account: Option<PodName>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
 }

@@ -8,7 +8,7 @@ use globalps_core::names::MAX_SHARDS;
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
 use super::values::revision;
-use super::{DryRun, ObjectFormat, Span, TEMPLATE, TableFormat, TextFormat};
+use super::{DryRun, Form, Formats, Span, TEMPLATE};
 
 /// Roll out a pull secret to many clusters
 ///
@@ -104,8 +104,8 @@ pub(crate) struct FleetInstall {
     )]
     pub dry_run: DryRun,
     /// With --dry-run=client: print the manifests, and don't read the cluster
-    #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<ObjectFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
+    pub output: Option<Form>,
     /// Maximum time to wait
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub timeout: Span,
@@ -175,8 +175,8 @@ pub(crate) struct FleetStatus {
     /// Context of that kubeconfig
     #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: TableFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = Formats::Table)]
+    pub output: Form,
     /// Wait until all clusters are synced
     #[arg(long, conflicts_with = "watch")]
     pub wait: bool,
@@ -230,8 +230,8 @@ pub(crate) struct FleetDiff {
     /// Compare this Secret manifest or config.json instead of the source Secret; `-` reads stdin
     #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub filename: Option<PathBuf>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
 }
 
 /// Pause the rollout: no further cluster changes

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::label;
-use super::{Credentials, DryRun, FleetWait, LiveCheck, ObjectFormat, Owner, TEMPLATE};
+use super::{Credentials, DryRun, FleetWait, Form, Formats, LiveCheck, Owner, TEMPLATE};
 
 /// Add registry credentials to clusters
 ///
@@ -35,8 +35,8 @@ pub(crate) struct FleetAdd {
     )]
     pub dry_run: DryRun,
     /// Print the source Secret; without `--dry-run`, its credentials are masked
-    #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<ObjectFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
+    pub output: Option<Form>,
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]

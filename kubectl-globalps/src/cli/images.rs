@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::add::Asking;
-use super::{TEMPLATE, TextFormat};
+use super::{Form, Formats, TEMPLATE};
 
 /// Copy the images of globalps to a registry of yours
 #[derive(Debug, Args)]
@@ -57,8 +57,8 @@ pub(crate) struct Push {
     /// Tag in the registry, instead of the one in the archive
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
     /// User name for the registry
     #[arg(short, long, value_name = "USER", help_heading = "Credentials")]
     pub username: Option<String>,

@@ -7,7 +7,7 @@ use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names;
 
 use super::{
-    CatalogSecret, ControlPlane, DryRun, KubeletFile, KubeletUnit, ObjectFormat, Original,
+    CatalogSecret, ControlPlane, DryRun, Form, Formats, KubeletFile, KubeletUnit, Original,
     Provider, SecretName, Span, TEMPLATE,
 };
 
@@ -152,8 +152,8 @@ pub(crate) struct Install {
     )]
     pub dry_run: DryRun,
     /// With --dry-run=client: print the manifests, and don't read the cluster
-    #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<ObjectFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
+    pub output: Option<Form>,
     /// Maximum time to wait
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub timeout: Span,

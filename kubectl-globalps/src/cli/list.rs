@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{TEMPLATE, TableFormat};
+use super::{Form, Formats, TEMPLATE};
 
 /// List the registries whose credentials are in force
 ///
@@ -27,8 +27,8 @@ Examples:
   kubectl globalps list --where-old"
 )]
 pub(crate) struct List {
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: TableFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = Formats::Table)]
+    pub output: Form,
     /// List who still has credentials that were replaced: nodes, namespaces and Secrets
     ///
     /// Old is what `add --forget-old` replaced; without that, everything before the revision in force. Nodes are listed with what they

@@ -43,7 +43,7 @@ pub(crate) use images::{Images, ImagesCommand, Push};
 pub(crate) use install::Install;
 pub(crate) use list::List;
 pub(crate) use migrate::{Migrate, Tool};
-pub(crate) use output::{Form, ObjectFormat, TableFormat, TextFormat};
+pub(crate) use output::{Form, Formats};
 pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::Status;
@@ -211,8 +211,8 @@ pub(crate) struct Diff {
     /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin
     #[arg(short = 'f', long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
 }
 
 /// Restore every node and remove globalps with its pull secret
@@ -272,8 +272,8 @@ pub(crate) struct Validate {
     /// FILE as a flag
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub filename: Option<PathBuf>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
 }
 
 /// Show the versions of the plugin and of the controller
@@ -289,8 +289,8 @@ pub(crate) struct Version {
     /// Print only the plugin's version, without a cluster
     #[arg(long)]
     pub client: bool,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
 }
 
 /// List the flags of every command

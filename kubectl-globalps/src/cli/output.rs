@@ -1,79 +1,177 @@
 //! Values of `-o`: the same for every table, for every other text, and for every object.
 
-use clap::ValueEnum;
+use std::ffi::OsStr;
+use std::fs;
 
-/// Of a command that prints a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableFormat {
-    Table,
-    /// With more columns
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::{Arg, Command, Error};
+
+use crate::format::go_template::GoTemplate;
+use crate::format::jsonpath::JsonPath;
+
+/// What `-o` asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Form {
+    /// For people: a table or another text.
+    Text,
+    /// With more columns.
     Wide,
     Json,
     Yaml,
-    /// Names of objects, as `kubectl` takes them
+    Kyaml,
+    /// Names of objects, as `kubectl` takes them.
     Name,
+    JsonPath(JsonPath),
+    /// With the result of each path as a list.
+    JsonPathAsJson(JsonPath),
+    GoTemplate(GoTemplate),
 }
 
-/// Of a command that prints other text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TextFormat {
-    Text,
-    Json,
-    Yaml,
-}
-
-/// Of a command that prints an object of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ObjectFormat {
-    Yaml,
-    Json,
-    Name,
-}
-
-/// What all of them ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// For people.
-    Text,
-    Json,
-    Yaml,
-    Name,
-}
-
-impl TableFormat {
-    pub(crate) fn is_table(self) -> bool {
-        Form::from(self) == Form::Text
+impl Form {
+    /// Text for people, rather than data.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::Text | Self::Wide)
     }
 }
 
-impl From<TableFormat> for Form {
-    fn from(format: TableFormat) -> Self {
-        match format {
-            TableFormat::Table | TableFormat::Wide => Self::Text,
-            TableFormat::Json => Self::Json,
-            TableFormat::Yaml => Self::Yaml,
-            TableFormat::Name => Self::Name,
+/// The forms that a command has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Formats {
+    /// Of a command that prints a table.
+    Table,
+    /// Of a command that prints other text.
+    Text,
+    /// Of a command that prints an object of the cluster.
+    Object,
+}
+
+const JSON: (&str, &str, Form) = ("json", "", Form::Json);
+const YAML: (&str, &str, Form) = ("yaml", "", Form::Yaml);
+const KYAML: (&str, &str, Form) = (
+    "kyaml",
+    "YAML with braces, without ambiguities",
+    Form::Kyaml,
+);
+const NAME: (&str, &str, Form) = (
+    "name",
+    "Names of objects, as `kubectl` takes them",
+    Form::Name,
+);
+const TEXT: (&str, &str, Form) = ("text", "", Form::Text);
+const TABLE: (&str, &str, Form) = ("table", "", Form::Text);
+const WIDE: (&str, &str, Form) = ("wide", "With more columns", Form::Wide);
+
+const TEMPLATES: [(&str, &str); 2] = [
+    ("jsonpath=...", "A JSONPath template"),
+    ("go-template=...", "A Go template, which kubectl executes"),
+];
+
+/// All that take a template; the help names those above.
+const TEMPLATE_FORMS: [&str; 7] = [
+    "jsonpath",
+    "jsonpath-file",
+    "jsonpath-as-json",
+    "go-template",
+    "go-template-file",
+    "template",
+    "templatefile",
+];
+
+/// From `FORM=TEMPLATE`, or `FORM=FILE`.
+fn template(text: &str) -> Result<Form, String> {
+    let (name, given) = text.split_once('=').unwrap_or_default();
+    if given.is_empty() {
+        return Err("the template is empty".to_owned());
+    }
+    let template = if name.ends_with("file") {
+        fs::read_to_string(given).map_err(|error| format!("the file could not be read: {error}"))?
+    } else {
+        given.to_owned()
+    };
+    Ok(match name {
+        "jsonpath" | "jsonpath-file" => Form::JsonPath(template.parse()?),
+        "jsonpath-as-json" => Form::JsonPathAsJson(template.parse()?),
+        _ => Form::GoTemplate(GoTemplate(template)),
+    })
+}
+
+impl Formats {
+    fn forms(self) -> &'static [(&'static str, &'static str, Form)] {
+        match self {
+            Self::Table => &[TABLE, WIDE, JSON, YAML, KYAML, NAME],
+            Self::Text => &[TEXT, JSON, YAML, KYAML],
+            Self::Object => &[YAML, JSON, KYAML, NAME],
         }
     }
-}
 
-impl From<TextFormat> for Form {
-    fn from(format: TextFormat) -> Self {
-        match format {
-            TextFormat::Text => Self::Text,
-            TextFormat::Json => Self::Json,
-            TextFormat::Yaml => Self::Yaml,
-        }
+    fn possible(self) -> impl Iterator<Item = PossibleValue> {
+        let forms = self.forms().iter().map(|(name, help, _)| (*name, *help));
+        forms.chain(TEMPLATES).map(|(name, help)| {
+            let value = PossibleValue::new(name);
+            if help.is_empty() {
+                value
+            } else {
+                value.help(help)
+            }
+        })
     }
 }
 
-impl From<Option<ObjectFormat>> for Form {
-    fn from(format: Option<ObjectFormat>) -> Self {
-        match format {
-            None => Self::Text,
-            Some(ObjectFormat::Yaml) => Self::Yaml,
-            Some(ObjectFormat::Json) => Self::Json,
-            Some(ObjectFormat::Name) => Self::Name,
+impl TypedValueParser for Formats {
+    type Value = Form;
+
+    fn parse_ref(&self, cmd: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Form, Error> {
+        let mut forms = self.forms().iter();
+        if let Some((.., form)) = forms.find(|(name, ..)| *name == value) {
+            return Ok(form.clone());
+        }
+        let text = value.to_str().unwrap_or_default();
+        if text
+            .split_once('=')
+            .is_some_and(|(name, _)| TEMPLATE_FORMS.contains(&name))
+        {
+            let template = StringValueParser::new().try_map(|text| template(&text));
+            return template.parse_ref(cmd, arg, value);
+        }
+        // It knows nothing of what is left.
+        let known = PossibleValuesParser::new(self.possible());
+        known.map(|_| Form::Text).parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.possible()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_of_the_language_that_the_form_names() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), "{.a}\n").expect("a file");
+        let path = file.path().to_str().expect("a path");
+        let json_path = |text: &str| text.parse::<JsonPath>().expect("a template");
+        let go = |text: &str| Form::GoTemplate(GoTemplate(text.to_owned()));
+        for (text, expected) in [
+            ("jsonpath={.a}", Form::JsonPath(json_path("{.a}"))),
+            ("jsonpath=a=b", Form::JsonPath(json_path("a=b"))),
+            (
+                "jsonpath-as-json={.a}",
+                Form::JsonPathAsJson(json_path("{.a}")),
+            ),
+            (
+                &format!("jsonpath-file={path}"),
+                Form::JsonPath(json_path("{.a}\n")),
+            ),
+            ("go-template={{.a}}", go("{{.a}}")),
+            ("template={{.a}}", go("{{.a}}")),
+            (&format!("go-template-file={path}"), go("{.a}\n")),
+            (&format!("templatefile={path}"), go("{.a}\n")),
+        ] {
+            let form = Formats::Table.parse_ref(&Command::new("c"), None, OsStr::new(text));
+            assert_eq!(form.ok(), Some(expected), "{text}");
         }
     }
 }

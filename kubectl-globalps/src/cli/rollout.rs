@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::revision;
-use super::{DryRun, Owner, TEMPLATE, TableFormat, Wait};
+use super::{DryRun, Form, Formats, Owner, TEMPLATE, Wait};
 
 /// Retry failed nodes
 ///
@@ -75,8 +75,8 @@ pub(crate) struct History {
     /// Show only this revision, and what going back to it would change
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub revision: Option<i64>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: TableFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = Formats::Table)]
+    pub output: Form,
 }
 
 /// Go back to an earlier additional pull secret

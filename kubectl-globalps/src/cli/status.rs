@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Span, TEMPLATE, TableFormat};
+use super::{Form, Formats, Span, TEMPLATE};
 
 /// Show the phase of every node
 #[derive(Debug, Args)]
@@ -28,8 +28,8 @@ Examples:
     after_help = "Exit status: 0 all nodes or namespaces are synced, 1 some are not, 2 error"
 )]
 pub(crate) struct Status {
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: TableFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = Formats::Table)]
+    pub output: Form,
     /// Show only this node; may be repeated
     #[arg(long, value_name = "NODE")]
     pub node: Vec<String>,

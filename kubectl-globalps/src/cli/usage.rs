@@ -323,7 +323,7 @@ mod tests {
             ),
             (
                 "status -o xml",
-                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps status --help`",
+                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, kyaml, name, jsonpath=..., go-template=...]\ndid you mean `yaml`? See `kubectl globalps status --help`",
             ),
             (
                 "undo --to-revision last",
@@ -387,7 +387,7 @@ mod tests {
             ),
             (
                 "status --output=",
-                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, name]\nsee `kubectl globalps status --help`",
+                "a value is required for `--output <FORMAT>` but none was supplied [possible values: table, wide, json, yaml, kyaml, name, jsonpath=..., go-template=...]\nsee `kubectl globalps status --help`",
             ),
             (
                 "fleet -n x",
@@ -420,6 +420,34 @@ mod tests {
             let words = std::iter::once("c").chain(line.split_whitespace());
             let error = command.clone().try_get_matches_from(words);
             assert_eq!(message(&error.expect_err(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_format_lists_the_known_ones_and_an_invalid_template_its_place() {
+        for (line, expected) in [
+            (
+                "check -o name",
+                "invalid value `name` for `--output <FORMAT>` [possible values: text, json, yaml, kyaml, jsonpath=..., go-template=...]\nsee `kubectl globalps check --help`",
+            ),
+            (
+                "status -o jsonpath",
+                "invalid value `jsonpath` for `--output <FORMAT>` [possible values: table, wide, json, yaml, kyaml, name, jsonpath=..., go-template=...]\ndid you mean `jsonpath=...`? See `kubectl globalps status --help`",
+            ),
+            (
+                "status -o jsonpath=",
+                "invalid value `jsonpath=` for `--output <FORMAT>`: the template is empty\nsee `kubectl globalps status --help`",
+            ),
+            (
+                "status -o jsonpath={.nodes",
+                "invalid value `jsonpath={.nodes` for `--output <FORMAT>`: character 1: `{` without `}` on the same line\nsee `kubectl globalps status --help`",
+            ),
+            (
+                "status -o jsonpath-file=/none",
+                "invalid value `jsonpath-file=/none` for `--output <FORMAT>`: the file could not be read: No such file or directory (os error 2)\nsee `kubectl globalps status --help`",
+            ),
+        ] {
+            assert_eq!(told(line).as_deref(), Some(expected), "{line}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Asking, Explain, Named, TEMPLATE, TextFormat};
+use super::{Asking, Explain, Form, Formats, Named, TEMPLATE};
 
 /// Show why pods can't pull their images, and what fixes it
 ///
@@ -55,8 +55,8 @@ pub(crate) struct Why {
     /// Read a config.json or a Secret manifest instead of the cluster; `-` reads stdin
     #[arg(long, value_name = "FILE", requires = "image", conflicts_with_all = ["pod", "service_account"])]
     pub authfile: Option<PathBuf>,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = Formats::Text)]
+    pub output: Form,
     /// Don't ask the registries
     #[arg(long)]
     pub no_ask: bool,
@@ -90,7 +90,7 @@ impl Why {
             authfile: self.authfile.clone(),
             pod: self.pod.clone(),
             service_account: self.service_account.clone(),
-            output: self.output,
+            output: self.output.clone(),
         })
     }
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde::Serialize;
 
-use crate::cli::TableFormat;
+use crate::cli::Form;
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::columns::columns;
@@ -109,7 +109,7 @@ impl Seen {
         }
     }
 
-    pub(crate) fn show(&self, printer: &Printer, format: TableFormat) -> Result<Exit, Failure> {
+    pub(crate) fn show(&self, printer: &Printer, format: &Form) -> Result<Exit, Failure> {
         let pods = self.hypershift.pods.iter();
         let names = pods.map(|row| format!("pod/{}", row.pod));
         printer.print(format, ("the status", self), names, || {

@@ -389,7 +389,7 @@ fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure>
     let object = pull_secret::shown(&changed.secret, args.dry_run);
     let name = name_of(args);
     let names = [format!("secret/{name}")];
-    printer.print(args.output, ("the Secret", &object), names, || {
+    printer.print(args.output.as_ref(), ("the Secret", &object), names, || {
         let how = args.dry_run.suffix();
         for line in &changed.beside {
             printer.data(line);

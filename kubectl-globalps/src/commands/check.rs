@@ -70,7 +70,7 @@ pub(super) async fn run(
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
     let report = Report::of(checks);
-    printer.print(args.output, ("the report", &report), [], || {
+    printer.print(&args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         let width = terminal_size(Stream::Out).map(|(_, width)| width.into());
         printer.painted(&report.text(width, paint));

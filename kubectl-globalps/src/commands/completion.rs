@@ -29,6 +29,9 @@ const DEADLINE: Duration = Duration::from_millis(1500);
 /// What cobra's shell scripts take for "do not offer files".
 const NO_FILES: u8 = 4;
 
+/// What they take for "the word is not complete".
+const NO_SPACE: u8 = 2;
+
 /// The shell's script for the program under its own name.
 pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
     let mut script = Vec::new();
@@ -51,8 +54,19 @@ pub(crate) fn answer(words: &[String]) {
         .iter()
         .map(|(word, about)| format!("{word}\t{about}"))
         .collect();
-    lines.push(format!(":{}", if wanted.files { 0 } else { NO_FILES }));
+    lines.push(format!(":{}", directive(&choices, wanted.files)));
     printer.data(&lines.join("\n"));
+}
+
+/// What the shell is to do.
+fn directive(choices: &[Choice], files: bool) -> u8 {
+    let is_open = |(word, _): &Choice| word.ends_with('=');
+    let no_files = if files { 0 } else { NO_FILES };
+    if !choices.is_empty() && choices.iter().all(is_open) {
+        no_files | NO_SPACE
+    } else {
+        no_files
+    }
 }
 
 fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
@@ -166,6 +180,25 @@ async fn of_cluster(
                 .filter(|(_, phase)| live == Live::Nodes || has_failed(phase))
                 .map(|(name, phase)| (name, phase.to_string()))
                 .collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_a_template_follows_gets_no_space() {
+        for (words, files, expected) in [
+            (vec!["json", "jsonpath="], false, 4),
+            (vec!["jsonpath="], false, 6),
+            (vec![], false, 4),
+            (vec![], true, 0),
+        ] {
+            let choices = words.iter().map(|word| ((*word).to_owned(), String::new()));
+            let choices: Vec<Choice> = choices.collect();
+            assert_eq!(directive(&choices, files), expected, "{words:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::external_diff::show;
 use super::pull_secret::{self, additional};
 use super::restarts;
-use crate::cli::{Connection, Diff, TextFormat};
+use crate::cli::{Connection, Diff};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::cluster::facts::Facts;
@@ -85,8 +85,8 @@ pub(super) async fn run(
     let shown = beside.clone() + &text(&difference.changes);
     let sides = || with_lines(sides(&in_force, &wanted, &difference.changes), &beside);
     let file = names::ADDITIONAL_SECRET;
-    show(printer, args.output, &difference, (&shown, file, &sides))?;
-    if args.output == TextFormat::Text {
+    show(printer, &args.output, &difference, (&shown, file, &sides))?;
+    if args.output.is_text() {
         notes(printer, &difference);
     }
     if !facts.installed {

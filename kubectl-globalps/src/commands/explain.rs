@@ -53,7 +53,7 @@ pub(super) async fn run(
             "write it as in a pod, for example `quay.io/org/app:1`",
         )
     })?;
-    printer.print(args.output, ("the answer", &answer.json()), [], || {
+    printer.print(&args.output, ("the answer", &answer.json()), [], || {
         printer.data(answer.text().trim_end());
     })?;
     if is_registry(&args.image) {

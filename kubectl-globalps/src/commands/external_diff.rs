@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::cli::{Form, TextFormat};
+use crate::cli::Form;
 use crate::error::Failure;
 use crate::platform;
 use crate::terminal::escapes::plain;
@@ -14,12 +14,12 @@ use crate::terminal::printer::Printer;
 /// neither.
 pub(super) fn show(
     printer: &Printer,
-    format: TextFormat,
+    format: &Form,
     difference: &impl Serialize,
     (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
 ) -> Result<(), Failure> {
     match external() {
-        Some(words) if Form::from(format) == Form::Text => {
+        Some(words) if format.is_text() => {
             let (before, after) = sides();
             compare(&words, &[(file.to_owned(), before, after)])
         }

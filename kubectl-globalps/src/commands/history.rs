@@ -5,7 +5,7 @@ use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::pull_secret;
-use crate::cli::{Connection, History as Args, TableFormat};
+use crate::cli::{Connection, Form, History as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::cluster::facts::is_additional_proven;
@@ -37,12 +37,12 @@ pub(super) async fn run(
     let history = History::of(&revisions, &in_force, progress);
     let names = revisions.iter();
     let names = names.map(|revision| format!("secret/{}", revision.secret));
-    printer.print(args.output, ("the history", &history), names, || {
+    printer.print(&args.output, ("the history", &history), names, || {
         if revisions.is_empty() {
             printer.note("nothing was rolled out yet");
             return;
         }
-        let is_wide = args.output == TableFormat::Wide;
+        let is_wide = args.output == Form::Wide;
         printer.data(&history.table(cluster.now(), is_wide));
         if let [only] = history.revisions.as_slice()
             && args.revision.is_some()

@@ -81,7 +81,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
     let install = install(&images);
     let report = Report { images, install };
     let names = report.images.iter().map(|image| image.image.clone());
-    printer.print(args.output, ("the images", &report), names, || {
+    printer.print(&args.output, ("the images", &report), names, || {
         printer.data(&report.install);
     })?;
     Ok(Exit::Done)

@@ -41,7 +41,7 @@ pub(super) async fn run(
     if let Some(settings) = &settings {
         settings.grant(&mut manifests);
     }
-    if is_printed(args.output, args.dry_run)? {
+    if is_printed(args.output.as_ref(), args.dry_run)? {
         if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
             return Err(missing_images(&manifests, "the cluster is not read"));
         }
@@ -51,7 +51,7 @@ pub(super) async fn run(
             manifests.image_pull_secrets = settings.access(Attach::Admission);
         }
         let objects = with_settings(&manifests, settings.as_ref());
-        print(printer, &objects, args.output)?;
+        print(printer, &objects, args.output.as_ref())?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;

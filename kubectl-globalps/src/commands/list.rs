@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::history::slots;
 use super::list_old;
 use super::pull_secret;
-use crate::cli::{Connection, List as Args, TableFormat};
+use crate::cli::{Connection, Form, List as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::cluster::facts::node_secrets;
@@ -38,13 +38,13 @@ pub(super) async fn run(
     };
     let listing = observe(&cluster, &gps).await?;
     let names = listing.registries.iter().map(|row| row.registry.clone());
-    printer.print(args.output, ("the list", &listing), names, || {
+    printer.print(&args.output, ("the list", &listing), names, || {
         if listing.registries.is_empty() {
             return;
         }
         let layout = Layout {
             width: terminal_size(Stream::Out).map(|(_, width)| width),
-            wide: args.output == TableFormat::Wide,
+            wide: args.output == Form::Wide,
             no_headers: args.no_headers,
             ..Layout::default()
         };

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 
 use super::history::slots;
 use super::pull_secret;
-use crate::cli::{List as Args, TableFormat};
+use crate::cli::{Form, List as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::Sight;
@@ -21,12 +21,12 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
     let printer = cluster.printer();
     let names = found.places.iter();
     let names = names.map(|place| format!("{:?}/{}", place.kind, place.name).to_lowercase());
-    printer.print(args.output, ("the list", &found), names, || {
+    printer.print(&args.output, ("the list", &found), names, || {
         if found.places.is_empty() {
             return;
         }
         let layout = Layout {
-            wide: args.output == TableFormat::Wide,
+            wide: args.output == Form::Wide,
             no_headers: args.no_headers,
             ..Layout::default()
         };

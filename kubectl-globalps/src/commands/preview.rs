@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::external_diff::show_files;
 use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
-use crate::cli::{DryRun, ObjectFormat};
+use crate::cli::{DryRun, Form};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_ask, confirm, not_confirmed};
 
 /// Whether the manifests are printed instead, without a cluster.
-pub(super) fn is_printed(output: Option<ObjectFormat>, dry_run: DryRun) -> Result<bool, Failure> {
+pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool, Failure> {
     match (output, dry_run) {
         (None, _) => Ok(false),
         (Some(_), DryRun::Client) => Ok(true),
@@ -31,9 +31,9 @@ pub(super) fn is_printed(output: Option<ObjectFormat>, dry_run: DryRun) -> Resul
 pub(super) fn print(
     printer: &Printer,
     objects: &[Value],
-    output: Option<ObjectFormat>,
+    output: Option<&Form>,
 ) -> Result<(), Failure> {
-    if output == Some(ObjectFormat::Yaml) {
+    if output == Some(&Form::Yaml) {
         printer.data(&to_yaml(objects));
         return Ok(());
     }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::cli::Cli;
 
 /// Other programs in the documentation. Their commands are not parsed here; those of Helm are run by `make ecosystem`, those of
@@ -88,6 +90,50 @@ fn a_line_of_a_shell_is_taken_apart() {
         commands("```console\n$ a \\\n  b\noutput\n```\n$ c\n"),
         ["a    b"]
     );
+}
+
+/// A key of k9s runs a program, or a line of a shell that shows the output of one.
+#[test]
+fn commands_of_the_keys_for_k9s_are_accepted() {
+    let page = fs::read_to_string(root().join("docs/user-guide.md")).expect("a page");
+    let (_, after) = page.split_once("```yaml\nplugins:\n").expect("plugins");
+    let (text, _) = after.split_once("```").expect("an end");
+    let plugins: Value = serde_saphyr::from_str(text).expect("YAML");
+    let plugins = plugins.as_object().expect("plugins by name");
+    let mut commands = Vec::new();
+    for (name, plugin) in plugins {
+        let all = plugin["args"].as_array().expect("a list").iter();
+        let args: Vec<&str> = all.map(|arg| arg.as_str().expect("a text")).collect();
+        let program = match (plugin["command"].as_str(), args.as_slice()) {
+            (Some("sh"), ["-c", line]) => programs(&line.replace(" 2>&1", "")).remove(0),
+            (Some("kubectl"), args) => ["kubectl"]
+                .iter()
+                .chain(args)
+                .map(ToString::to_string)
+                .collect(),
+            other => unreachable!("{name}: {other:?}"),
+        };
+        let given = program.strip_prefix(["kubectl", "globalps"].map(str::to_owned).as_slice());
+        let words = ["kubectl-globalps".to_owned()]
+            .into_iter()
+            .chain(given.expect(name).to_vec());
+        Cli::of(words.map(OsString::from)).expect(name);
+        for field in ["shortCut", "description"] {
+            assert!(plugin[field].is_string(), "{name}: {field}");
+        }
+        let scopes = plugin["scopes"].as_array().map(Vec::len);
+        assert_eq!(
+            (scopes, plugin["background"].as_bool()),
+            (Some(1), Some(false)),
+            "{name}"
+        );
+        commands.push(program.join(" "));
+    }
+    let expected = [
+        "kubectl globalps status --watch --context $CONTEXT",
+        "kubectl globalps why $NAME -n $NAMESPACE --context $CONTEXT",
+    ];
+    assert_eq!(commands, expected);
 }
 
 #[test]

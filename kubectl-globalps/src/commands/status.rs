@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::pull_secret;
 use super::status_namespaces;
-use crate::cli::{Connection, Status as Args, TableFormat};
+use crate::cli::{Connection, Form, Status as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
@@ -26,20 +26,20 @@ use crate::view::table;
 
 /// How a status is printed.
 #[derive(Clone, Copy)]
-pub(super) struct Output {
-    pub(super) format: TableFormat,
+pub(super) struct Output<'a> {
+    pub(super) format: &'a Form,
     pub(super) no_headers: bool,
 }
 
-impl Output {
+impl Output<'_> {
     pub(super) fn is_table(self) -> bool {
-        self.format.is_table()
+        self.format.is_text()
     }
 
     pub(super) fn layout(self, printer: &Printer) -> Layout {
         Layout {
             width: terminal_size(Stream::Out).map(|(_, width)| width),
-            wide: self.format == TableFormat::Wide,
+            wide: *self.format == Form::Wide,
             no_headers: self.no_headers,
             color: printer.has_color(Stream::Out),
             ..Layout::default()
@@ -48,7 +48,7 @@ impl Output {
 
     /// Where a wait is shown: a table of its own on a terminal is the result, too.
     pub(super) fn of_wait(self) -> Stream {
-        if self.format == TableFormat::Table && is_terminal(Stream::Out) {
+        if *self.format == Form::Text && is_terminal(Stream::Out) {
             Stream::Out
         } else {
             Stream::Err
@@ -57,8 +57,8 @@ impl Output {
 }
 
 /// A watch redraws a table, and nothing else.
-pub(super) fn may_watch(watch: bool, format: TableFormat) -> Result<(), Failure> {
-    if watch && format != TableFormat::Table {
+pub(super) fn may_watch(watch: bool, format: &Form) -> Result<(), Failure> {
+    if watch && *format != Form::Text {
         return Err(Failure::new(
             "`--watch` shows a table only",
             "leave out `-o`, or wait for the end with `--wait`",
@@ -72,9 +72,9 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    may_watch(args.watch, args.output)?;
+    may_watch(args.watch, &args.output)?;
     let how = Output {
-        format: args.output,
+        format: &args.output,
         no_headers: args.no_headers,
     };
     let scope = Scope {
@@ -117,7 +117,7 @@ pub(super) async fn run(
 /// One look. Says no where not every node is synced.
 pub(super) async fn show(
     cluster: &Cluster<'_>,
-    how: Output,
+    how: Output<'_>,
     scope: Scope,
 ) -> Result<Exit, Failure> {
     let facts = Facts::observe_some(cluster, scope).await?;
@@ -131,7 +131,7 @@ pub(super) async fn show(
     unknown(&facts, &status)?;
     let has_text = print(cluster.printer(), &status, now, how)?;
     let exit = advise(cluster.printer(), &facts, &status, has_text);
-    if how.format == TableFormat::Table && status.nodes.iter().any(|row| !row.reason.is_empty()) {
+    if *how.format == Form::Text && status.nodes.iter().any(|row| !row.reason.is_empty()) {
         cluster
             .printer()
             .hint("`-o wide` shows the message of each reason");
@@ -247,7 +247,12 @@ fn is_empty(status: &Status) -> bool {
 }
 
 /// Whether there was something to print: of an empty status there is no table, but what does not run is shown.
-fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output) -> Result<bool, Failure> {
+fn print(
+    printer: &Printer,
+    status: &Status,
+    now: Timestamp,
+    how: Output<'_>,
+) -> Result<bool, Failure> {
     let text = if is_empty(status) {
         let health = status.health.as_ref().filter(|health| !health.is_well());
         health.map_or(String::new(), |health| health.lines(false).join("\n"))

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::pull_secret;
-use crate::cli::{Status as Args, TableFormat};
+use crate::cli::{Form, Status as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
@@ -94,7 +94,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
 fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
     let printer = cluster.printer();
     let layout = Layout {
-        wide: args.output == TableFormat::Wide,
+        wide: args.output == Form::Wide,
         no_headers: args.no_headers,
         color: printer.has_color(Stream::Out),
         ..Layout::default()
@@ -102,7 +102,7 @@ fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Fa
     let names = listing.namespaces.iter();
     let names = names.map(|row| format!("namespace/{}", row.name));
     printer.print(
-        args.output,
+        &args.output,
         ("the list of namespaces", listing),
         names,
         || printer.painted(&table(listing.namespaces, cluster.now(), layout)),

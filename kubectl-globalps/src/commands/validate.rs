@@ -44,7 +44,7 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
         .into_iter()
         .map(Verdict::new)
         .collect();
-    printer.print(args.output, ("the findings", &json(&verdicts)), [], || {
+    printer.print(&args.output, ("the findings", &json(&verdicts)), [], || {
         let name = verdicts.len() > 1;
         let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
         printer.data(&lines.join("\n"));

@@ -27,7 +27,7 @@ pub(super) async fn run(
     };
     let of_controller = controller.as_ref().map(|image| json!({ "image": image }));
     let version = json!({ "client": { "version": client }, "controller": of_controller });
-    printer.print(args.output, ("the version", &version), [], || {
+    printer.print(&args.output, ("the version", &version), [], || {
         printer.data(&format!("client: {client}"));
         if !args.client {
             let image = controller

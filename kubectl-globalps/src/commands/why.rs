@@ -38,7 +38,7 @@ pub(super) async fn run(
     let context = flags.context.as_deref();
     let asking = (&args.asking, trust, context);
     let answer = Box::pin(explained(&cluster, &named, pod, asking)).await?;
-    printer.print(args.output, ("the answer", &answer), [], || {
+    printer.print(&args.output, ("the answer", &answer), [], || {
         printer.data(&answer.text());
     })?;
     Ok(match answer.cause {

@@ -132,7 +132,7 @@ pub(super) async fn run(
         let found = looked.explained(&seen, &place, &known);
         (found.cause, names)
     }));
-    printer.print(args.output, ("the answer", &groups), [], || {
+    printer.print(&args.output, ("the answer", &groups), [], || {
         if groups.pods == 0 {
             printer.note("no pods are waiting for images");
         } else {

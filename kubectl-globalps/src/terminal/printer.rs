@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use crate::cli::{Color, Form};
 use crate::error::Failure;
+use crate::format::kyaml;
+use crate::format::numbers::plain_numbers;
 use crate::terminal::columns::wrap_sentences;
 use crate::terminal::escapes::{self, painted, plain};
 
@@ -77,31 +79,44 @@ impl Printer {
     }
 
     /// Prints a value as `-o` asks for. `what`: for the error. `names`: of the objects in it. `text`: prints it for people.
-    pub(crate) fn print<T: Serialize>(
+    pub(crate) fn print<'f, T: Serialize>(
         &self,
-        form: impl Into<Form>,
+        form: impl Into<Option<&'f Form>>,
         (what, value): (&str, &T),
         names: impl IntoIterator<Item = String>,
         text: impl FnOnce(),
     ) -> Result<(), Failure> {
-        let data = match form.into() {
-            Form::Text => {
-                text();
-                return Ok(());
-            }
-            Form::Name => {
-                names.into_iter().for_each(|name| self.data(&name));
-                return Ok(());
-            }
-            Form::Json => json(value),
-            Form::Yaml => yaml(value).map(|text| text.trim_end().to_owned()),
-        };
         let unprintable = || {
             let message = format!("{what} could not be written in that format");
             Failure::new(message, "leave out `-o`")
         };
-        self.data(&data.ok_or_else(unprintable)?);
+        let tree = || {
+            let tree = serde_json::to_value(value).map_err(|_| unprintable());
+            tree.map(plain_numbers)
+        };
+        let inapplicable = |reason: String| {
+            let message = format!("the JSONPath template does not fit {what}: {reason}");
+            Failure::new(message, "`-o json` prints what it is applied to")
+        };
+        match form.into().unwrap_or(&Form::Text) {
+            Form::Text | Form::Wide => text(),
+            Form::Name => names.into_iter().for_each(|name| self.data(&name)),
+            Form::Json => self.data(&json(value).ok_or_else(unprintable)?),
+            Form::Yaml => self.data(yaml(value).ok_or_else(unprintable)?.trim_end()),
+            Form::Kyaml => self.data(&kyaml::document(&tree()?)),
+            Form::JsonPath(path) => self.exactly(&path.text(&tree()?).map_err(inapplicable)?),
+            Form::JsonPathAsJson(path) => {
+                let lists = path.lists(&tree()?).map_err(inapplicable)?;
+                self.exactly(&escapes::json(&lists));
+            }
+            Form::GoTemplate(template) => self.exactly(&template.text(&tree()?)?),
+        }
         Ok(())
+    }
+
+    /// What a template says, with a line ending only where it has one.
+    fn exactly(&self, text: &str) {
+        self.write(Stream::Out, &plain(text));
     }
 
     pub(crate) fn line(&self, stream: Stream, text: &str) {
@@ -277,5 +292,49 @@ impl<'a> Frame<'a> {
         let text = painted(text);
         self.printer
             .write(self.stream, &format!("{back}{text}{end}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::jsonpath::JsonPath;
+    use serde_json::json;
+
+    #[test]
+    fn a_template_prints_nothing_but_itself_and_steers_no_terminal() {
+        let value = json!({"a": "x\u{1b}[2J", "b": ["y\u{9b}\t\n"], "c": 10.0});
+        let path = |text: &str| text.parse::<JsonPath>().expect("a template");
+        for (form, expected) in [
+            (Form::JsonPath(path("{.a} {.none}{.c} ")), "x\\x1b[2J 10 "),
+            (
+                Form::JsonPath(path("{.b}{\"\\n\"}")),
+                "[\"y\\x9b\\t\\n\"]\n",
+            ),
+            (
+                Form::JsonPathAsJson(path("{.b[*]}")),
+                "[\n    \"y\\u009b\\t\\n\"\n]\n",
+            ),
+            (
+                Form::Kyaml,
+                "---\n{\n  a: \"x\\e[2J\",\n  b: [\n    \"\\\n       y\\u009b\t\\n\\\n      \",\n  ],\n  c: 10,\n}\n",
+            ),
+        ] {
+            let printer = Printer::capturing();
+            let result = printer.print(&form, ("the value", &value), [], || {});
+            assert_eq!(result, Ok(()));
+            assert_eq!(
+                printer.captured(),
+                [expected.to_owned(), String::new()],
+                "{form:?}"
+            );
+        }
+        let printer = Printer::capturing();
+        let form = Form::JsonPath(path("{.b[1]}"));
+        let failure = printer.print(&form, ("the value", &value), [], || {});
+        assert_eq!(
+            failure.map_err(|failure| failure.message),
+            Err("the JSONPath template does not fit the value: index 1 is out of bounds of a list of 1".to_owned())
+        );
     }
 }

@@ -99,11 +99,16 @@ fn show(
         names.push(format!("fleetpullsecret.globalps.io/{name}"));
         lines.push(format!("fleetpullsecret.globalps.io/{name} created{how}"));
     }
-    printer.print(args.output, ("the objects", &object), names, || {
-        for line in &lines {
-            printer.data(line);
-        }
-    })
+    printer.print(
+        args.output.as_ref(),
+        ("the objects", &object),
+        names,
+        || {
+            for line in &lines {
+                printer.data(line);
+            }
+        },
+    )
 }
 
 fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {

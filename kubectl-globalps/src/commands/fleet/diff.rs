@@ -9,7 +9,7 @@ use super::super::external_diff::show;
 use super::super::pull_secret;
 use super::status::missing;
 use super::undo::own_revision;
-use crate::cli::{Connection, FleetDiff, TextFormat};
+use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
@@ -37,8 +37,8 @@ pub(super) async fn run(
     let shown = text(&difference.changes);
     let name = args.fleet.as_str();
     let sides = || sides(&in_force, &wanted, &difference.changes);
-    show(printer, args.output, &difference, (&shown, name, &sides))?;
-    if args.output == TextFormat::Text {
+    show(printer, &args.output, &difference, (&shown, name, &sides))?;
+    if args.output.is_text() {
         let of_clusters = difference.of_clusters();
         if !of_clusters.is_empty() {
             printer.data(&of_clusters);
@@ -158,6 +158,7 @@ async fn of_revision(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Form;
     use crate::cluster::client::tests::mocked;
     use crate::view::fleet::tests::{fleet, object};
     use k8s_openapi::ByteString;
@@ -217,7 +218,7 @@ mod tests {
             fleet: "team-a".to_owned(),
             clusters: clusters.iter().map(ToString::to_string).collect(),
             filename: None,
-            output: TextFormat::Json,
+            output: Form::Json,
         };
         let has_file = file.is_some();
         let file = file.map(|text| proposed(text.as_bytes()).expect("credentials"));

@@ -25,9 +25,9 @@ pub(super) async fn run(
         trusted_namespaces: args.trusted_namespaces.clone(),
         shards: args.shards.unwrap_or(1),
     };
-    if is_printed(args.output, args.dry_run)? {
+    if is_printed(args.output.as_ref(), args.dry_run)? {
         complete(&mut hub, None, args.all_namespaces)?;
-        print(printer, &hub.objects(), args.output)?;
+        print(printer, &hub.objects(), args.output.as_ref())?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;

@@ -3,7 +3,7 @@
 use super::super::status::{Output, advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
-use crate::cli::{Connection, FleetStatus as Args, TableFormat};
+use crate::cli::{Connection, FleetStatus as Args, Form};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{self, Facts};
 use crate::error::{Exit, Failure};
@@ -19,7 +19,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let how = Output {
-        format: args.output,
+        format: &args.output,
         no_headers: args.no_headers,
     };
     let (Some(fleet), [_]) = (&args.fleet, args.clusters.as_slice()) else {
@@ -56,7 +56,7 @@ pub(super) async fn run(
         let all = facts::Scope::default();
         return member.may(follow_some(&member.cluster, Follow::watch(), all).await);
     }
-    let exit = if matches!(args.output, TableFormat::Json | TableFormat::Yaml) {
+    let exit = if !args.output.is_text() && args.output != Form::Name {
         let seen = member.may(Facts::observe(&member.cluster).await)?;
         let now = member.cluster.now();
         let of_nodes = member.may(with_health(&member.cluster, &seen, now).await)?;

@@ -17,9 +17,9 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    may_watch(args.watch, args.output)?;
+    may_watch(args.watch, &args.output)?;
     let how = Output {
-        format: args.output,
+        format: &args.output,
         no_headers: args.no_headers,
     };
     let scope = Scope {
@@ -60,7 +60,7 @@ pub(super) async fn run(
     waited
 }
 
-async fn show(cluster: &Cluster<'_>, how: Output, scope: Scope) -> Result<Exit, Failure> {
+async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit, Failure> {
     let facts = Facts::observe(cluster, scope).await?;
     unknown(&facts)?;
     let all = facts.statuses();
@@ -142,7 +142,7 @@ pub(super) fn print(
     cluster: &Cluster<'_>,
     all: &[FleetStatus],
     scope: &Scope,
-    how: Output,
+    how: Output<'_>,
 ) -> Result<(), Failure> {
     let printer = cluster.printer();
     let text = || {

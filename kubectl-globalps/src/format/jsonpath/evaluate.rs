@@ -1,0 +1,248 @@
+//! What a template prints of a value.
+
+use std::cmp::Ordering;
+
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
+
+use super::path::{Action, JsonPath, Operator, Path, Step};
+
+impl JsonPath {
+    /// As `-o jsonpath=`: values of one pair of braces are separated by spaces.
+    pub(crate) fn text(&self, value: &Value) -> Result<String, String> {
+        let texts = self.results(value)?.into_iter().map(|values| {
+            let texts: Vec<String> = values.into_iter().map(shown).collect();
+            texts.join(" ")
+        });
+        Ok(texts.collect())
+    }
+
+    /// As `-o jsonpath-as-json=`: a list for each pair of braces.
+    pub(crate) fn lists(&self, value: &Value) -> Result<String, String> {
+        let mut text = Vec::new();
+        for values in self.results(value)? {
+            let format = PrettyFormatter::with_indent(b"    ");
+            let mut serializer = Serializer::with_formatter(&mut text, format);
+            values
+                .serialize(&mut serializer)
+                .map_err(|error| error.to_string())?;
+            text.push(b'\n');
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn results<'a>(&'a self, value: &'a Value) -> Result<Vec<Vec<&'a Value>>, String> {
+        let mut found = Vec::new();
+        run(&self.0, value, &mut found)?;
+        Ok(found)
+    }
+}
+
+/// As far as the end of the range in which the actions are.
+fn run<'a>(
+    actions: &'a [Action],
+    value: &'a Value,
+    found: &mut Vec<Vec<&'a Value>>,
+) -> Result<(), String> {
+    let mut at = 0;
+    while let Some(action) = actions.get(at) {
+        at += 1;
+        match action {
+            Action::End => break,
+            Action::Print(path) => found.push(walk(vec![value], path)?),
+            Action::Range(path) => {
+                let body = &actions[at..];
+                for item in walk(vec![value], path)? {
+                    run(body, item, found)?;
+                }
+                // A range without an end is run once, and what follows it again for the whole: so does kubectl.
+                at += end(body).map_or(0, |end| end + 1);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the range ends that these actions are in.
+fn end(actions: &[Action]) -> Option<usize> {
+    let mut depth = 0;
+    actions.iter().position(|action| {
+        match action {
+            Action::Range(_) => depth += 1,
+            Action::End if depth == 0 => return true,
+            Action::End => depth -= 1,
+            Action::Print(_) => {}
+        }
+        false
+    })
+}
+
+fn walk<'a>(from: Vec<&'a Value>, path: &'a Path) -> Result<Vec<&'a Value>, String> {
+    path.iter().try_fold(from, one)
+}
+
+fn one<'a>(from: Vec<&'a Value>, step: &'a Step) -> Result<Vec<&'a Value>, String> {
+    let mut to = Vec::new();
+    match step {
+        Step::Text(text) => to.push(text),
+        Step::Constant(value) => to.extend(from.iter().map(|_| value)),
+        Step::Field(name) => to.extend(from.iter().filter_map(|value| value.get(name))),
+        Step::Children => to.extend(from.into_iter().flat_map(children)),
+        Step::Descend => from.into_iter().for_each(|value| descend(value, &mut to)),
+        Step::Index(index) => {
+            for list in lists(from)? {
+                to.push(&list[at(*index, list.len())?]);
+            }
+        }
+        Step::Slice { start, end, step } => {
+            for list in lists(from)? {
+                to.extend(slice(list, *start, *end)?.iter().step_by(*step));
+            }
+        }
+        Step::Union(paths) => {
+            for path in paths {
+                to.extend(walk(from.clone(), path)?);
+            }
+        }
+        Step::Filter(left, test) => {
+            for item in lists(from)?.into_iter().flatten() {
+                if passes(item, left, test.as_ref())? {
+                    to.push(item);
+                }
+            }
+        }
+    }
+    Ok(to)
+}
+
+/// Without what is missing.
+fn lists(from: Vec<&Value>) -> Result<Vec<&Vec<Value>>, String> {
+    let there = from.into_iter().filter(|value| !value.is_null());
+    there
+        .map(|value| value.as_array().ok_or_else(|| not_a_list(value)))
+        .collect()
+}
+
+fn not_a_list(value: &Value) -> String {
+    format!("{} is not a list", kind(value))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Position in a list of this length.
+fn at(index: i64, length: usize) -> Result<usize, String> {
+    let found = from_the_end(index, length).filter(|at| *at < length);
+    found.ok_or_else(|| out_of_bounds(index, length))
+}
+
+fn from_the_end(index: i64, length: usize) -> Option<usize> {
+    let from_the_start = usize::try_from(index.unsigned_abs()).ok()?;
+    if index < 0 {
+        length.checked_sub(from_the_start)
+    } else {
+        Some(from_the_start)
+    }
+}
+
+fn out_of_bounds(index: i64, length: usize) -> String {
+    format!("index {index} is out of bounds of a list of {length}")
+}
+
+fn slice(list: &[Value], start: Option<i64>, end: Option<i64>) -> Result<&[Value], String> {
+    let length = list.len();
+    let bound = |index: Option<i64>, open: usize| match index {
+        Some(index) => from_the_end(index, length).ok_or_else(|| out_of_bounds(index, length)),
+        None => Ok(open),
+    };
+    let (from, to) = (bound(start, 0)?, bound(end, length)?);
+    if from == to {
+        return Ok(&[]);
+    }
+    list.get(from..to)
+        .ok_or_else(|| format!("no slice of a list of {length} is from {from} to {to}"))
+}
+
+fn children(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => Map::values(fields).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What is empty, and numbers and booleans, are left out.
+fn descend<'a>(value: &'a Value, to: &mut Vec<&'a Value>) {
+    let children = children(value);
+    if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
+        to.push(value);
+    }
+    for child in children {
+        descend(child, to);
+    }
+}
+
+fn passes(item: &Value, left: &Path, test: Option<&(Operator, Path)>) -> Result<bool, String> {
+    let found = walk(vec![item], left);
+    let Some((operator, right)) = test else {
+        return Ok(found.is_ok_and(|found| !found.is_empty()));
+    };
+    match (single(&found?)?, single(&walk(vec![item], right)?)?) {
+        (Some(left), Some(right)) => holds(*operator, left, right),
+        _ => Ok(false),
+    }
+}
+
+fn single<'a>(values: &[&'a Value]) -> Result<Option<&'a Value>, String> {
+    match values {
+        [] => Ok(None),
+        [one] => Ok(Some(one).filter(|value| !value.is_null()).copied()),
+        more => Err(format!(
+            "a filter compares one value with another, not {}",
+            more.len()
+        )),
+    }
+}
+
+fn holds(operator: Operator, left: &Value, right: &Value) -> Result<bool, String> {
+    let is_equality = matches!(operator, Operator::Equal | Operator::NotEqual);
+    let order = match (left, right) {
+        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        (Value::Bool(left), Value::Bool(right)) if is_equality => Some(left.cmp(right)),
+        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => Some(left.cmp(&right)),
+            (None, None) => left.as_f64().partial_cmp(&right.as_f64()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let order = order.ok_or_else(|| {
+        let (left, right) = (kind(left), kind(right));
+        format!("a filter can't compare {left} with {right} in this way")
+    })?;
+    Ok(match operator {
+        Operator::Equal => order == Ordering::Equal,
+        Operator::NotEqual => order != Ordering::Equal,
+        Operator::Less => order == Ordering::Less,
+        Operator::LessOrEqual => order != Ordering::Greater,
+        Operator::Greater => order == Ordering::Greater,
+        Operator::GreaterOrEqual => order != Ordering::Less,
+    })
+}
+
+/// Objects and lists as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

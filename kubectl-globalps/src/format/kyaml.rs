@@ -1,0 +1,205 @@
+//! KYAML as `kubectl -o kyaml` writes it: YAML in braces and brackets, with every text in quotes. Pure.
+
+use serde_json::Value;
+
+/// A document, with the line that begins it.
+pub(crate) fn document(value: &Value) -> String {
+    let mut text = "---\n".to_owned();
+    write(value, 0, &mut text);
+    text.push('\n');
+    text
+}
+
+fn write(value: &Value, depth: usize, to: &mut String) {
+    match value {
+        Value::String(text) => quote(text, depth + 1, to),
+        Value::Array(items) if items.is_empty() => to.push_str("[]"),
+        // Brackets of what is in brackets are on one line.
+        Value::Array(items) if items.iter().all(|it| it.is_array() || it.is_object()) => {
+            for (at, item) in items.iter().enumerate() {
+                to.push_str(if at == 0 { "[" } else { ", " });
+                write(item, depth, to);
+            }
+            to.push(']');
+        }
+        Value::Array(items) => {
+            to.push_str("[\n");
+            for item in items {
+                indent(depth + 1, to);
+                write(item, depth + 1, to);
+                to.push_str(",\n");
+            }
+            indent(depth, to);
+            to.push(']');
+        }
+        Value::Object(fields) if fields.is_empty() => to.push_str("{}"),
+        Value::Object(fields) => {
+            to.push_str("{\n");
+            for (key, value) in fields {
+                indent(depth + 1, to);
+                if is_clear(key) {
+                    to.push_str(key);
+                } else {
+                    quote_on_one_line(key, to);
+                }
+                to.push_str(": ");
+                write(value, depth + 1, to);
+                to.push_str(",\n");
+            }
+            indent(depth, to);
+            to.push('}');
+        }
+        other => to.push_str(&other.to_string()),
+    }
+}
+
+fn indent(depth: usize, to: &mut String) {
+    to.push_str(&"  ".repeat(depth));
+}
+
+/// Each line of the text has a line of its own, which a backslash ends.
+fn quote(text: &str, depth: usize, to: &mut String) {
+    if !text.contains('\n') {
+        to.push('"');
+        text.chars().for_each(|next| push(next, to));
+        to.push('"');
+        return;
+    }
+    to.push_str("\"\\\n");
+    for line in text.split_inclusive('\n') {
+        indent(depth, to);
+        // YAML drops white space at the beginning of a line, except after a backslash.
+        let is_indented = line.starts_with(|c: char| c.is_whitespace() && c != '\n');
+        to.push(if is_indented { '\\' } else { ' ' });
+        line.trim_end_matches('\n')
+            .chars()
+            .for_each(|next| push(next, to));
+        to.push_str(if line.ends_with('\n') {
+            "\\n\\\n"
+        } else {
+            "\\\n"
+        });
+    }
+    indent(depth, to);
+    to.push('"');
+}
+
+fn quote_on_one_line(text: &str, to: &mut String) {
+    to.push('"');
+    for next in text.chars() {
+        match next {
+            '\n' => to.push_str("\\n"),
+            '\t' => to.push_str("\\t"),
+            next => push(next, to),
+        }
+    }
+    to.push('"');
+}
+
+fn push(next: char, to: &mut String) {
+    let escaped = match next {
+        '"' | '\\' => Some(next),
+        '\0' => Some('0'),
+        '\x07' => Some('a'),
+        '\x08' => Some('b'),
+        '\x0b' => Some('v'),
+        '\x0c' => Some('f'),
+        '\r' => Some('r'),
+        '\x1b' => Some('e'),
+        '\u{85}' => Some('N'),
+        '\u{a0}' => Some('_'),
+        '\u{2028}' => Some('L'),
+        '\u{2029}' => Some('P'),
+        _ => None,
+    };
+    let number = u32::from(next);
+    let shown = match (escaped, number) {
+        (Some(letter), _) => format!("\\{letter}"),
+        _ if next == '\t' || is_printable(next) => next.to_string(),
+        (_, ..0x80) => format!("\\x{number:02x}"),
+        (_, ..0x1_0000) => format!("\\u{number:04x}"),
+        _ => format!("\\U{number:08x}"),
+    };
+    to.push_str(&shown);
+}
+
+/// A letter, mark, number, sign or the space, as the standard library sees it: within a text only those are not escaped.
+fn is_printable(next: char) -> bool {
+    let text: String = ['a', next].iter().collect();
+    next == '\'' || text.escape_debug().eq(text.chars())
+}
+
+/// Whether every parser of YAML reads the key as a text even without quotes.
+fn is_clear(key: &str) -> bool {
+    const WORDS: [&str; 11] = [
+        "null", "true", "false", "t", "f", "y", "yes", "n", "no", "on", "off",
+    ];
+    let is_inside = |at: usize| at > 0 && at + 1 < key.chars().count();
+    let mut characters = key.chars().enumerate();
+    let has_plain_characters = characters.all(|(at, next)| {
+        next.is_alphanumeric() || next == '_' || (is_inside(at) && "-./".contains(next))
+    });
+    has_plain_characters
+        && !key.is_empty()
+        && !WORDS.contains(&key.to_lowercase().as_str())
+        && !is_number(&key.replace('_', ""))
+        && !is_date(key)
+}
+
+/// In any notation of YAML or Go; signs and colons are no plain characters.
+fn is_number(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let of_base = |prefix: &str, radix: u32| {
+        let digits = lower.strip_prefix(prefix);
+        digits.is_some_and(|digits| i64::from_str_radix(digits, radix).is_ok())
+    };
+    text.parse::<f64>().is_ok() || of_base("0x", 16) || of_base("0o", 8) || of_base("0b", 2)
+}
+
+/// `2026-1-2`.
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts.as_slice() else {
+        return false;
+    };
+    let lengths = year.len() == 4 && month.len() <= 2 && day.len() <= 2;
+    let date = (year.parse(), month.parse(), day.parse());
+    let (Ok(year), Ok(month), Ok(day)) = date else {
+        return false;
+    };
+    lengths && jiff::civil::Date::new(year, month, day).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What kubectl prints: `tests/tests/output.rs` compares it with kubectl itself.
+    const CASES: [&str; 2] = [
+        include_str!("cases/kyaml.json"),
+        include_str!("cases/kyaml.yaml"),
+    ];
+
+    #[test]
+    fn documents_are_those_of_kubectl() {
+        let [value, expected] = CASES;
+        let value: Value = serde_json::from_str(value).expect("JSON");
+        assert_eq!(document(&value), expected);
+    }
+
+    #[test]
+    fn a_document_means_the_value() {
+        let [value, text] = CASES;
+        let value: Value = serde_json::from_str(value).expect("JSON");
+        let back: Value = serde_saphyr::from_str(text).expect("YAML");
+        assert_eq!(back, value);
+    }
+
+    /// kubectl fails for some of them, or prints others.
+    #[test]
+    fn no_control_character_is_left() {
+        let value = Value::from("a\u{7f}\u{80}\u{85}\u{feff}\u{e000}");
+        let text = document(&value);
+        assert_eq!(text, "---\n\"a\\x7f\\u0080\\N\\ufeff\\ue000\"\n");
+    }
+}
