@@ -11,10 +11,10 @@ use globalps_core::api::{
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, CHECKSUM_KEY,
-    CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION,
-    PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, RESTORING_ANNOTATION,
-    REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION,
+    CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, FORGET_ANNOTATION, GLOBAL_SECRET,
+    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX,
+    PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
+    RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION,
     ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY, STATE_SECRET, history_secret,
 };
 use globalps_core::provider::Content;
@@ -732,6 +732,74 @@ async fn a_lowered_history_limit_keeps_the_newest_though_a_write_is_refused() {
     Box::pin(controller.reconcile()).await;
     assert_eq!(revision(slot(0)), Some("2".into()));
     assert_eq!(slot(1), None);
+}
+
+/// After a leak: the rest goes on, and what the API server refused to delete is tried again.
+#[tokio::test(start_paused = true)]
+async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
+    for refusal in REFUSALS {
+        let api = FakeApi::default();
+        let mut controller = controller(&api);
+        let mut config: GlobalPullSecret = stored(&api, CONFIG).pop().unwrap();
+        config.spec.rollout.min_ready_seconds = 0;
+        config.metadata.annotations = Some([(FORGET_ANNOTATION.to_owned(), "1".to_owned())].into());
+        config.metadata.resource_version = Some("1000".to_owned());
+        api.state().version = 1000;
+        api.put(CONFIG, &config);
+        controller.cache.put_config(config);
+        let kept = secret_path(&history_secret(0));
+        api.state().refused = Some((format!("DELETE {kept}"), refusal));
+        let annotations = json!({"globalps.io/revision": "1"});
+        let metadata =
+            json!({"name": history_secret(0), "resourceVersion": "5", "annotations": annotations});
+        api.put(
+            &kept,
+            &json!({"metadata": metadata, "data": {DATA_KEY: ByteString(A.into())}}),
+        );
+        let forgotten = |api: &FakeApi| {
+            let config = api.get(CONFIG).unwrap();
+            let conditions = config["status"]["conditions"].as_array().unwrap().clone();
+            let found = conditions.iter().find(|it| it["type"] == "OldForgotten");
+            found.map(|it| it["reason"].as_str().unwrap().to_owned())
+        };
+        let asked = |api: &FakeApi| {
+            let nodes = stored::<NodePullSecret>(api, &node_path(""));
+            let asked = |node: &&NodePullSecret| {
+                let annotations = node.metadata.annotations.as_ref();
+                annotations.is_some_and(|all| all.contains_key(FORGET_ANNOTATION))
+            };
+            nodes.iter().filter(asked).count()
+        };
+        for _ in 0..8 {
+            Box::pin(controller.reconcile()).await;
+            obey(&mut controller, &api);
+            let failures = &mut controller.refusals.failures;
+            failures.age(SignedDuration::from_secs(40));
+        }
+        let nodes = stored::<NodePullSecret>(&api, &node_path(""));
+        assert!(
+            nodes.iter().all(|node| node.spec.revision == 2),
+            "{refusal:?}"
+        );
+        assert!(api.get(&kept).is_some());
+        assert_eq!(forgotten(&api).as_deref(), Some("Deleting"), "{refusal:?}");
+        assert_eq!(asked(&api), 0, "{refusal:?}: not before");
+        let [_, degraded, _] = messages(&api);
+        assert!(degraded.contains(&title(&kept)), "{refusal:?}: {degraded}");
+        api.state().refused = None;
+        for _ in 0..3 {
+            Box::pin(controller.reconcile()).await;
+            let failures = &mut controller.refusals.failures;
+            failures.age(SignedDuration::from_secs(40));
+        }
+        assert_eq!(api.get(&kept), None, "{refusal:?}");
+        assert_eq!(asked(&api), 4, "{refusal:?}");
+        assert_eq!(
+            forgotten(&api).as_deref(),
+            Some("NodesHaveOld"),
+            "{refusal:?}"
+        );
+    }
 }
 
 /// The user takes the paths back while the canary changes.
