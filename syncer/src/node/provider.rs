@@ -187,16 +187,19 @@ impl Provider {
         })
     }
 
-    /// Fails if another process was still writing these files when they were read. On a busy node it may not run for a while between
+    /// Fails if another process was still writing these files when they were read. On a busy node it may not run for seconds between
     /// emptying a file and writing it.
     pub(crate) async fn expect_settled(&self, seen: &ProviderDisk) -> Result<(), FileError> {
-        sleep(5 * WRITING).await;
-        let path = self.config.here.clone();
-        if self.read()? == *seen {
-            Ok(())
-        } else {
-            Err(FileError::Changed { path })
+        let is_emptied = |file: &FileSnapshot| matches!(file, FileSnapshot::File { bytes, .. } if bytes.is_empty());
+        let is_emptied = is_emptied(&seen.config) || seen.flags.as_ref().is_some_and(is_emptied);
+        for _ in 0..if is_emptied { 50 } else { 5 } {
+            sleep(WRITING).await;
+            if self.read()? != *seen {
+                let path = self.config.here.clone();
+                return Err(FileError::Changed { path });
+            }
         }
+        Ok(())
     }
 
     /// The files with the provider added to the existing ones.
@@ -402,6 +405,32 @@ mod tests {
         fs::write(&program, "#!/bin/sh\n").unwrap();
         let config_file = path(&directory.join("config.json"));
         Provider::new(program, &config_file, Some((path(config), path(bin_dir))))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_may_take_seconds_between_emptying_a_file_and_writing_it() {
+        for (text, pause, is_settled) in [
+            ("", 5, false),
+            ("", 11, true),
+            ("nonsense", 5, true),
+            ("nonsense", 0, false),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let config = directory.path().join("config.yaml");
+            fs::write(&config, text).unwrap();
+            let provider = set_up(directory.path(), &config, directory.path());
+            let seen = provider.read().unwrap();
+            let written = async {
+                sleep(Duration::from_millis(1000 * pause + 500)).await;
+                fs::write(&config, "written").unwrap();
+                std::future::pending::<()>().await;
+            };
+            let settled = tokio::select! {
+                settled = provider.expect_settled(&seen) => settled,
+                () = written => unreachable!(),
+            };
+            assert_eq!(settled.is_ok(), is_settled, "{text:?}, {pause} s");
+        }
     }
 
     #[test]
