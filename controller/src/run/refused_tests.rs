@@ -734,7 +734,7 @@ async fn a_lowered_history_limit_keeps_the_newest_though_a_write_is_refused() {
     assert_eq!(slot(1), None);
 }
 
-/// After a leak: the rest goes on, and what the API server refused to delete is tried again.
+/// After a leak: the rest continues, and what the API server refused to delete is tried again.
 #[tokio::test(start_paused = true)]
 async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
     for refusal in REFUSALS {

@@ -8,7 +8,7 @@ use globalps_core::names::MAX_SHARDS;
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
 use super::values::revision;
-use super::{DryRun, Form, Formats, Span, TEMPLATE};
+use super::{Applying, DryRun, Form, Formats, Span, TEMPLATE};
 
 /// Roll out a pull secret to many clusters
 ///
@@ -87,28 +87,8 @@ pub(crate) struct FleetInstall {
     /// Number of hub processes that share the clusters; one is enough for 1,000. Default: as installed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
     pub shards: Option<u32>,
-    /// What --yes is called now.
-    #[arg(long, hide = true)]
-    pub apply: bool,
-    /// Skip the confirmation prompt. Required without a terminal
-    #[arg(short, long)]
-    pub yes: bool,
-    /// Install over what another program, such as Helm, installed
-    #[arg(long)]
-    pub force_conflicts: bool,
-    /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
-    /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
-    #[arg(
-        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client"
-    )]
-    pub dry_run: DryRun,
-    /// With --dry-run=client: print the manifests, and don't read the cluster
-    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
-    pub output: Option<Form>,
-    /// Maximum time to wait
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    pub timeout: Span,
+    #[command(flatten)]
+    pub applying: Applying,
 }
 
 /// Flags for waiting for a rollout to clusters.

@@ -160,6 +160,40 @@ pub(crate) struct Wait {
     pub timeout: Span,
 }
 
+/// How manifests are applied.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Applying {
+    /// What --yes is called now.
+    #[arg(long, hide = true)]
+    pub apply: bool,
+    /// Skip the confirmation prompt. Required without a terminal
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Install over what another program, such as Helm, installed
+    #[arg(long)]
+    pub force_conflicts: bool,
+    /// Show what would be created and changed, without changing the cluster: `client` compares the fields of the manifests,
+    /// `server` lets the API server apply them without storing them. `$KUBECTL_EXTERNAL_DIFF` applies
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
+    /// With --dry-run=client: print the manifests, and don't read the cluster
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::Object)]
+    pub output: Option<Form>,
+    /// Maximum time to wait
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub timeout: Span,
+}
+
+impl Applying {
+    /// Without a question.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.yes || self.apply
+    }
+}
+
 /// Conflicts with another owner of the Secret.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Owner {

@@ -41,7 +41,7 @@ pub(super) async fn run(
     if let Some(settings) = &settings {
         settings.grant(&mut manifests);
     }
-    if is_printed(args.output.as_ref(), args.dry_run)? {
+    if is_printed(args.applying.output.as_ref(), args.applying.dry_run)? {
         if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
             return Err(missing_images(&manifests, "the cluster is not read"));
         }
@@ -51,7 +51,7 @@ pub(super) async fn run(
             manifests.image_pull_secrets = settings.access(Attach::Admission);
         }
         let objects = with_settings(&manifests, settings.as_ref());
-        print(printer, &objects, args.output.as_ref())?;
+        print(printer, &objects, args.applying.output.as_ref())?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
@@ -70,15 +70,15 @@ pub(super) async fn run(
         &cluster,
         &objects,
         &[],
-        args.dry_run,
-        args.yes || args.apply,
+        args.applying.dry_run,
+        args.applying.is_confirmed(),
         &notes,
     )
     .await?
     {
         return Ok(exit);
     }
-    put_all(&cluster, objects, names::CONTROLLER, args.timeout).await?;
+    put_all(&cluster, objects, names::CONTROLLER, args.applying.timeout).await?;
     printer.note(match pull_secret::additional(&cluster).await {
         // It may not be readable, or other sources may exist.
         Ok(None) if manifests.sources.is_empty() => {
@@ -167,7 +167,7 @@ async fn complete(
 ) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     if let Some(installer) = Installer::of(deployment.as_ref())
-        && !args.force_conflicts
+        && !args.applying.force_conflicts
     {
         return Err(installer.refusal());
     }

@@ -101,16 +101,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     uninstall_preview::announce_credentials(&cluster, &facts);
-    let question = match &installer {
-        None => {
-            "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?"
-        }
-        Some(installer) => {
-            printer.note(installer.removal());
-            "Restore every node, and delete the additional pull secret and its history?"
-        }
-    };
-    confirm(&cluster.title(), question, args.yes)?;
+    ask(&cluster, installer.as_ref(), args.yes)?;
     let deadline = Instant::now() + args.timeout.0;
     switch_off(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
@@ -143,22 +134,47 @@ pub(super) async fn run(
         printer.hint(installer.removal());
         return Ok(Exit::Done);
     }
-    for object in &objects {
-        delete(&cluster, object).await?;
+    delete_all(&cluster, &objects, deadline).await?;
+    warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await;
+    printer.note("globalps is uninstalled");
+    Ok(Exit::Done)
+}
+
+fn ask(
+    cluster: &Cluster<'_>,
+    installer: Option<&Installer>,
+    is_confirmed: bool,
+) -> Result<(), Failure> {
+    let question = match installer {
+        None => {
+            "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?"
+        }
+        Some(installer) => {
+            cluster.printer().note(installer.removal());
+            "Restore every node, and delete the additional pull secret and its history?"
+        }
+    };
+    confirm(&cluster.title(), question, is_confirmed)
+}
+
+/// The installation's objects, and what a controller that was removed too early may have left.
+async fn delete_all(
+    cluster: &Cluster<'_>,
+    objects: &[Object],
+    deadline: Instant,
+) -> Result<(), Failure> {
+    for object in objects {
+        delete(cluster, object).await?;
     }
-    for object in &objects {
-        until_gone(&cluster, object, deadline).await?;
+    for object in objects {
+        until_gone(cluster, object, deadline).await?;
     }
-    // A controller that was removed too early may have left it.
     let state = json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
     });
-    delete(&cluster, &Object::of(state)).await?;
-    warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await;
-    printer.note("globalps is uninstalled");
-    Ok(Exit::Done)
+    delete(cluster, &Object::of(state)).await
 }
 
 fn runs(deployment: Option<&Deployment>) -> bool {

@@ -25,15 +25,15 @@ pub(super) async fn run(
         trusted_namespaces: args.trusted_namespaces.clone(),
         shards: args.shards.unwrap_or(1),
     };
-    if is_printed(args.output.as_ref(), args.dry_run)? {
+    if is_printed(args.applying.output.as_ref(), args.applying.dry_run)? {
         complete(&mut hub, None, args.all_namespaces)?;
-        print(printer, &hub.objects(), args.output.as_ref())?;
+        print(printer, &hub.objects(), args.applying.output.as_ref())?;
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer)?;
     let found = deployment(&cluster, Program::Hub).await?;
     if let Some(installer) = Installer::of(found.as_ref())
-        && !args.force_conflicts
+        && !args.applying.force_conflicts
     {
         return Err(installer.refusal());
     }
@@ -49,8 +49,8 @@ pub(super) async fn run(
         &cluster,
         &objects,
         &ended,
-        args.dry_run,
-        args.yes || args.apply,
+        args.applying.dry_run,
+        args.applying.is_confirmed(),
         &[],
     )
     .await?
@@ -61,7 +61,7 @@ pub(super) async fn run(
     for object in &ended {
         object.delete(&cluster, false).await?;
     }
-    put_all(&cluster, objects, names::HUB, args.timeout).await?;
+    put_all(&cluster, objects, names::HUB, args.applying.timeout).await?;
     printer
         .note("the hub is installed; `kubectl globalps fleet add` rolls the first pull secret out");
     Ok(Exit::Done)
