@@ -144,6 +144,10 @@ pub(crate) fn config(
         (None, None) => Err(KubeconfigError::MissingClusterUrl),
     };
     let mut config = Config::new(server.map_err(failure)?);
+    let namespace = context.as_ref().and_then(|it| it.namespace.clone());
+    if let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) {
+        config.default_namespace = namespace;
+    }
     config.root_cert = authority(&cluster)?;
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
     config.disable_compression = cluster.disable_compression.unwrap_or(false);
@@ -230,7 +234,8 @@ mod tests {
 current-context: one
 contexts:
 - {name: one, context: {cluster: c1, user: u1}}
-- {name: two, context: {cluster: c2, user: absent}}
+- {name: two, context: {cluster: c2, user: absent, namespace: team}}
+- {name: empty, context: {cluster: c2, namespace: ''}}
 clusters:
 - {name: c1, cluster: {server: 'https://one:6443', proxy-url: 'http://proxy:3128'}}
 - {name: c2, cluster: {server: 'https://two:6443', insecure-skip-tls-verify: true, tls-server-name: two}}
@@ -282,6 +287,14 @@ users:
         }
         let one =
             config(parsed(TWO), &KubeConfigOptions::default(), None).expect("a configuration");
+        for (context, expected) in [("one", "default"), ("two", "team"), ("empty", "default")] {
+            let options = KubeConfigOptions {
+                context: Some(context.to_owned()),
+                ..KubeConfigOptions::default()
+            };
+            let found = config(parsed(TWO), &options, None).expect("a configuration");
+            assert_eq!(found.default_namespace, expected, "{context}");
+        }
         let proxy = one.proxy_url.map(|it| it.to_string());
         assert_eq!(proxy.as_deref(), Some("http://proxy:3128/"));
     }
@@ -294,7 +307,7 @@ users:
         };
         let failure = config(parsed(TWO), &options, None).expect_err("refused");
         assert_eq!(failure.message, "the kubeconfig has no context `three`");
-        assert_eq!(failure.hint, "it has `one`, `two`");
+        assert_eq!(failure.hint, "it has `one`, `two`, `empty`");
         let failure = none_in(&["/nope".into(), "/dev/null".into()]);
         assert_eq!(
             failure.message,

@@ -80,15 +80,20 @@ pub(super) async fn account(
 
 /// What decides whether `add` helps in this cluster.
 pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
-    let stopped = match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => None,
-        found => not_running(Program::Controller, found?.as_ref(), cluster.now()),
+    let (is_not_installed, stopped) = match deployment(cluster, Program::Controller).await {
+        Err(failure) if failure.is(403) => (false, None),
+        found => {
+            let found = found?;
+            let stopped = not_running(Program::Controller, found.as_ref(), cluster.now());
+            (found.is_none(), stopped)
+        }
     };
     let spec = shared.gps.as_ref().map(|gps| &gps.spec);
     Ok(Adding {
         in_force: InForce::of(shared.global.as_ref(), spec, names::ADDITIONAL_SECRET),
         has_content: shared.global.is_some(),
         gps: shared.gps.clone(),
+        is_not_installed,
         stopped,
         live: live(cluster, shared).await?,
     })

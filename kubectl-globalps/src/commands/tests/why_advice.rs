@@ -78,6 +78,13 @@ fn why_prints_no_command_that_changes_nothing() {
             api()
                 .without(&path("globalpullsecrets", names::GLOBAL_SECRET))
                 .without(&path("secrets", names::GLOBAL_SECRET)),
+            "",
+        ),
+        (
+            api()
+                .without(&path("globalpullsecrets", names::GLOBAL_SECRET))
+                .without(&path("secrets", names::GLOBAL_SECRET))
+                .without(&deployment_path),
             "globalps is not installed",
         ),
     ] {

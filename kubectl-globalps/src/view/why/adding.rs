@@ -18,8 +18,10 @@ const SHADOWED: &str = "`kubectl globalps add` would change nothing, because the
 /// What decides whether something that is added comes into force.
 #[derive(Default)]
 pub(crate) struct Adding {
-    /// `None`: it was deleted, or globalps is not installed.
+    /// `None`: it was deleted, there was no pull secret yet, or globalps is not installed.
     pub gps: Option<GlobalPullSecret>,
+    /// There is no controller.
+    pub is_not_installed: bool,
     /// Something is in force, whether there is a `GlobalPullSecret` or not.
     pub has_content: bool,
     /// Why the controller does nothing; `None`: it runs, or that is not known.
@@ -91,19 +93,24 @@ impl Adding {
 
     /// Why a change of the configuration or of a pull secret would not come into force; `None`: it would.
     pub(super) fn without_effect(&self) -> Option<String> {
+        let stopped = || {
+            let why = self.stopped.as_ref();
+            why.map(|why| format!("start globalps first: {why}"))
+        };
         let Some(gps) = &self.gps else {
             let (deleted, restore) = NO_CONFIGURATION;
-            return Some(if self.has_content {
-                format!("{deleted}: {restore}")
-            } else {
-                NOT_INSTALLED.to_owned()
-            });
+            return match (self.has_content, self.is_not_installed) {
+                (true, _) => Some(format!("{deleted}: {restore}")),
+                (false, true) => Some(NOT_INSTALLED.to_owned()),
+                // The controller creates one as soon as there is a pull secret.
+                (false, false) => stopped(),
+            };
         };
         if is_removal_held(gps) {
             return Some(format!("{}: {}", REMOVAL_HELD.0, REMOVAL_HELD.1));
         }
-        if let Some(why) = &self.stopped {
-            return Some(format!("start globalps first: {why}"));
+        if let Some(stopped) = stopped() {
+            return Some(stopped);
         }
         let is_delivered =
             gps.spec.kubelet.delivery != DeliveryType::None || gps.spec.image_pull_secrets.enabled;
@@ -193,6 +200,16 @@ mod tests {
                 "",
                 NOT_INSTALLED,
             ),
+            ("nothing was added yet", None, None, "", "quay.io", "", ""),
+            (
+                "nothing was added yet, and it is stopped",
+                None,
+                Some(stopped),
+                "",
+                "quay.io",
+                "",
+                stopped,
+            ),
             (
                 "stopped",
                 Some(json!({})),
@@ -270,6 +287,7 @@ mod tests {
                 },
                 gps,
                 has_content: case == "deleted",
+                is_not_installed: case == "not installed",
                 live: Vec::new(),
                 stopped: stopped.map(str::to_owned),
             };

@@ -885,7 +885,13 @@ mod tests {
         for (adding, expected) in [
             (shadowed, "`spec.precedence`"),
             (stopped, "0 replicas"),
-            (Adding::default(), "not installed"),
+            (
+                Adding {
+                    is_not_installed: true,
+                    ..Adding::default()
+                },
+                "not installed",
+            ),
         ] {
             for tries in [&tries[..], &[]] {
                 let cause = evidence(&pod, &failing, tries, &adding).cause();
