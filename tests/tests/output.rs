@@ -1,11 +1,13 @@
 //! kubectl's formats of `-o`, beside kubectl itself. Needs no cluster.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use globalps_tests::kubernetes;
 use globalps_tests::product::{Product, Ran, run};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// What kubectl prints of an object, without a cluster.
 fn kubectl(object: &Value, format: &str) -> Ran {
@@ -24,6 +26,15 @@ fn cases(name: &str) -> String {
         "/../kubectl-globalps/src/format/cases"
     );
     fs::read_to_string(format!("{directory}/{name}")).unwrap()
+}
+
+/// A credentials file, and the directory that keeps it.
+fn credentials() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.json");
+    let auths = json!({"auths": {"quay.io": {"auth": "dTpw"}}});
+    fs::write(&file, auths.to_string()).unwrap();
+    (directory, file)
 }
 
 fn read(text: &str) -> Value {
@@ -54,10 +65,7 @@ fn the_cases_of_the_plugin_are_what_kubectl_prints() {
 
 #[test]
 fn an_object_is_printed_as_by_kubectl() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("config.json");
-    let auths = json!({"auths": {"quay.io": {"auth": "dTpw"}}});
-    fs::write(&file, auths.to_string()).unwrap();
+    let (_directory, file) = credentials();
     let add = |format: &str| {
         let mut plugin = Command::new(Product::plugin_path());
         plugin
@@ -83,10 +91,7 @@ fn an_object_is_printed_as_by_kubectl() {
 
 #[test]
 fn a_go_template_is_executed_by_the_kubectl_that_started_the_plugin() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("config.json");
-    let auths = json!({"auths": {"quay.io": {"auth": "dTpw"}}});
-    fs::write(&file, auths.to_string()).unwrap();
+    let (_directory, file) = credentials();
     let own = kubernetes::bin_dir().join("kubectl");
     let print = |template: &str, path: &str, own: &str| {
         let mut plugin = Command::new(Product::plugin_path());

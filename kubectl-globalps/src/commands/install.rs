@@ -166,11 +166,7 @@ async fn complete(
     cluster: &Cluster<'_>,
 ) -> Result<bool, Failure> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
-    if let Some(installer) = Installer::of(deployment.as_ref())
-        && !args.applying.force_conflicts
-    {
-        return Err(installer.refusal());
-    }
+    Installer::may_install(deployment.as_ref(), args.applying.force_conflicts)?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
     let found = home.as_ref().map(|home| match home {
         controller::Home::Watched(home) => (home, "globalps is installed for"),

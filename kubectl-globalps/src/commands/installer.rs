@@ -24,15 +24,24 @@ impl Installer {
             .zip(annotation("meta.helm.sh/release-namespace"));
         let writes_pods = |fields: &Value| fields["f:spec"].get("f:template").is_some();
         let owner = foreign_owner(&deployment.metadata, writes_pods)?;
-        // Helm's field manager is `helm`; with a release, Flux is one that uses Helm.
-        let name = match owner.as_str() {
-            "helm" => "Helm".to_owned(),
-            _ => owner,
+        // As its label says it. Flux has a release too, and its own manager.
+        let name = if owner == "helm" {
+            "Helm".to_owned()
+        } else {
+            owner
         };
         Some(Self { name, release })
     }
 
-    pub(super) fn refusal(&self) -> Failure {
+    /// Refuses to install over what another program installed; with `force` it may be.
+    pub(super) fn may_install(deployment: Option<&Deployment>, force: bool) -> Result<(), Failure> {
+        match Self::of(deployment) {
+            Some(installer) if !force => Err(installer.refusal()),
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self) -> Failure {
         let how = match &self.release {
             Some((name, namespace)) if self.is_helm() => format!(
                 "change its values with `helm upgrade {name} CHART -n {namespace} --reset-then-reuse-values`"

@@ -32,11 +32,7 @@ pub(super) async fn run(
     }
     let cluster = Cluster::connect(flags, printer)?;
     let found = deployment(&cluster, Program::Hub).await?;
-    if let Some(installer) = Installer::of(found.as_ref())
-        && !args.applying.force_conflicts
-    {
-        return Err(installer.refusal());
-    }
+    Installer::may_install(found.as_ref(), args.applying.force_conflicts)?;
     let known = found.as_ref().and_then(installed);
     if let Some(known) = known.as_ref().filter(|_| args.shards.is_none()) {
         hub.shards = known.shards;
