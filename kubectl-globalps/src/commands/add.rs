@@ -58,6 +58,11 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
+    let refuses = args.dry_run != DryRun::Client && !args.force;
+    if refuses && asks_for_password(&args.from) {
+        // Nobody types a password for an error.
+        must_be_installed(&Cluster::connect(flags, printer)?).await?;
+    }
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let cluster = match cluster {
         None if args.dry_run == DryRun::Client => Cluster::find(flags, printer)?,
@@ -110,6 +115,11 @@ pub(super) async fn run(
         }
     }
     Ok(exit)
+}
+
+fn asks_for_password(from: &Credentials) -> bool {
+    let is_of_user = matches!(logins::understand(from), Ok((Source::User, _)));
+    is_of_user && password::is_asked(from)
 }
 
 /// The checked credentials, and the cluster if they came from it. The caller connects later, so that a wrong password is
@@ -244,7 +254,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                     return Err(Failure::new(why, ANYWAY));
                 }
                 let yes = args.yes || args.dry_run != DryRun::None;
-                restarts::agree(cluster, &announced.effects, yes)?;
+                restarts::agree(cluster, &announced.effects, announced.is_first, yes)?;
                 told = announced;
             }
         }
@@ -280,6 +290,8 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
 struct Announcement {
     changes: String,
     effects: Effects,
+    /// Nothing is in force yet.
+    is_first: bool,
     warnings: Vec<String>,
     /// Why neither nodes nor namespaces get it.
     undelivered: Option<&'static str>,
@@ -367,6 +379,7 @@ async fn announcement(
             + &text(&changes)
             + &sentences.collect::<String>(),
         effects,
+        is_first: global.is_none(),
         warnings: new.map(ToString::to_string).collect(),
         undelivered: (!is_delivered).then_some(undelivered),
     })

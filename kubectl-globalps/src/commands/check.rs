@@ -75,7 +75,9 @@ pub(super) async fn run(
         let width = terminal_size(Stream::Out).map(|(_, width)| width.into());
         printer.painted(&report.text(width, paint));
         if reached && !args.registries {
-            printer.painted("The registries were not asked: `--registries` checks whether they accept the credentials.");
+            printer.painted(
+                "The registries were not asked whether they accept the credentials: `--registries`",
+            );
         }
     })?;
     Ok(match (reached, report.healthy) {

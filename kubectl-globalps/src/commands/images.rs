@@ -54,7 +54,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
     let archives = archives(&args.dir)?;
     let trust = trust(&args.asking)?;
     let credential = credential(args, &registry, printer).await?;
-    if args.asking.insecure {
+    if args.asking.insecure && credential.is_some() {
         printer.warning("`--insecure` accepts any certificate and plain HTTP, so others on the network can read the password");
     }
     let checker = checker(trust, args.asking.check_timeout.0 * SLOWER);

@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::error::Failure;
 use crate::secret::additional::foreign_owner;
 
+const GPS_CRD: &str = "globalpullsecrets.globalps.io";
+const NPS_CRD: &str = "nodepullsecrets.globalps.io";
+
 pub(super) struct Installer {
     /// `Helm`, or as in the object's own record.
     name: String,
@@ -61,7 +64,9 @@ impl Installer {
     pub(super) fn removal(&self) -> String {
         let how = match &self.release {
             Some((name, namespace)) if self.is_helm() => {
-                format!("remove them with `helm uninstall {name} -n {namespace}`")
+                format!(
+                    "remove them with `helm uninstall {name} -n {namespace}`; the definitions stay, until `kubectl delete crd {GPS_CRD} {NPS_CRD}`"
+                )
             }
             _ => "remove them there".to_owned(),
         };

@@ -1,6 +1,6 @@
 //! `list`: the registries whose credentials are in force.
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -19,6 +19,7 @@ use crate::secret::history::sorted;
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, terminal_size};
+use crate::view::status::NO_CONFIGURATION;
 
 pub(super) async fn run(
     args: &Args,
@@ -30,11 +31,13 @@ pub(super) async fn run(
     if args.where_old {
         return Box::pin(list_old::show(&cluster, args)).await;
     }
-    let Some(gps) = pull_secret::configuration(&cluster).await? else {
-        return Err(Failure::no(
-            "there is no GlobalPullSecret, so no registry is listed",
-            "`kubectl globalps check` shows whether globalps is installed",
-        ));
+    let gps = match pull_secret::configuration(&cluster).await? {
+        Some(gps) => gps,
+        // The controller creates it with the first pull secret.
+        None if is_unused(&cluster).await? => {
+            GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default())
+        }
+        None => return Err(Failure::no(NO_CONFIGURATION.0, NO_CONFIGURATION.1)),
     };
     let listing = observe(&cluster, &gps).await?;
     let names = listing.registries.iter().map(|row| row.registry.clone());
@@ -63,6 +66,15 @@ pub(super) async fn run(
         printer.hint(hint);
     }
     Ok(Exit::Done)
+}
+
+/// Whether there is neither an additional pull secret nor content in force. A Secret that can't be read may exist.
+async fn is_unused(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+    let (additional, global) = tokio::join!(
+        pull_secret::get(cluster, names::ADDITIONAL_SECRET),
+        pull_secret::get(cluster, names::GLOBAL_SECRET),
+    );
+    Ok(Sight::of(additional)? == Sight::Absent && Sight::of(global)? == Sight::Absent)
 }
 
 /// Registries of the pull secrets that are not in force, and 1 for each of these that can't be read.

@@ -95,21 +95,23 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// As text: a line per object that changes, with its fields, and the number of the others. `suffix`: of each of these lines.
-pub(super) fn text(changes: &[(String, Change)], suffix: &str) -> String {
+/// As text: a line per object that changes, with its fields, and the number of the others. `how`: what stands before and after the
+/// verb of each of these lines.
+pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
+    let (would, suffix) = how;
     let mut text = String::new();
     let mut unchanged = 0;
     for (title, change) in changes {
         // Writing to a string can't fail.
         let _ = match change {
-            Change::Created => writeln!(text, "{title} created{suffix}"),
-            Change::Deleted => writeln!(text, "{title} deleted{suffix}"),
+            Change::Created => writeln!(text, "{title} {would}created{suffix}"),
+            Change::Deleted => writeln!(text, "{title} {would}deleted{suffix}"),
             Change::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
             Change::Changed(before, after) => {
                 let mut fields = Vec::new();
                 differences("", before, after, &mut fields);
                 let rest = fields.len().saturating_sub(MOST_FIELDS);
-                let _ = writeln!(text, "{title} changed{suffix}");
+                let _ = writeln!(text, "{title} {would}changed{suffix}");
                 for field in fields.iter().take(MOST_FIELDS) {
                     let _ = writeln!(text, "    {field}");
                 }
@@ -243,8 +245,10 @@ role/r created
 role/t unknown: no
 1 object unchanged
 ";
-        assert_eq!(text(&changes, ""), expected);
-        let dry_run = text(&changes, " (dry run)");
+        assert_eq!(text(&changes, ("", "")), expected);
+        let asked = text(&changes, ("would be ", ""));
+        assert!(asked.contains("role/r would be created\n"), "{asked}");
+        let dry_run = text(&changes, ("", " (dry run)"));
         assert!(
             dry_run.contains("d (namespace n) changed (dry run)\n"),
             "{dry_run}"
@@ -262,7 +266,7 @@ role/t unknown: no
         let after = json!({"a": 10.0, "b": [0.0, 1.0], "c": 1.5, "d": 9_007_199_254_740_991.0});
         assert_eq!(Change::between(live.clone(), after), Change::Unchanged);
         let other = Change::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
-        let text = text(&[("x/y".to_owned(), other)], "");
+        let text = text(&[("x/y".to_owned(), other)], ("", ""));
         assert!(text.contains("    a: 10 -> 11\n"), "{text}");
     }
 
@@ -273,7 +277,7 @@ role/t unknown: no
             Value::Object(fields.collect())
         };
         let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
-        let text = text(&changes, "");
+        let text = text(&changes, ("", ""));
         assert!(
             text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),
             "{text}"

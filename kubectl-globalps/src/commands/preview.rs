@@ -81,10 +81,11 @@ pub(super) async fn preview(
         changes.push((title, change));
     }
     if dry_run != DryRun::None {
+        let text = text(&changes, ("", dry_run.suffix()));
         if show_files(&files(&changes))? {
-            printer.note(text(&changes, dry_run.suffix()).trim_end());
+            printer.note(text.trim_end());
         } else {
-            printer.data(&text(&changes, dry_run.suffix()));
+            printer.data(&text);
         }
         printer.note(format_args!("nothing was changed{}", dry_run.suffix()));
         return Ok(Some(Exit::Done));
@@ -93,7 +94,8 @@ pub(super) async fn preview(
     let is_same = changes
         .iter()
         .all(|(_, change)| *change == Change::Unchanged);
-    printer.note(text(&changes, "").trim_end());
+    let would = if yes { "" } else { "would be " };
+    printer.note(text(&changes, (would, "")).trim_end());
     for note in notes {
         printer.note(note);
     }

@@ -15,7 +15,7 @@ use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
 
 /// What causes fewer restarts.
-const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`";
+const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` of the GlobalPullSecret (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`";
 
 /// As [`Deliveries::of`]; where the status does not count the nodes yet, all Nodes of the cluster count.
 pub(super) async fn deliveries(
@@ -79,14 +79,21 @@ async fn nodes(cluster: &Cluster<'_>) -> u32 {
     u32::try_from(here + rest).unwrap_or_default()
 }
 
-/// Names what avoids restarts, and on a terminal asks. `yes`: it is agreed already.
-pub(super) fn agree(cluster: &Cluster<'_>, effects: &Effects, yes: bool) -> Result<(), Failure> {
+/// On a terminal asks, and the first time names what avoids restarts. `yes`: it is agreed already.
+pub(super) fn agree(
+    cluster: &Cluster<'_>,
+    effects: &Effects,
+    is_first: bool,
+    yes: bool,
+) -> Result<(), Failure> {
     if !effects.restarts() {
         return Ok(());
     }
-    let what = page("restarts.md");
-    let hint = format_args!("{GENTLER}; what a restart does: {what}");
-    cluster.printer().hint(hint);
+    if is_first {
+        let what = page("restarts.md");
+        let hint = format_args!("{GENTLER}; what a restart does: {what}");
+        cluster.printer().hint(hint);
+    }
     let question = "Change the Secret, which restarts these kubelets?";
     confirm(&cluster.title(), question, yes || !can_ask())
 }

@@ -169,6 +169,7 @@ pub(super) async fn with_health(
 }
 
 const NOTHING_CHANGES: &str = "nothing changes until the controller runs";
+const GONE: &str = "nodes keep what they have, and no change reaches them; `kubectl globalps check` shows what to do";
 const CONTROLLER_DOWN: &str =
     "`kubectl -n globalps-system describe deployment,pods` shows why it does not";
 
@@ -201,6 +202,9 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
     let errors = errors.iter().map(|found| (found.message(), found.hint()));
+    // The phases of the nodes stay as they were.
+    let gone = status.health.as_ref().filter(|_| status.ready);
+    let gone = gone.and_then(Health::is_gone);
     let is_down = health.is_some_and(|health| health.controller.state == State::Unhealthy);
     // A controller that is down is the cause, and has been named.
     let advice = advice.map(|(message, hint)| {
@@ -211,7 +215,9 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         }
     });
     let credentials = of_credentials(status);
-    let lines = advice.into_iter().chain(credentials).chain(errors);
+    let of_gone = gone.map(|why| (why.to_owned(), GONE.to_owned()));
+    let lines = advice.into_iter().chain(of_gone);
+    let lines = lines.chain(credentials).chain(errors);
     for (at, (message, hint)) in lines.enumerate() {
         if at > 0 || is_below {
             printer.note("");
@@ -220,6 +226,7 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
         printer.hint(hint);
     }
     match status.ready {
+        true if gone.is_some() => Exit::No,
         true => Exit::Done,
         // As every command that needs an installation.
         false if !facts.installed => Exit::Failed,

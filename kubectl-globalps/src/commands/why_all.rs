@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, ask, earlier, look};
+use super::why::{Known, Looked, Question, ask, earlier, look, width};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::client::Cluster;
@@ -136,7 +136,7 @@ pub(super) async fn run(
         if groups.pods == 0 {
             printer.note("no pods are waiting for images");
         } else {
-            printer.data(&groups.text());
+            printer.data(&groups.text(width()));
         }
     })?;
     Ok(if groups.pods == 0 {

@@ -163,7 +163,7 @@ fn chosen(
     match there.len() {
         0 => Err(Failure::new(
             format!("{} has no credentials", names(files)),
-            "log in first, as with `podman login --authfile FILE REGISTRY`, or name another file",
+            "log in first (`docker login REGISTRY`, `podman login --authfile FILE REGISTRY`), or name another file",
         )),
         1 => Ok(there),
         _ if all => Ok(there),
@@ -337,7 +337,7 @@ mod tests {
                 &[],
                 false,
                 "`a` has no credentials\n  \
-                 hint: log in first, as with `podman login --authfile FILE REGISTRY`, or name another file\n",
+                 hint: log in first (`docker login REGISTRY`, `podman login --authfile FILE REGISTRY`), or name another file\n",
             ),
             (
                 "a mark is none",

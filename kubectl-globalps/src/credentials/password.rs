@@ -59,6 +59,11 @@ pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Crede
     })
 }
 
+/// Whether [`credential`] asks for a password.
+pub(crate) fn is_asked(flags: &Credentials) -> bool {
+    !flags.password_stdin && flags.password.is_none() && prompt::can_ask()
+}
+
 fn check_username(username: &str) -> Result<(), Failure> {
     if username.is_empty() {
         return Err(Failure::new(

@@ -138,6 +138,8 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
     checks
 }
 
+const NO_LEADER: &str = "nothing changes without one; see `kubectl -n globalps-system get pods`, and `kubectl -n globalps-system logs deployment/globalps-controller`";
+
 fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
     // The missing controller is reported already.
     if seen.controller == Sight::Absent {
@@ -145,14 +147,16 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
     }
     let lease = |message: String| well(INSTALLATION, "lease", message);
     Some(match &seen.lease {
+        // As a leader leaves it that ends.
+        Sight::Here(found) if found.holder.is_empty() => {
+            lease("no controller leads".to_owned()).fail(NO_LEADER)
+        }
         Sight::Here(found) => {
             let age = found
                 .renewed
                 .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
             if age > i64::from(found.seconds) {
-                lease(format!("the lease of `{}` has expired", found.holder)).fail(
-                    "no controller leads; see `kubectl -n globalps-system logs deployment/globalps-controller`",
-                )
+                lease(format!("the lease of `{}` has expired", found.holder)).fail(NO_LEADER)
             } else {
                 lease(format!("`{}` leads", found.holder))
             }

@@ -8,6 +8,7 @@ use crate::cluster::controller::Program;
 use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::error::{Exit, Failure};
+use crate::terminal::layout::nodes;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
 use crate::view::outage;
 use crate::view::running::Running;
@@ -61,6 +62,7 @@ pub(crate) async fn follow_some(
                 Err(failure) if failure.may_pass() => {}
                 skipped => skipped?,
             }
+            view.skipped = skipped.number();
         }
         if view.screen.is_closed() {
             return Ok(Exit::Done);
@@ -177,6 +179,10 @@ struct View<'a> {
     goal: Option<Goal>,
     /// The advice about a wait without an end was printed.
     has_hinted: bool,
+    /// Nodes that were to be restored: when all are, none of their objects is left.
+    to_restore: u32,
+    /// Those that the restoration ends without.
+    skipped: u32,
 }
 
 impl<'a> View<'a> {
@@ -186,14 +192,21 @@ impl<'a> View<'a> {
             shown: Vec::new(),
             goal: how.goal,
             has_hinted: false,
+            to_restore: 0,
+            skipped: 0,
         }
     }
 
     fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
+        self.to_restore = self.to_restore.max(status.counts.total);
         let advice = advice(facts, status).filter(|(_, hint)| is_news(self.goal, hint));
         if self.screen.is_terminal() {
+            let restored = self.restored(status);
             let screen = &mut self.screen;
-            screen.draw(|layout| table::render(status, now, layout, advice.as_ref()));
+            screen.draw(|layout| match restored {
+                Some(restored) => restored + "\n",
+                None => table::render(status, now, layout, advice.as_ref()),
+            });
             return;
         }
         for line in table::changes(&self.shown, &status.nodes, status.revision) {
@@ -207,12 +220,27 @@ impl<'a> View<'a> {
         self.shown.clone_from(&status.nodes);
     }
 
+    /// The last line of a restoration that has left nothing behind.
+    fn restored(&self, status: &Status) -> Option<String> {
+        let is_goal = matches!(self.goal, Some(Goal::Restored { .. }));
+        if !is_goal || status.counts.total > 0 {
+            return None;
+        }
+        let restored = self.to_restore.saturating_sub(self.skipped);
+        Some(match restored {
+            0 => "no node is left to restore".to_owned(),
+            number => format!("{} restored", nodes(number)),
+        })
+    }
+
     /// The last line, where the table does not say it already.
     fn end(&self, status: &Status) {
         if self.screen.is_terminal() {
             return;
         }
-        if !status.nodes.is_empty() {
+        if let Some(restored) = self.restored(status) {
+            self.screen.line(&restored);
+        } else if !status.nodes.is_empty() {
             self.screen.line(&table::headline(status));
         }
         for line in table::deliveries(status) {

@@ -80,6 +80,11 @@ impl Skipped {
         Ok(())
     }
 
+    /// How many nodes the cleanup finishes without.
+    pub(crate) fn number(&self) -> u32 {
+        u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
+    }
+
     fn was_annotated(&mut self, facts: &Facts, nodes: Vec<String>) {
         let before = nodes.into_iter().map(|name| {
             let value = annotation(facts, &name);

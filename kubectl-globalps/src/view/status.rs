@@ -61,6 +61,9 @@ pub(crate) const LEFT: &str = "repair the nodes and run `kubectl globalps retry 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Status {
     pub ready: bool,
+    /// There is nothing to sync, so that nodes restore their own files.
+    #[serde(skip)]
+    pub restores: bool,
     pub revision: i64,
     pub paused: bool,
     pub counts: Counts,
@@ -138,6 +141,7 @@ impl Status {
         });
         Self {
             ready,
+            restores: is_restoring(facts) && facts.is_in_force(),
             revision,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
             deliveries: deliveries(&counts, has_nodes, namespaces.as_ref(), operators.as_ref()),
@@ -153,6 +157,16 @@ impl Status {
             nodes,
             health: None,
             summary: None,
+        }
+    }
+
+    /// Nodes that have reached what is wanted of them.
+    pub(crate) fn done(&self) -> u32 {
+        if self.restores {
+            let restored = self.nodes.iter().filter(|row| row.phase == Phase::Restored);
+            u32::try_from(restored.count()).unwrap_or(u32::MAX)
+        } else {
+            self.counts.synced
         }
     }
 

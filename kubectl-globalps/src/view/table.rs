@@ -16,14 +16,10 @@ use crate::view::status::{
 /// One line about the whole fleet.
 pub(crate) fn headline(status: &Status) -> String {
     let counts = &status.counts;
-    let left = status
-        .nodes
-        .iter()
-        .filter(|row| matches!(row.phase, Phase::Restoring | Phase::Restored))
-        .count();
     let has_nodes = status.deliveries.iter().any(|row| row.kind == NODES);
-    let mut line = if left > 0 {
-        format!("restoring  {} left", nodes(counts.total))
+    let mut line = if status.restores && counts.total > 0 {
+        let (restored, all) = (status.done(), nodes(counts.total));
+        format!("restoring  {restored}/{all} restored")
     } else if !has_nodes && counts.total == 0 {
         format!("revision {}  not delivered to nodes", status.revision)
     } else {
@@ -207,15 +203,13 @@ fn more(hidden: &[&Row]) -> String {
     format!("... and {} more: {}", hidden.len(), words.join(", "))
 }
 
-/// How much of the fleet is synced, in one line of at most 60 characters.
+/// How much of the fleet is done, in one line of at most 60 characters.
 fn bar(status: &Status, width: usize, color: bool) -> String {
-    let (total, synced) = (
-        status.counts.total.max(1) as usize,
-        status.counts.synced as usize,
-    );
-    let percent = synced * 100 / total;
+    let total = status.counts.total.max(1) as usize;
+    let reached = (status.done() as usize).min(total);
+    let percent = reached * 100 / total;
     let room = width.min(60).saturating_sub(5);
-    let full = room * synced / total;
+    let full = room * reached / total;
     let (done, open) = ("█".repeat(full), "░".repeat(room - full));
     if color {
         format!("\x1b[32m{done}\x1b[0m{open} {percent:3}%")
@@ -358,6 +352,7 @@ mod tests {
     fn status() -> Status {
         Status {
             ready: false,
+            restores: false,
             revision: 3,
             health: None,
             summary: None,
@@ -465,6 +460,27 @@ node-2   RolledBack   2          10m   KubeletDown
 node-3   Pending      2          10m
 "
         );
+    }
+
+    /// A bar that counted synced nodes would run backwards.
+    #[test]
+    fn while_nodes_are_restored_those_count() {
+        let mut status = status();
+        status.restores = true;
+        status.counts.failed = 0;
+        status.nodes[1] = row("node-2", Phase::Restored, 0, "");
+        let layout = Layout {
+            width: Some(40),
+            live: true,
+            ..Layout::default()
+        };
+        let text = shown(&status, layout);
+        assert!(
+            text.starts_with("restoring  1/3 nodes restored\n"),
+            "{text}"
+        );
+        status.nodes[0] = row("node-1", Phase::Restored, 0, "");
+        assert!(shown(&status, layout).contains("66%"));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct SyncersHealth {
     pub desired: Option<i32>,
     /// Empty if they run.
     pub message: String,
+    #[serde(skip)]
+    is_absent: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -67,6 +69,20 @@ impl Health {
     pub(crate) fn is_well(&self) -> bool {
         let states = [self.controller.state, self.syncers.state];
         !states.contains(&State::Unhealthy)
+    }
+
+    /// Why nothing would change any more, which no phase of a node says: what must run was deleted, or has no replicas.
+    pub(crate) fn is_gone(&self) -> Option<&str> {
+        let controller = &self.controller;
+        let no_pods = controller.replicas.unwrap_or_default() == 0;
+        let no_controller = controller.state == State::Unhealthy && no_pods;
+        let syncers = &self.syncers;
+        let no_syncers = syncers.state == State::Unhealthy && syncers.is_absent;
+        match (no_controller, no_syncers) {
+            (true, _) => Some(&controller.message),
+            (false, true) => Some(&syncers.message),
+            (false, false) => None,
+        }
     }
 
     /// A line for each. `wide`: with the pod that leads.
@@ -174,6 +190,7 @@ fn syncers(seen: &Installed) -> SyncersHealth {
         ready: number(|found| found.ready),
         desired: number(|found| found.wanted),
         message,
+        is_absent: seen.syncer == Sight::Absent,
     }
 }
 

@@ -8,6 +8,7 @@ use globalps_registry::{Pull, RegistryError};
 
 use crate::error::Failure;
 use crate::registry::{Purpose, failure, missing_flag};
+use crate::terminal::columns::wrap_sentences;
 use crate::terminal::escapes;
 
 /// A credential, and what the registry answers to it.
@@ -129,7 +130,8 @@ pub(crate) struct PodAnswer {
 }
 
 impl PodAnswer {
-    pub(crate) fn text(&self) -> String {
+    /// `width`: of the terminal, if there is one.
+    pub(crate) fn text(&self, width: Option<usize>) -> String {
         let mut lines = vec![format!("pod:        {}", self.pod)];
         if !self.node.is_empty() {
             lines.push(format!("node:       {}", self.node));
@@ -174,14 +176,39 @@ impl PodAnswer {
             Some(_) => {}
             None => lines.push("cause:      none: no container waits for an image".to_owned()),
         }
-        escapes::lines(&lines)
+        labelled(&lines, width)
     }
 }
+
+/// Lines that begin with a label, wrapped to the column after it. A command that is to be copied stays in one piece.
+pub(super) fn labelled(lines: &[String], width: Option<usize>) -> String {
+    const LABEL: usize = 12;
+    let Some(room) = width.and_then(|width| width.checked_sub(LABEL)) else {
+        return escapes::lines(lines);
+    };
+    let indent = format!("\n{}", " ".repeat(LABEL));
+    let wrapped = lines.iter().map(|line| {
+        let line = escapes::line(line);
+        let at = line
+            .char_indices()
+            .nth(LABEL)
+            .map_or(line.len(), |(at, _)| at);
+        let (label, text) = line.split_at(at);
+        if label.starts_with(FIX) {
+            return line.into_owned();
+        }
+        label.to_owned() + &wrap_sentences(text, room).join(&indent)
+    });
+    wrapped.collect::<Vec<_>>().join("\n")
+}
+
+/// The label of a command.
+pub(super) const FIX: &str = "to fix it:";
 
 fn cause(found: &Cause) -> Vec<String> {
     let mut lines = vec![format!("cause:      {}", found.message)];
     if !found.command.is_empty() {
-        lines.push(format!("to fix it:  {}", found.command));
+        lines.push(format!("{FIX}  {}", found.command));
     }
     if !found.hint.is_empty() {
         lines.push(format!("hint:       {}", found.hint));
@@ -228,7 +255,7 @@ mod tests {
             }],
             cause: Some(cause),
         };
-        let text = answer.text();
+        let text = answer.text(None);
         assert!(
             !text.lines().any(|line| line.starts_with("to fix it:")),
             "{text}"

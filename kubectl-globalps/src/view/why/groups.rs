@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::answer::{FIX, labelled};
 use super::cause::{Cause, Code};
-use crate::terminal::escapes;
 
 /// Pods that are named of each group.
 const NAMED: usize = 5;
@@ -57,7 +57,8 @@ impl Groups {
         Self { pods, groups }
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// `width`: of the terminal, if there is one.
+    pub(crate) fn text(&self, width: Option<usize>) -> String {
         let mut parts = Vec::new();
         for group in &self.groups {
             let Cause {
@@ -81,12 +82,12 @@ impl Groups {
                 format!("cause:      {message}"),
             ];
             if !command.is_empty() {
-                lines.push(format!("to fix it:  {command}"));
+                lines.push(format!("{FIX}  {command}"));
             }
             if !hint.is_empty() {
                 lines.push(format!("hint:       {hint}"));
             }
-            parts.push(escapes::lines(&lines));
+            parts.push(labelled(&lines, width));
         }
         parts.join("\n\n")
     }
@@ -116,11 +117,11 @@ mod tests {
         let counts: Vec<usize> = groups.groups.iter().map(|group| group.pods).collect();
         assert_eq!(counts, [9, 1, 1]);
         assert!(
-            groups.text().starts_with(
+            groups.text(None).starts_with(
                 "registry:   quay.io\npods:       9: a/p0, a/p1, a/p2, a/p3, a/p4 and 4 more\ncause:      none\nto fix it:  do\n"
             ),
             "{}",
-            groups.text()
+            groups.text(None)
         );
     }
 }
