@@ -72,6 +72,16 @@ fn the_commands_of_the_pages_do_what_they_say() {
     admin.runs("test-cluster.md", "verify");
     let verified = || product.get(CONFIG).unwrap()["spec"]["verify"]["interval"].clone();
     assert_eq!(verified(), "1m");
+    // Just after its restart, a kubelet knows no pods whose logs it could send.
+    let logs = [
+        "logs",
+        "-n",
+        "globalps-system",
+        "-l",
+        "app.kubernetes.io/name=globalps-controller",
+    ];
+    let served = || Ok(cluster.kubectl(&logs).ok());
+    until("the kubelet serves logs", DEADLINE, POLL, served).unwrap();
     admin.runs("troubleshooting.md", "first-look");
 
     cluster

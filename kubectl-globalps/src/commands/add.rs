@@ -19,7 +19,6 @@ use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
-use crate::cluster::hypershift;
 use crate::cluster::namespaces::{Who, affected};
 use crate::credentials::auth_file::AuthFile;
 use crate::credentials::file::read;
@@ -38,20 +37,6 @@ const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a sourc
 /// Of a scope with service accounts that nothing delivers.
 const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
-const ANYWAY: &str = "`--force` writes the Secret anyway";
-
-/// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
-async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
-    match pull_secret::configuration(cluster).await {
-        Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
-            failure.hint = format!("{}; {ANYWAY}", failure.hint);
-            Err(failure)
-        }
-        // What comes next names other errors.
-        _ => Ok(()),
-    }
-}
-
 pub(super) async fn run(
     args: &Add,
     flags: &Connection,
@@ -59,9 +44,9 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     let refuses = args.dry_run != DryRun::Client && !args.force;
-    if refuses && asks_for_password(&args.from) {
+    if refuses && logins::is_password_asked(&args.from) {
         // Nobody types a password for an error.
-        must_be_installed(&Cluster::connect(flags, printer)?).await?;
+        pull_secret::must_be_installed(&Cluster::connect(flags, printer)?).await?;
     }
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let cluster = match cluster {
@@ -115,11 +100,6 @@ pub(super) async fn run(
         }
     }
     Ok(exit)
-}
-
-fn asks_for_password(from: &Credentials) -> bool {
-    let is_of_user = matches!(logins::understand(from), Ok((Source::User, _)));
-    is_of_user && password::is_asked(from)
 }
 
 /// The checked credentials, and the cluster if they came from it. The caller connects later, so that a wrong password is
@@ -215,7 +195,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     must_watch(cluster).await?;
     let refuses = args.dry_run != DryRun::Client && !args.force;
     if refuses {
-        must_be_installed(cluster).await?;
+        pull_secret::must_be_installed(cluster).await?;
     }
     must_not_be_held(cluster).await?;
     let mut told = Announcement::default();
@@ -251,7 +231,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 }
                 announced.show(cluster.printer());
                 if let Some(why) = announced.undelivered.filter(|_| refuses) {
-                    return Err(Failure::new(why, ANYWAY));
+                    return Err(Failure::new(why, pull_secret::ANYWAY));
                 }
                 let yes = args.yes || args.dry_run != DryRun::None;
                 restarts::agree(cluster, &announced.effects, announced.is_first, yes)?;

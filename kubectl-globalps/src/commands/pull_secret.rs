@@ -13,6 +13,7 @@ use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::or_not_installed;
 use crate::cluster::facts::{FINALIZERS, waits_for};
+use crate::cluster::hypershift;
 use crate::cluster::params;
 use crate::credentials::auth_file::AuthFile;
 use crate::error::Failure;
@@ -223,6 +224,20 @@ pub(super) fn unreadable() -> Failure {
         ),
         "check with `kubectl globalps version` that the plugin and the controller have the same version",
     )
+}
+
+pub(super) const ANYWAY: &str = "`--force` writes the Secret anyway";
+
+/// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
+pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    match configuration(cluster).await {
+        Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
+            failure.hint = format!("{}; {ANYWAY}", failure.hint);
+            Err(failure)
+        }
+        // What comes next names other errors.
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::cli::Credentials;
 use crate::credentials::auth_file::{AuthFile, Place};
-use crate::credentials::helper;
+use crate::credentials::{helper, password};
 use crate::error::Failure;
 use crate::platform;
 use crate::registry::name::registry_key;
@@ -69,6 +69,12 @@ pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<St
         }
     }
     Ok((source, registries))
+}
+
+/// Whether a person will be asked for the password.
+pub(crate) fn is_password_asked(flags: &Credentials) -> bool {
+    let is_of_user = matches!(understand(flags), Ok((Source::User, _)));
+    is_of_user && password::is_asked(flags)
 }
 
 /// The same user and password for each registry.

@@ -1,9 +1,9 @@
 //! Beside other tools: passwords that they renew, and changes that they revert.
 
 use globalps_core::names;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{deployment, gps, in_force, node};
+use super::{AUTH, deployment, gps, in_force, node, refused};
 use crate::commands::fake_api::{FakeApi, path};
 use crate::error::Exit;
 
@@ -53,4 +53,23 @@ fn pause_and_resume_warn_where_flux_reverts_them() {
             assert_eq!(err.contains(warning), is_warned, "{line}: {err}");
         }
     }
+}
+
+/// The controller creates its configuration with the first pull secret; `check` has nothing to complain about before that.
+#[test]
+fn before_the_first_registry_the_list_is_empty() {
+    let (ran, [out, err]) = FakeApi::new(&[]).printed("list");
+    assert_eq!((ran, out.as_str()), (Ok(Exit::Done), ""), "{err}");
+    assert!(err.contains("no credentials are in force"), "{err}");
+    assert!(err.contains("kubectl globalps add REGISTRY"), "{err}");
+    let (_, [out, _]) = FakeApi::new(&[]).printed("list -o json");
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(json["registries"], json!([]));
+    let content = in_force(&[("quay.io", AUTH)], &[]);
+    let api = FakeApi::new(&[(&path("secrets", names::GLOBAL_SECRET), content)]);
+    let failure = refused(api.run("list"));
+    assert!(
+        failure.message.contains("no GlobalPullSecret"),
+        "{failure:?}"
+    );
 }

