@@ -28,7 +28,7 @@ CONTAINERD := v1.7.35,v2.3.7,v2.4.2
 KUBEADM := v1.35.4,v1.36.3,v1.37.2
 
 # The previous release, as a tag or commit. Before the first release: a commit that has today's format of revisions, by its message.
-PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(shell git rev-parse --short=9 'HEAD^{/^What one object, number, clock or flag can do to the fleet, read again}'))
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(shell git rev-parse --short=9 'HEAD^{/^Words of the API}'))
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.

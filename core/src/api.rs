@@ -359,11 +359,11 @@ impl GlobalPullSecretStatus {
 pub struct ConflictStatus {
     pub registry: String,
     /// Whose credentials are effective. A source counts as additional.
-    pub winner: Precedence,
+    pub effective: Precedence,
     /// The Secret whose credentials are effective; set if the original isn't involved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// The Secret whose credentials are shadowed; set if the original isn't involved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub over: String,
+    pub shadowed: String,
 }

@@ -97,7 +97,7 @@ mod tests {
             ),
             (
                 "added",
-                "/metadata/annotations/globalps.io~1proven",
+                "/metadata/annotations/globalps.io~1canary-passed",
                 json!("1"),
                 false,
             ),

@@ -51,7 +51,7 @@ pub const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
 /// Key in [`GLOBAL_SECRET`] with the last valid additional Secret.
 pub const LAST_ADDITIONAL_KEY: &str = "last-good-additional";
 /// Key in [`GLOBAL_SECRET`] with the additional Secret that was rolled back, until the user changes it.
-pub const REFUSED_KEY: &str = "refused-additional";
+pub const REJECTED_KEY: &str = "rejected-additional";
 /// Key in [`GLOBAL_SECRET`] with the last valid original pull secret.
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
 /// Prefix of the keys in [`GLOBAL_SECRET`] with the last valid content of each source; the source's name follows.
@@ -76,8 +76,9 @@ pub const VERSION: &str = "v1alpha1";
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
 /// Annotation next to [`REVISION_ANNOTATION`]: the random id of that revision.
 pub const REVISION_ID_ANNOTATION: &str = "globalps.io/revision-id";
-/// Annotation of [`GLOBAL_SECRET`]: the newest revision that has passed its canary.
-pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
+/// Annotation of [`GLOBAL_SECRET`]: the newest revision that has passed its canary. Of a `FleetPullSecret`'s revision: `true` once enough
+/// canaries have had it.
+pub const CANARY_PASSED_ANNOTATION: &str = "globalps.io/canary-passed";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; absent: not yet. Also on the history's Secrets.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
 /// Annotation of [`GLOBAL_SECRET`] next to [`ROLLED_OUT_ANNOTATION`]: of which revision that is, so that it doesn't count for a later
@@ -85,9 +86,10 @@ pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
 pub const ROLLED_OUT_REVISION_ANNOTATION: &str = "globalps.io/rolled-out-revision";
 /// Annotation of [`GLOBAL_SECRET`]: its revision, if that is not rolled out, but its additional Secret was, with another original
 /// or other sources. The additional Secret is then not blamed for failing nodes.
-pub const ADDITIONAL_PROVEN_ANNOTATION: &str = "globalps.io/additional-proven";
-/// Annotation of [`GLOBAL_SECRET`]: why a valid additional Secret is not in force.
-pub const REFUSED_ANNOTATION: &str = "globalps.io/refused";
+pub const ADDITIONAL_ROLLED_OUT_ANNOTATION: &str = "globalps.io/additional-rolled-out";
+/// Annotation of [`GLOBAL_SECRET`]: why a valid additional Secret is not in force. Of a `FleetPullSecret`'s revision: why it was rolled
+/// back.
+pub const REJECTED_ANNOTATION: &str = "globalps.io/rejected";
 /// Annotation of a `NodePullSecret`: each new value requests one more attempt on a node that failed.
 pub const RETRY_ANNOTATION: &str = "globalps.io/retry";
 
@@ -229,10 +231,6 @@ pub const ACCEPTED_IDENTITY_ANNOTATION: &str = "globalps.io/accepted-identity";
 pub const CLUSTER_KUBECONFIG_KEYS: [&str; 2] = ["value", KUBECONFIG_KEY];
 /// Label of the Secrets with the revisions of a `FleetPullSecret`: its name.
 pub const FLEET_LABEL: &str = "globalps.io/fleet";
-/// Annotation of such a Secret: why the revision was rolled back.
-pub const REJECTED_ANNOTATION: &str = "globalps.io/rejected";
-/// Annotation of such a Secret: `true` once enough canaries have had the revision.
-pub const CANARY_PASSED_ANNOTATION: &str = "globalps.io/canary-passed";
 /// Annotation of the Secret in a member cluster: `NAMESPACE/NAME` of the `FleetPullSecret` on the hub.
 pub const FLEET_ANNOTATION: &str = "globalps.io/fleet";
 /// Finalizer of a `FleetPullSecret`, which keeps it until its Secrets are removed from the clusters.

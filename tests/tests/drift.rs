@@ -110,7 +110,7 @@ fn has_waited_for_its_restart(product: &Product, node: &Node) -> bool {
     until("the restore", DEADLINE, POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", node.name()))?;
         let status = &object["status"];
-        let has_waited = status["phase"] == "Restoring" && status["reason"] == "RestartRationed";
+        let has_waited = status["phase"] == "Restoring" && status["reason"] == "RestartDelayed";
         let is_over = object.is_null() || status["phase"] == "Restored";
         Ok((has_waited || is_over).then_some(has_waited))
     })
@@ -200,7 +200,10 @@ fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, p
     overwrite(path, &theirs);
     until("the conflict to be reported", DEADLINE, POLL, || {
         let status = product.node_status(node.name())?;
-        Ok((status["phase"] == "ForeignOwner" && status["reason"] == "Fought").then_some(()))
+        Ok(
+            (status["phase"] == "ForeignOwner" && status["reason"] == "ConflictLimit")
+                .then_some(()),
+        )
     })
     .unwrap();
     thread::sleep(Duration::from_secs(2));

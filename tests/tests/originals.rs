@@ -42,7 +42,7 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
     let conflicts = product.status().unwrap()["conflicts"].clone();
     assert_eq!(
         conflicts,
-        json!([{"registry": SHARED, "winner": "Additional"}])
+        json!([{"registry": SHARED, "effective": "Additional"}])
     );
 
     // While the additional Secret is invalid, changes of the original are still rolled out.

@@ -175,7 +175,7 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
         .apply(&docker_config(&[("worse.example.com", "u:w")]))
         .unwrap();
     until("the rollback", DEADLINE, POLL, || {
-        Ok((product.condition("Ready")?.1 == "TakenBack").then_some(()))
+        Ok((product.condition("Ready")?.1 == "RolledBack").then_some(()))
     })
     .unwrap();
     mend_kubelet(&nodes[1]).unwrap();

@@ -215,10 +215,10 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         .unwrap();
     let (_, reason, message) = until("the rollback", DEADLINE, POLL, || {
         let ready = product.condition("Ready")?;
-        Ok((ready.1 == "TakenBack").then_some(ready))
+        Ok((ready.1 == "RolledBack").then_some(ready))
     })
     .unwrap();
-    assert_eq!(reason, "TakenBack");
+    assert_eq!(reason, "RolledBack");
     assert!(message.contains(nodes[1].name()), "{message}");
     for node in nodes {
         until("the content from before", DEADLINE, POLL, || {
@@ -238,7 +238,10 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     );
     mend_kubelet(&nodes[1]).unwrap();
     let found = checks(product);
-    assert_eq!(found.get("taken-back").map(String::as_str), Some("failure"));
+    assert_eq!(
+        found.get("rolled-back").map(String::as_str),
+        Some("failure")
+    );
     // The current content replaces the rejected one, so no node changes.
     let undone = plugin(product, "undo --yes --wait --timeout 1m", 0);
     assert!(

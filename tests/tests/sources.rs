@@ -83,7 +83,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     );
     assert_eq!(
         status["conflicts"],
-        json!([{"registry": "both.example.com", "winner": "Additional", "source": "team-a", "over": "team-b"}])
+        json!([{"registry": "both.example.com", "effective": "Additional", "source": "team-a", "shadowed": "team-b"}])
     );
 
     // An invalid source keeps its last valid content, and the other source is updated.

@@ -234,7 +234,7 @@ fn phase<'a>(
     }
     let phase = match reported.reason.as_str() {
         _ if reported.is_ready => return none(ClusterPhase::Synced),
-        "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
+        "NodesFailed" | "AdditionalInvalid" | "RolledBack" => ClusterPhase::Failed,
         "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" => ClusterPhase::Blocked,
         // Whatever else is refused there, its nodes have the content.
         "ReconcileFailed" if reported.counts.synced == reported.counts.total => {
@@ -732,10 +732,10 @@ mod tests {
             (
                 "it rolled it back",
                 has(),
-                reported("7", "False", "TakenBack"),
+                reported("7", "False", "RolledBack"),
                 a(),
                 nodes,
-                "Failed TakenBack",
+                "Failed RolledBack",
             ),
             (
                 "a full disk",

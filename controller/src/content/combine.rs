@@ -16,9 +16,9 @@ pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> 
     let name = |source: usize| sources[source].0.to_owned();
     let conflicts = entries.shadowed.iter().map(|shadowed| ConflictStatus {
         registry: shadowed.registry.clone(),
-        winner: Precedence::Additional,
+        effective: Precedence::Additional,
         source: name(shadowed.effective),
-        over: name(shadowed.shadowed),
+        shadowed: name(shadowed.shadowed),
     });
     Combined {
         conflicts: conflicts.collect(),
@@ -73,7 +73,7 @@ mod tests {
         let conflicts: Vec<_> = combined
             .conflicts
             .iter()
-            .map(|c| format!("{}: {} over {}", c.registry, c.source, c.over))
+            .map(|c| format!("{}: {} over {}", c.registry, c.source, c.shadowed))
             .collect();
         assert_eq!(conflicts, ["a: one over two", "c: two over three"]);
         let merged = combined.config();

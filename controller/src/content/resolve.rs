@@ -255,9 +255,9 @@ fn merge(
     let merged = dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
     let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
         registry: conflict.registry,
-        winner: conflict.effective,
+        effective: conflict.effective,
         source: String::new(),
-        over: String::new(),
+        shadowed: String::new(),
     });
     let conflicts = with_original.chain(combined.conflicts.iter().cloned());
     let mut data: BTreeMap<String, Data> = all

@@ -6,12 +6,12 @@ use globalps_core::api::MAX_REVISION;
 use globalps_core::checksum::{add_checksum, has_checksum};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, CONTENT_SINCE_ANNOTATION, DATA_KEY,
-    DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY,
-    LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION,
-    REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
-    SECRET_TYPE,
+    ADDITIONAL_ROLLED_OUT_ANNOTATION, CANARY_PASSED_ANNOTATION, CONFIG_FILE_ANNOTATION,
+    CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
+    LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVIDER_SINCE_ANNOTATION,
+    REJECTED_ANNOTATION, REJECTED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION,
+    REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION,
+    ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
 };
 use globalps_core::provider::{self, Content, Delivery, Scope};
 use globalps_core::rollout::{Revision, RevisionId};
@@ -151,7 +151,7 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
     let kept = [
         (LAST_ADDITIONAL_KEY, last_additional),
         (LAST_ORIGINAL_KEY, last_original),
-        (REFUSED_KEY, rejected),
+        (REJECTED_KEY, rejected),
     ];
     let annotations = [
         (REVISION_ANNOTATION, Some(revision.number.to_string())),
@@ -160,7 +160,7 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
             (revision.id != RevisionId::UNKNOWN).then(|| revision.id.to_string()),
         ),
         (
-            PROVEN_ANNOTATION,
+            CANARY_PASSED_ANNOTATION,
             canary_passed.then(|| revision.number.to_string()),
         ),
         (
@@ -172,10 +172,10 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
             rolled_out.map(|_| revision.number.to_string()),
         ),
         (
-            ADDITIONAL_PROVEN_ANNOTATION,
+            ADDITIONAL_ROLLED_OUT_ANNOTATION,
             additional_was_rolled_out.then(|| revision.number.to_string()),
         ),
-        (REFUSED_ANNOTATION, rejected_reason.clone()),
+        (REJECTED_ANNOTATION, rejected_reason.clone()),
         (
             RESTORING_ANNOTATION,
             restoring.then(|| revision.number.to_string()),
@@ -339,13 +339,13 @@ fn decode_all(secret: &Secret, revision: Revision) -> Global {
             .and_then(|text| text.parse().ok())
             .filter(|since| (1..=revision.number).contains(since))
             .unwrap_or_default(),
-        canary_passed: is_of_revision(PROVEN_ANNOTATION),
+        canary_passed: is_of_revision(CANARY_PASSED_ANNOTATION),
         rolled_out: annotation(ROLLED_OUT_ANNOTATION)
             .filter(|_| is_of_revision(ROLLED_OUT_REVISION_ANNOTATION))
             .and_then(|text| text.parse().ok()),
-        additional_was_rolled_out: is_of_revision(ADDITIONAL_PROVEN_ANNOTATION),
-        rejected: kept(REFUSED_KEY),
-        rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
+        additional_was_rolled_out: is_of_revision(ADDITIONAL_ROLLED_OUT_ANNOTATION),
+        rejected: kept(REJECTED_KEY),
+        rejected_reason: annotation(REJECTED_ANNOTATION).cloned(),
         restoring: is_of_revision(RESTORING_ANNOTATION),
         config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
         content_since: annotation(CONTENT_SINCE_ANNOTATION)
@@ -592,9 +592,9 @@ mod tests {
             |it| {
                 let kept = it.data.as_mut().unwrap();
                 let last = kept.get(LAST_ADDITIONAL_KEY).cloned().unwrap_or_default();
-                kept.insert(REFUSED_KEY.to_owned(), last);
+                kept.insert(REJECTED_KEY.to_owned(), last);
                 let annotations = it.annotations_mut();
-                annotations.insert(REFUSED_ANNOTATION.to_owned(), "reason".to_owned());
+                annotations.insert(REJECTED_ANNOTATION.to_owned(), "reason".to_owned());
             },
         ];
         for edit in edits {
@@ -640,8 +640,8 @@ mod tests {
             let found = with(REVISION_ID_ANNOTATION, text).revision;
             assert_eq!(found.is_identified(), expected, "id {text}");
         }
-        assert!(with(PROVEN_ANNOTATION, "7").canary_passed);
-        assert!(!with(PROVEN_ANNOTATION, "6").canary_passed);
+        assert!(with(CANARY_PASSED_ANNOTATION, "7").canary_passed);
+        assert!(!with(CANARY_PASSED_ANNOTATION, "6").canary_passed);
         let time = (ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z");
         for (number, expected) in [("7", true), ("6", false), ("", false)] {
             let number = (ROLLED_OUT_REVISION_ANNOTATION, number);
@@ -651,7 +651,7 @@ mod tests {
         let alone = annotated(global.clone(), &[time]);
         assert_eq!(alone.rolled_out, None, "of which revision is not said");
         for (text, expected) in [("7", true), ("6", false), ("true", false)] {
-            let proven = with(ADDITIONAL_PROVEN_ANNOTATION, text);
+            let proven = with(ADDITIONAL_ROLLED_OUT_ANNOTATION, text);
             assert_eq!(proven.additional_was_rolled_out, expected, "{text}");
             assert_eq!(
                 with(RESTORING_ANNOTATION, text).restoring,

@@ -221,7 +221,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
     }
     if let Some(reason) = &plan.rolled_back {
         let hint = "the previous content is in force until the source changes";
-        return no("TakenBack", format!("{reason}; {hint}"));
+        return no("RolledBack", format!("{reason}; {hint}"));
     }
     let mut message = format!(
         "revision {} is in force in {} of {} clusters",

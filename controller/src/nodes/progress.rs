@@ -1063,7 +1063,7 @@ mod tests {
             (
                 "a fight",
                 false,
-                status(1, "ForeignOwner", "Fought", 4),
+                status(1, "ForeignOwner", "ConflictLimit", 4),
                 Blocked,
             ),
             (

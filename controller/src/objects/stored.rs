@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn what_others_added_changed_and_removed_is_named_and_reverted() {
         let written = secret(
-            &json!({"globalps.io/revision": "2", "globalps.io/proven": "2"}),
+            &json!({"globalps.io/revision": "2", "globalps.io/canary-passed": "2"}),
             &json!({"a": "YQ==", "b": "Yg=="}),
         );
         assert_eq!(Deviation::of(&written, &written), None);
         let noted = secret(
-            &json!({"globalps.io/revision": "2", "globalps.io/proven": "2", "x.io/y": "z"}),
+            &json!({"globalps.io/revision": "2", "globalps.io/canary-passed": "2", "x.io/y": "z"}),
             &json!({"a": "YQ==", "b": "Yg=="}),
         );
         assert_eq!(
@@ -98,7 +98,7 @@ mod tests {
         let deviation = Deviation::of(&written, &stored).unwrap();
         let patch = json!({
             "metadata": {"resourceVersion": "7", "annotations": {
-                "globalps.io/revision": "2", "globalps.io/proven": "2", "globalps.io/restoring": null,
+                "globalps.io/revision": "2", "globalps.io/canary-passed": "2", "globalps.io/restoring": null,
             }},
             "data": {"a": "YQ==", "c": null},
         });
@@ -106,7 +106,7 @@ mod tests {
         let names = deviation.names();
         assert_eq!(
             names,
-            "annotation `globalps.io/proven`, annotation `globalps.io/restoring`, annotation `globalps.io/revision`, key `a`, key `c`"
+            "annotation `globalps.io/canary-passed`, annotation `globalps.io/restoring`, annotation `globalps.io/revision`, key `a`, key `c`"
         );
     }
 }

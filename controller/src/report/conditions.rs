@@ -112,7 +112,7 @@ pub(super) fn ready(
         return no("AdditionalInvalid", message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        return no("TakenBack", format!("{reason}; {ROLLED_BACK_HINT}"));
+        return no("RolledBack", format!("{reason}; {ROLLED_BACK_HINT}"));
     }
     if !counts.failed.is_empty() {
         return no("NodesFailed", failures(snapshot, &counts.failed));
@@ -265,7 +265,7 @@ pub(super) fn degraded(
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {ROLLED_BACK_HINT}");
-        return statement(condition::DEGRADED, "True", "TakenBack", message);
+        return statement(condition::DEGRADED, "True", "RolledBack", message);
     }
     match &plan.resolved.original {
         Verdict::Unreadable(reason) => statement(
@@ -319,7 +319,7 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
             let warnings = warnings.into_iter().filter(|text| !text.is_empty());
             new("True", "Valid", warnings.collect::<Vec<_>>().join("; "))
         }
-        Verdict::RolledBack(reason) => new("True", "TakenBack", reason.clone()),
+        Verdict::RolledBack(reason) => new("True", "RolledBack", reason.clone()),
         Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
         Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {

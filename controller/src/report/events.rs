@@ -426,11 +426,11 @@ mod tests {
 
     #[test]
     fn a_conflict_names_the_effective_and_the_shadowed_secret() {
-        let conflict = |winner, source: &str, over: &str| ConflictStatus {
+        let conflict = |effective, source: &str, shadowed: &str| ConflictStatus {
             registry: "quay.io".to_owned(),
-            winner,
+            effective,
             source: source.to_owned(),
-            over: over.to_owned(),
+            shadowed: shadowed.to_owned(),
         };
         let (additional, original) = (Precedence::Additional, Precedence::Original);
         for (conflict, effective, shadowed) in [

@@ -11,7 +11,7 @@ use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
 
 /// The syncer's reason for a file that another program keeps changing.
-const FOUGHT: &str = "Fought";
+const CONFLICT_LIMIT: &str = "ConflictLimit";
 
 pub(crate) fn figures(
     snapshot: &Snapshot,
@@ -57,7 +57,7 @@ fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         phase(snapshot, node, revision) == Some(Phase::ForeignOwner)
-            && status.is_some_and(|status| status.reason == FOUGHT)
+            && status.is_some_and(|status| status.reason == CONFLICT_LIMIT)
     });
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn only_a_file_that_another_program_keeps_changing_is_contested() {
         for (node, reason, expected) in [
-            ("a=5:ForeignOwner", "Fought", 1),
+            ("a=5:ForeignOwner", "ConflictLimit", 1),
             ("a=5:ForeignOwner", "ManagedFile", 0),
             ("a=5:ForeignOwner", "SteppedAside", 0),
-            ("-a=5:ForeignOwner", "Fought", 0),
+            ("-a=5:ForeignOwner", "ConflictLimit", 0),
             ("a=5:Synced", "", 0),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);

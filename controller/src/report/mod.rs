@@ -213,9 +213,9 @@ mod tests {
         let conflicts = vec![
             ConflictStatus {
                 registry: long.clone(),
-                winner: globalps_core::dockerconfig::Precedence::Additional,
+                effective: globalps_core::dockerconfig::Precedence::Additional,
                 source: String::new(),
-                over: String::new(),
+                shadowed: String::new(),
             };
             300
         ];

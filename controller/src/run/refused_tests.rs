@@ -10,12 +10,13 @@ use globalps_core::api::{
 };
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, CHECKSUM_KEY,
-    CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, FORGET_ANNOTATION, GLOBAL_SECRET,
-    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX,
-    PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION,
-    ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY, STATE_SECRET, history_secret,
+    ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET,
+    CANARY_PASSED_ANNOTATION, CHECKSUM_KEY, CONTENT_SINCE_ANNOTATION, DATA_KEY,
+    DELIVERY_ANNOTATION, FORGET_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
+    LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVIDER_SINCE_ANNOTATION, REJECTED_ANNOTATION,
+    REJECTED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
+    STATE_SECRET, history_secret,
 };
 use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
@@ -1068,11 +1069,11 @@ async fn what_another_client_sets_in_the_state_is_removed_and_not_believed() {
     for fields in [
         annotation(REVISION_ANNOTATION, "9007199254740991"),
         annotation(REVISION_ID_ANNOTATION, "00000000000000ff"),
-        annotation(PROVEN_ANNOTATION, "1"),
+        annotation(CANARY_PASSED_ANNOTATION, "1"),
         annotation(ROLLED_OUT_ANNOTATION, time),
         annotation(ROLLED_OUT_REVISION_ANNOTATION, "2"),
-        annotation(ADDITIONAL_PROVEN_ANNOTATION, "true"),
-        annotation(REFUSED_ANNOTATION, "x"),
+        annotation(ADDITIONAL_ROLLED_OUT_ANNOTATION, "true"),
+        annotation(REJECTED_ANNOTATION, "x"),
         annotation(RESTORING_ANNOTATION, "true"),
         annotation(CONTENT_SINCE_ANNOTATION, "x"),
         annotation(PROVIDER_SINCE_ANNOTATION, "1"),
@@ -1081,7 +1082,7 @@ async fn what_another_client_sets_in_the_state_is_removed_and_not_believed() {
         key(LAST_ORIGINAL_KEY),
         key(LAST_SCOPES_KEY),
         key(&source),
-        key(REFUSED_KEY),
+        key(REJECTED_KEY),
         key("x"),
         annotation(DELIVERY_ANNOTATION, "x"),
         key(SCOPED_KEY),
@@ -1188,8 +1189,8 @@ async fn a_new_leader_does_not_believe_an_edited_secret() {
     for edit in [
         json!({"data": {DATA_KEY: "eyJhdXRocyI6e319"}}),
         json!({"metadata": {"annotations": {REVISION_ANNOTATION: "9007199254740991"}}}),
-        json!({"data": {REFUSED_KEY: ByteString(B.as_bytes().to_vec())},
-            "metadata": {"annotations": {REFUSED_ANNOTATION: "reason"}}}),
+        json!({"data": {REJECTED_KEY: ByteString(B.as_bytes().to_vec())},
+            "metadata": {"annotations": {REJECTED_ANNOTATION: "reason"}}}),
     ] {
         let api = FakeApi::default();
         let mut controller = controller(&api);

@@ -50,14 +50,13 @@ pub struct NodePullSecretSpec {
     /// When the controller assigned this.
     #[serde(
         default,
-        rename = "grantedAt",
         deserialize_with = "decode::time",
         skip_serializing_if = "Option::is_none"
     )]
     pub assigned_at: Option<Time>,
     /// The controller revoked the previous assignment because the node did not respond in time. It assigns again when the node
     /// responds.
-    #[serde(default, rename = "withdrawn")]
+    #[serde(default)]
     pub revoked: bool,
     /// Value of the annotation `globalps.io/retry` when this was assigned. A different value requests another attempt.
     #[serde(default)]

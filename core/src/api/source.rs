@@ -78,9 +78,9 @@ impl ConflictStatus {
     /// The pull secret whose credentials are effective, and the one whose credentials are shadowed.
     pub fn sides(&self) -> (String, String) {
         if !self.source.is_empty() {
-            return (format!("`{}`", self.source), format!("`{}`", self.over));
+            return (format!("`{}`", self.source), format!("`{}`", self.shadowed));
         }
-        let (effective, shadowed) = match self.winner {
+        let (effective, shadowed) = match self.effective {
             Precedence::Additional => ("additional", "original"),
             Precedence::Original => ("original", "additional"),
         };

@@ -34,8 +34,8 @@ use nodes::Asked;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SecretVersion {
     pub version: String,
-    /// See [`is_additional_proven`].
-    pub is_additional_proven: bool,
+    /// See [`was_additional_rolled_out`].
+    pub was_additional_rolled_out: bool,
     /// See [`waits_for`].
     pub waits_for: Option<String>,
     /// Known after one look only.
@@ -78,10 +78,10 @@ fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret 
 
 /// Of `global-pull-secret`: its revision is not rolled out, but its additional pull secret was, so that another pull secret is what
 /// changed.
-pub(crate) fn is_additional_proven(metadata: &ObjectMeta) -> bool {
+pub(crate) fn was_additional_rolled_out(metadata: &ObjectMeta) -> bool {
     let annotation = |name| metadata.annotations.as_ref()?.get(name);
     let revision = annotation(names::REVISION_ANNOTATION);
-    revision.is_some() && revision == annotation(names::ADDITIONAL_PROVEN_ANNOTATION)
+    revision.is_some() && revision == annotation(names::ADDITIONAL_ROLLED_OUT_ANNOTATION)
 }
 
 /// Of an object that is being deleted, what it waits for, as a clause. The controller treats it as absent; `None`: it isn't deleted.
@@ -103,7 +103,7 @@ pub(crate) const FINALIZERS: &str = "the program that set a finalizer removes it
 
 fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     SecretVersion {
-        is_additional_proven: is_additional_proven(&secret.metadata),
+        was_additional_rolled_out: was_additional_rolled_out(&secret.metadata),
         waits_for: waits_for(&secret.metadata),
         changed: Changed::of(&secret.metadata),
         version: secret.metadata.resource_version.unwrap_or_default(),
@@ -273,10 +273,10 @@ impl Facts {
     }
 
     /// Whether going back to another additional pull secret leaves the cause of a failed rollout; false where that is not known.
-    pub(crate) fn is_additional_proven(&self) -> bool {
+    pub(crate) fn was_additional_rolled_out(&self) -> bool {
         let store = self.global_secret.as_ref();
         let global = store.and_then(|store| store.get(names::GLOBAL_SECRET));
-        global.is_some_and(|global| global.is_additional_proven)
+        global.is_some_and(|global| global.was_additional_rolled_out)
     }
 
     pub(crate) fn merged(&self) -> Seen<&str> {

@@ -133,7 +133,7 @@ pub(super) async fn look(
     checks.extend(installation(&installed, &cluster.namespace, now));
     if let Some(facts) = &facts {
         checks.extend(outdated(facts, &installed, now));
-        let another_changed = facts.is_additional_proven();
+        let another_changed = facts.was_additional_rolled_out();
         checks.extend(credentials(
             facts.gps(),
             facts.is_in_force(),

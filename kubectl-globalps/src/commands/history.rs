@@ -8,7 +8,7 @@ use super::pull_secret;
 use crate::cli::{Connection, Form, History as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
-use crate::cluster::facts::is_additional_proven;
+use crate::cluster::facts::was_additional_rolled_out;
 use crate::error::{Exit, Failure};
 use crate::secret::changes::{InForce, text};
 use crate::secret::history::{History, Progress, Revision, sorted};
@@ -74,8 +74,8 @@ pub(super) struct Observed {
     /// What was rolled out, the newest first.
     pub revisions: Vec<Revision>,
     pub in_force: InForce,
-    /// See [`is_additional_proven`].
-    pub is_additional_proven: bool,
+    /// See [`was_additional_rolled_out`].
+    pub was_additional_rolled_out: bool,
     /// Of the newest revision, while not every node has it.
     progress: Option<Progress>,
     /// Content up to this revision was forgotten on request; 0: none.
@@ -92,9 +92,9 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> 
     Ok(Observed {
         revisions: sorted(slots, global.as_ref()),
         in_force: InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
-        is_additional_proven: global
+        was_additional_rolled_out: global
             .as_ref()
-            .is_some_and(|global| is_additional_proven(&global.metadata)),
+            .is_some_and(|global| was_additional_rolled_out(&global.metadata)),
         progress: Progress::of(global.as_ref(), gps.as_ref()),
         forgotten: gps
             .and_then(|gps| gps.status)

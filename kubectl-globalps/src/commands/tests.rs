@@ -108,7 +108,7 @@ fn an_admin_whose_clock_is_ahead_sees_no_node_as_unresponsive() {
     let assigned = Timestamp::now() - SignedDuration::from_secs(ahead);
     let mut assigning = node("Synced");
     assigning["metadata"]["generation"] = json!(2);
-    assigning["spec"]["grantedAt"] = json!(assigned);
+    assigning["spec"]["assignedAt"] = json!(assigned);
     for (has_date, expected, other) in [
         (true, "Syncing", "Unreachable"),
         (false, "Unreachable", "Syncing"),
@@ -197,7 +197,7 @@ fn explain_names_credentials_that_others_shadow() {
         ("index.docker.io", "quay.io/org/app", false),
     ] {
         let mut config = gps("", &json!({}), &[]);
-        config["status"]["conflicts"] = json!([{"registry": registry, "winner": "Additional"}]);
+        config["status"]["conflicts"] = json!([{"registry": registry, "effective": "Additional"}]);
         let api = FakeApi::new(&[
             (&path("secrets", names::GLOBAL_SECRET), global.clone()),
             (&path("globalpullsecrets", names::GLOBAL_SECRET), config),
@@ -411,7 +411,7 @@ fn undo_does_not_go_back_where_another_pull_secret_is_the_cause() {
     let proven = |of: &str| {
         let mut global = in_force(&content, &[]);
         global["metadata"]["annotations"] = json!({
-            names::REVISION_ANNOTATION: "3", names::ADDITIONAL_PROVEN_ANNOTATION: of,
+            names::REVISION_ANNOTATION: "3", names::ADDITIONAL_ROLLED_OUT_ANNOTATION: of,
         });
         let additional = path("secrets", names::ADDITIONAL_SECRET);
         rolled_out()

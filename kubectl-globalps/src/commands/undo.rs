@@ -47,7 +47,7 @@ pub(super) async fn run(
     // One that was removed is not what changed either.
     let has_none = existing.is_none() && in_force.additional.is_without_credentials();
     if args.to_revision.is_none()
-        && observed.is_additional_proven
+        && observed.was_additional_rolled_out
         && now.as_ref().map_or(has_none, is_in_force)
     {
         return Err(Failure::new(

@@ -339,7 +339,7 @@ mod tests {
                 Additional,
                 Some(Changed),
             ),
-            ("withdrawn", "", "a:dTpw", "", Additional, Some(Removed)),
+            ("revoked", "", "a:dTpw", "", Additional, Some(Removed)),
             (
                 "instead of the original's",
                 "a:dTpw",

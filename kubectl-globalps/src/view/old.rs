@@ -187,7 +187,7 @@ fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
         // What was in force before; of which revision that is, the journal doesn't say.
         (has_journal && !is_old).then(|| place("Journal", None)),
         reason("StateLost").then(|| place("OwnEntries", None)),
-        reason("FileSetAside").then(|| place("Quarantined", None)),
+        reason("FileQuarantined").then(|| place("Quarantined", None)),
     ];
     places.into_iter().flatten().collect()
 }
@@ -257,7 +257,7 @@ mod tests {
             node("old", Some((2, 0, ""))),
             node("none", Some((0, 0, ""))),
             node("lost", Some((3, 2, "StateLost"))),
-            node("aside", Some((3, 2, "FileSetAside"))),
+            node("aside", Some((3, 2, "FileQuarantined"))),
             node("silent", None),
         ];
         let secrets = [

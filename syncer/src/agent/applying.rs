@@ -137,7 +137,7 @@ impl Agent {
             );
         }
         self.uphold_provider()?;
-        self.report(Phase::ForeignOwner, "Fought", &wording::conflicts());
+        self.report(Phase::ForeignOwner, "ConflictLimit", &wording::conflicts());
         Ok(IDLE)
     }
 
@@ -236,7 +236,7 @@ impl Agent {
                     cooldown.as_millis()
                 );
                 let message = "the file is written; the kubelet will be restarted 10 s after its last restart";
-                self.report(phase_towards(goal), "RestartRationed", message);
+                self.report(phase_towards(goal), "RestartDelayed", message);
                 Ok(cooldown)
             }
             Ok(Outcome::InForce) if is_restored => {

@@ -16,7 +16,7 @@ use crate::node::state::{Installed, NodeError, Obstacle, State};
 use crate::node::systemd::ProviderFlag;
 
 /// Another process would stop the kubelet from using the provider, or restart it each time.
-const FOUGHT: &str = "another process keeps changing the kubelet's flags or providers";
+const CONFLICT_LIMIT: &str = "another process keeps changing the kubelet's flags or providers";
 
 impl Agent {
     /// `None`: it is not requested, and nothing of it is on the node.
@@ -127,7 +127,7 @@ impl Agent {
         };
         if self.drift.is_limit_reached() && !has_settings() {
             return Some(Unused {
-                obstacle: Obstacle::new(FOUGHT),
+                obstacle: Obstacle::new(CONFLICT_LIMIT),
                 is_running: true,
             });
         }

@@ -25,7 +25,7 @@ impl Agent {
         let doubtful = doubtful.filter(|keys| !keys.is_empty());
         let (reason, message) = match (&self.quarantined, &self.no_restart) {
             _ if let Some(keys) = doubtful => ("StateLost", wording::state_lost(keys)),
-            (Some(path), _) => ("FileSetAside", quarantined(path)),
+            (Some(path), _) => ("FileQuarantined", quarantined(path)),
             _ if let Some(obstacle) = &self.obstacle => {
                 (obstacle.reason, wording::obstacle(&obstacle.message))
             }
@@ -75,7 +75,7 @@ impl Agent {
             return self.report(Phase::Restored, "StateLost", &message);
         }
         match self.quarantined.take().filter(|path| path.exists()) {
-            Some(path) => self.report(Phase::Restored, "FileSetAside", &quarantined(&path)),
+            Some(path) => self.report(Phase::Restored, "FileQuarantined", &quarantined(&path)),
             None => self.report(Phase::Restored, "", ""),
         }
     }

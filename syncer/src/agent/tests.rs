@@ -472,7 +472,7 @@ async fn another_attempt_begins_after_it_gave_up() {
         }
         let status = node.handle(&object).await.unwrap();
         assert_eq!(status.phase, Phase::ForeignOwner, "{generation}");
-        assert_eq!(status.reason, "Fought", "{generation}");
+        assert_eq!(status.reason, "ConflictLimit", "{generation}");
         assert_eq!(fs::read_to_string(node.path()).unwrap(), "{}");
     }
 }

@@ -772,7 +772,7 @@ mod tests {
             let reason = if is_answered {
                 "SystemdError"
             } else {
-                "SystemBusAway"
+                "SystemBusUnavailable"
             };
             assert_eq!(error.reason(), reason, "{sentence}");
             let content = if written { NEW } else { OLD };

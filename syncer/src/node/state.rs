@@ -43,7 +43,7 @@ impl NodeError {
         match self {
             Self::File(error) => error.reason(),
             Self::Locked { .. } => "AnotherSyncer",
-            Self::Bus(_) => "SystemBusAway",
+            Self::Bus(_) => "SystemBusUnavailable",
             Self::Systemd(_) => "SystemdError",
             Self::Unit(_) => "KubeletUnit",
             Self::Newer { .. } => "StateTooNew",

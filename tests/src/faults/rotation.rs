@@ -160,7 +160,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the system bus is stopped",
         moment: "before",
         fault: Fault::Before("systemctl stop dbus.socket dbus.service"),
-        reported: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusUnavailable")),
         heal: BUS_BACK,
         ..ROW
     },
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[Row] = &[
         fault: Fault::Before(
             "systemctl stop dbus.socket dbus.service; rm -f /run/dbus/system_bus_socket",
         ),
-        reported: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusUnavailable")),
         heal: BUS_BACK,
         ..ROW
     },
@@ -189,7 +189,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the system bus hangs",
         moment: "before",
         fault: Fault::Before("pkill -STOP -x dbus-daemon"),
-        reported: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusUnavailable")),
         heal: "pkill -CONT -x dbus-daemon",
         ..ROW
     },
@@ -285,7 +285,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the file's content is not a credentials file",
         moment: "before",
         fault: Fault::Before("echo '{' > /var/lib/kubelet/config.json"),
-        reported: Some(("Synced", "FileSetAside")),
+        reported: Some(("Synced", "FileQuarantined")),
         is_replaced: true,
         ..ROW
     },

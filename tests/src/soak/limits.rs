@@ -255,7 +255,7 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     if is_bootstrapping || !is_restore && revision(spec) == 0 {
         return false;
     }
-    let is_revoked = spec["withdrawn"] == true;
+    let is_revoked = spec["revoked"] == true;
     let observed = status["observedGeneration"].as_i64().unwrap_or_default();
     let is_same = |field: &str| status[field] == spec[field];
     let has_it =

@@ -39,7 +39,7 @@ pub(super) fn rolling_out(paused: bool, halted: bool, synced: u32) -> FakeApi {
 fn undo_brings_no_removed_secret_back_for_a_source_that_changed() {
     let mut global = in_force(&[], &[]);
     let annotations = &mut global["metadata"]["annotations"];
-    annotations[names::ADDITIONAL_PROVEN_ANNOTATION] =
+    annotations[names::ADDITIONAL_ROLLED_OUT_ANNOTATION] =
         annotations[names::REVISION_ANNOTATION].clone();
     let api = rolling_out(false, true, 1)
         .with_object(&path("secrets", names::GLOBAL_SECRET), global)

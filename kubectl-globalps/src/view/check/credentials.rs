@@ -116,7 +116,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             },
         )),
         condition::DEGRADED => match found.reason.as_str() {
-            "TakenBack" => Some(line("taken-back", &found.message).fail(
+            "RolledBack" => Some(line("rolled-back", &found.message).fail(
                 "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
             )),
             "RolloutHalted" => {

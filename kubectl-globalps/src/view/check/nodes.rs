@@ -92,7 +92,7 @@ pub(crate) fn of_nodes<'a>(
 pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
     match (&status.phase, status.reason.as_str()) {
-        (_, "SystemBusAway") => Some("node-bus"),
+        (_, "SystemBusUnavailable") => Some("node-bus"),
         (_, "SystemdError") => Some("node-systemd"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),
@@ -100,7 +100,7 @@ pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
         (_, "StateTooNew" | "StateDamaged") => Some("node-state"),
         (_, "StateLost") => Some("node-state-lost"),
         (_, "SecretNotRead") => Some("node-secret"),
-        (_, "FileSetAside") => Some("node-file-set-aside"),
+        (_, "FileQuarantined") => Some("node-file-quarantined"),
         (_, "DriftRepaired") => Some("node-drift"),
         (_, "ProviderNotPossible") => Some("node-provider"),
         (_, "ForeignProviderConfig") => Some("node-provider-config"),
@@ -189,7 +189,7 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "`kubectl globalps status -o wide` shows the reason; the node tries again by itself",
             false,
         ),
-        "node-file-set-aside" => (
+        "node-file-quarantined" => (
             "the node's file was not a valid credentials file; globalps kept a copy and wrote a new one",
             "`kubectl globalps status -o wide` names the copy; check its content, then delete it",
             false,

@@ -343,12 +343,12 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         assert_eq!(found, expected, "{reason}");
     }
     let mut rolled_back = condition(condition::DEGRADED, "True");
-    rolled_back.reason = "TakenBack".to_owned();
+    rolled_back.reason = "RolledBack".to_owned();
     gps.spec.rollout.paused = false;
     gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
         bad(&credentials(Some(&gps), true, false)),
-        [("taken-back", Verdict::Failure)]
+        [("rolled-back", Verdict::Failure)]
     );
     for (reason, another_changed, expected, other) in [
         ("RolloutHalted", false, "globalps undo", "spec.sources"),
@@ -427,13 +427,13 @@ fn the_nodes_message_shows_why_a_provider_is_not_possible() {
 fn nodes_are_grouped_by_their_error() {
     let objects: BTreeMap<String, NodePullSecret> = [
         ("a", node(Phase::Synced, "")),
-        ("b", node(Phase::Failed, "SystemBusAway")),
-        ("c", node(Phase::Syncing, "SystemBusAway")),
+        ("b", node(Phase::Failed, "SystemBusUnavailable")),
+        ("c", node(Phase::Syncing, "SystemBusUnavailable")),
         ("d", node(Phase::RolledBack, "KubeletDidNotStart")),
         ("e", node(Phase::Failed, "KubeletDown")),
         ("f", node(Phase::Failed, "KubeletUnit")),
         ("g", node(Phase::Failed, "DiskFull")),
-        ("h", node(Phase::ForeignOwner, "Fought")),
+        ("h", node(Phase::ForeignOwner, "ConflictLimit")),
         ("i", node(Phase::Failed, "Other")),
     ]
     .map(|(name, object)| (name.to_owned(), object))
@@ -668,7 +668,7 @@ fn the_guide_has_a_section_for_every_check() {
         "additional-invalid",
         "original-invalid",
         "sources-invalid",
-        "taken-back",
+        "rolled-back",
         "rollout-halted",
         "operators-synced",
         "operators-permission",

@@ -396,7 +396,7 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
             Unreachable,
             "going",
         ),
-        ("it was rolled back", "TakenBack", Synced, "a sentence"),
+        ("it was rolled back", "RolledBack", Synced, "a sentence"),
         ("the source is not valid", "Held", Synced, "a sentence"),
         (
             "the hub may not read a namespace",

@@ -143,7 +143,7 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
         // Its message says what to do.
         "NamespaceForbidden" | "NamespaceNotTrusted" | "TooLarge" => (fleet.message.clone(), follow()),
         "NoSource" | "Held" => source_advice(status),
-        "TakenBack" => (
+        "RolledBack" => (
             fleet.message.clone(),
             format!("change source Secret `{}`; the hub rolls out what differs from the rejected revision", status.source),
         ),

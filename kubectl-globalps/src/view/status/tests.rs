@@ -146,7 +146,7 @@ fn a_node_that_was_named_and_is_not_there_is_not_ready() {
 
 #[test]
 fn nobody_is_sent_back_where_another_pull_secret_is_the_cause() {
-    for is_additional_proven in [false, true] {
+    for was_additional_rolled_out in [false, true] {
         let mut facts = ready();
         let mut halted = condition(condition::DEGRADED, "True", "in words");
         halted.reason = "RolloutHalted".to_owned();
@@ -154,7 +154,7 @@ fn nobody_is_sent_back_where_another_pull_secret_is_the_cause() {
         let failed = node_secret(3, true, Phase::RolledBack, 2);
         facts.node_secrets.insert("node-1", failed);
         let global = SecretVersion {
-            is_additional_proven,
+            was_additional_rolled_out,
             ..seen("9")
         };
         let store = facts.global_secret.get_or_insert_default();
@@ -163,7 +163,7 @@ fn nobody_is_sent_back_where_another_pull_secret_is_the_cause() {
         let Verdict::Stuck { hint, .. } = verdict(&facts, Goal::Synced, &status) else {
             unreachable!("it is halted")
         };
-        assert_eq!(hint.contains("undo"), !is_additional_proven, "{hint}");
+        assert_eq!(hint.contains("undo"), !was_additional_rolled_out, "{hint}");
     }
 }
 

@@ -109,7 +109,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
             {
                 let hint = match NODES_FAILED.contains(&bad.reason.as_str()) {
-                    true if facts.is_additional_proven() => ANOTHER_CHANGED,
+                    true if facts.was_additional_rolled_out() => ANOTHER_CHANGED,
                     true => {
                         "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
                     }
