@@ -66,7 +66,7 @@ DECIDING := core/src/phase.rs core/src/labels.rs core/src/decode.rs core/src/sta
 	controller/src/nodes/** controller/src/content/** controller/src/namespaces/** controller/src/operators/** \
 	controller/src/targets/** controller/src/clusters/** controller/src/refused/** controller/src/hub/objects.rs
 
-.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix matrix-kubeadm ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image manifests docs book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
+.PHONY: help demo quick dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous previous-chart matrix matrix-kubeadm ecosystem mutants fuzz fuzz-bytes coverage lint deny fmt image generate book man pictures dashboard cluster cluster-down deps kubernetes moto musl compiled zig release release-check auditable qemu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -179,6 +179,7 @@ coverage: deps ## show which lines of core its own tests cover, per file
 
 lint: deny book ## check formatting, clippy, the dependencies and that the book can be built; warnings are errors
 	cargo fmt --all --check
+	cargo xtask generate --check
 	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
@@ -257,7 +258,7 @@ dist: deps zig ## build archives of the plugin for every platform that this mach
 		{ rustup -q target add $$target && PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" PYTHONPATH="$(CURDIR)/$(TOOLS)/python" RUSTFLAGS="$$flags" \
 			cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } || echo "could not build for $$target"; done
 	$(if $(SDKROOT),,@echo "not built for darwin: set SDKROOT to the directory of Apple's SDK")
-	cargo run -q --bin dist
+	cargo xtask dist
 
 # REGISTRY: where the images are to be. KEY: cosign's private key, a file or a URI such as env://NAME. BUILDER: URI of the builder, for the provenance.
 # PLATFORMS: names such as linux/amd64, instead of all.
@@ -265,10 +266,10 @@ REGISTRY ?= ghcr.io/globalps
 what = --version "$(VERSION)" --registry $(REGISTRY) $(if $(BUILDER),--builder $(BUILDER)) $(foreach name,$(PLATFORMS),--platform $(name))
 
 release: deps zig auditable qemu ## build images, plugin, manifests, chart, SBOMs and provenance of VERSION in target/release-VERSION, signed with KEY (docs/releasing.md)
-	cargo run -q --bin release -- build $(what) $(if $(KEY),--key $(KEY))
+	cargo xtask release build $(what) $(if $(KEY),--key $(KEY))
 
 release-check: deps zig auditable qemu ## build VERSION in two clones (in CLONES) and compare every byte; sign and verify with a new key
-	cargo run -q --bin release -- check $(what) $(if $(CLONES),--directory $(CLONES))
+	cargo xtask release check $(what) $(if $(CLONES),--directory $(CLONES))
 
 auditable: # what lists the dependencies inside each program, and what reads that list
 	test -x $(TOOLS)/bin/cargo-auditable || cargo install -q --locked --root $(TOOLS) cargo-auditable@0.7.7
@@ -278,25 +279,20 @@ qemu: # runs programs for arm64
 	command -v qemu-aarch64-static >/dev/null || apt-get install --yes --quiet=2 --no-install-recommends qemu-user-static \
 		|| { echo "QEMU for arm64 is missing: as root, run \`apt-get update && apt-get install --yes qemu-user-static\`"; exit 1; }
 
-manifests: ## generate manifests/ and charts/ from the code
-	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
-	UPDATE_MANIFESTS=1 cargo test -q -p globalps-tests --lib the_committed_chart
-
-docs: ## generate docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
-	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
-	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- api_reference faults reference_cases map
+generate: ## write manifests/, charts/, docs/cli.md, docs/api.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
+	cargo xtask generate
 
 pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
 	cargo build -q --bin demo
-	cargo run -q --bin pictures
+	cargo xtask pictures
 
 dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics of a rollout on NODES (12) real nodes, with a real Prometheus; needs three minutes
-	cargo run -q --bin dashboard -- --nodes $(or $(NODES),12)
+	cargo xtask dashboard --nodes $(or $(NODES),12)
 
 book: ## build the documentation as a book in target/book, with mdBook, and check every link in it
 	test "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v$(MDBOOK_VERSION)" \
 		|| cargo install -q --debug --locked --no-default-features --features search --config profile.dev.debug=false --root $(CACHE)/tools mdbook@$(MDBOOK_VERSION)
-	cargo run -q --bin book -- --mdbook $(MDBOOK)
+	cargo xtask book --mdbook $(MDBOOK)
 
 man: ## generate the plugin's man pages in target/man
 	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page

@@ -7,10 +7,10 @@ use std::thread;
 
 use common::desk::Desk;
 use common::{base64, cluster, docker_config};
-use globalps_tests::lone_registry::{LoneRegistry, TokenServer, USER};
-use globalps_tests::product::{ADDITIONAL, NAMESPACE, Product, Ran, run};
-use globalps_tests::web::{Authority, Server, Validity};
-use globalps_tests::{Access, Cluster};
+use globalps_testkit::lone_registry::{LoneRegistry, TokenServer, USER};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran, run};
+use globalps_testkit::web::{Authority, Server, Validity};
+use globalps_testkit::{Access, Cluster};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "4dd-s3cret";

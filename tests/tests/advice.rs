@@ -1,6 +1,6 @@
 //! What the controller's messages advise helps, as it is printed.
 
-use globalps_tests::fleet::advice;
+use globalps_testkit::fleet::advice;
 
 #[test]
 fn every_command_that_a_message_advises_helps_and_undoes_nothing() {

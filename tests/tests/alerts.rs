@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use globalps_tests::product::run;
-use globalps_tests::prometheus::promtool;
+use globalps_testkit::product::run;
+use globalps_testkit::prometheus::promtool;
 use serde_json::{Value, json};
 
 /// A state, its metrics, and the alerts that fire after hours of it, with their severity.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use common::cluster;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::manifests::{Allowed, Install};
-use globalps_tests::product::{NAMESPACE, Ran, run};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{NAMESPACE, Ran, run};
+use globalps_testkit::{Cluster, until};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 const CRD: &str = "crd/globalpullsecrets.globalps.io";
 const POLL: Duration = Duration::from_millis(100);
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn only_kubelets_can_be_named_unless_install_says_otherwise() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{cluster, docker_config};
 use globalps_core::names::SYNCER_BINARY;
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Node, Output, config_file, kubernetes, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Node, Output, config_file, kubernetes, until};
 
 const OWN: &str = r#"{ "auths": {"own.example.com": {"auth": "bzpv"}} }"#;
 

@@ -17,11 +17,11 @@ use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
 use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
-use globalps_tests::companions::{helm, helm3};
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::publish::{CHARTS, chart_name, chart_package};
-use globalps_tests::{Access, Cluster, Node, config_file, kubernetes, until};
+use globalps_testkit::companions::{helm, helm3};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::{Access, Cluster, Node, config_file, kubernetes, until};
 use serde_json::{Value, json};
+use xtask::release::{CHARTS, chart_name, chart_package};
 
 const POLL: Duration = Duration::from_millis(100);
 const REGISTRY: &str = "chart.example.com";
@@ -933,7 +933,7 @@ impl World<'_> {
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
 
-    fn run(&self, args: &[&str]) -> globalps_tests::product::Ran {
+    fn run(&self, args: &[&str]) -> globalps_testkit::product::Ran {
         let mut command = Command::new(&self.helm);
         command
             .args(args)

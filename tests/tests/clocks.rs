@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_tests::fleet::clocks;
+use globalps_testkit::fleet::clocks;
 
 #[test]
 fn wrong_clocks_break_no_limit_and_no_node() {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use common::objects::{apply, get, merge_in};
 use common::{base64, cluster, docker_config};
-use globalps_tests::capi::{self, Capi, MANIFEST};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
-use globalps_tests::watch::{Changes, median, seconds_between};
-use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::capi::{self, Capi, MANIFEST};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
+use globalps_testkit::watch::{Changes, median, seconds_between};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use anyhow::Context;
 use globalps_core::provider::{Delivery, ProviderConfig};
-use globalps_tests::bare_node::{Ask, Program};
-use globalps_tests::interrupted::{Recording, Recovery, Scenario};
-use globalps_tests::kubernetes::VERSION;
-use globalps_tests::power_cut::{Op, Tree, crash_states};
+use globalps_testkit::bare_node::{Ask, Program};
+use globalps_testkit::interrupted::{Recording, Recovery, Scenario};
+use globalps_testkit::kubernetes::VERSION;
+use globalps_testkit::power_cut::{Op, Tree, crash_states};
 use serde_json::{Value, json};
 
 /// The node's own entries, formatted in a way that no program would reproduce.

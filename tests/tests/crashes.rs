@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Cluster, Node, config_file, until};
 
 /// Milliseconds from a rotation to a kill. A rotation of two nodes takes about two seconds.
 const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];

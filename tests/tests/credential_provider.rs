@@ -9,8 +9,8 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_tests::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use common::base64;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
-use globalps_tests::DEADLINE;
-use globalps_tests::lone_registry::{LoneRegistry, USER};
-use globalps_tests::terminal::Terminal;
+use globalps_testkit::DEADLINE;
+use globalps_testkit::lone_registry::{LoneRegistry, USER};
+use globalps_testkit::terminal::Terminal;
 
 #[test]
 fn files_of_docker_and_podman_are_read_with_their_helpers() {

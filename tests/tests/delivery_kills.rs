@@ -1,6 +1,6 @@
 //! The controller is killed at every write of its delivery into namespaces and to operators.
 
-use globalps_tests::fleet::kills::{namespaces, operators};
+use globalps_testkit::fleet::kills::{namespaces, operators};
 
 #[test]
 fn whatever_write_into_namespaces_the_controller_is_killed_at_the_next_one_finishes() {

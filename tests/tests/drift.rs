@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Node, config_file, until};
 use serde_json::{Value, json};
 
 const REGISTRY: &str = "drift.example.com";

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{base64, cluster};
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
-use globalps_tests::web::Server;
-use globalps_tests::{Access, Cluster, Node, kubernetes, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::web::Server;
+use globalps_testkit::{Access, Cluster, Node, kubernetes, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);

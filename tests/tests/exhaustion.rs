@@ -1,6 +1,6 @@
 //! No tenant exhausts the controller by the size or number of what it writes.
 
-use globalps_tests::fleet::exhaustion;
+use globalps_testkit::fleet::exhaustion;
 
 #[test]
 fn a_tenant_that_writes_large_and_many_objects_harms_only_itself() {

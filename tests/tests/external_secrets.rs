@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use common::admin::Admin;
 use common::{base64, cluster};
-use globalps_tests::companions::external_secrets;
-use globalps_tests::printed::{console, manifest};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::companions::external_secrets;
+use globalps_testkit::printed::{console, manifest};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

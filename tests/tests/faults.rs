@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use common::{base64, cluster, docker_config};
-use globalps_tests::faults::{Fault, Row, Way, rows};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::{Cluster, Node, until};
+use globalps_testkit::faults::{Fault, Row, Way, rows};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::{Cluster, Node, until};
 use serde_json::{Value, json};
 
 const NODES: u8 = 6;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
-use globalps_tests::broken_kubelet::break_kubelet;
-use globalps_tests::product::{
+use globalps_testkit::broken_kubelet::break_kubelet;
+use globalps_testkit::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, is_about_its_spec, merge, run,
 };
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

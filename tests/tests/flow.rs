@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::watch::Watch;
-use globalps_tests::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::watch::Watch;
+use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const OTHERS: &str = "own.example.com";

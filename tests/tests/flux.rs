@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster};
-use globalps_tests::companions::{Companion, kustomize_controller};
-use globalps_tests::printed::manifest;
-use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, Product, run};
-use globalps_tests::web::Server;
-use globalps_tests::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::companions::{Companion, kustomize_controller};
+use globalps_testkit::printed::manifest;
+use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, Product, run};
+use globalps_testkit::web::Server;
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

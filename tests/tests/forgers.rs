@@ -1,6 +1,6 @@
 //! What other clients write in the controller's name is neither believed nor overwritten.
 
-use globalps_tests::fleet::forgers;
+use globalps_testkit::fleet::forgers;
 
 #[test]
 fn in_a_namespace_only_what_the_controller_wrote_is_the_controllers() {

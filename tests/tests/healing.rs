@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::shared::{Shared, tests_on};
 use common::{docker_config, scale_controllers};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);

@@ -6,12 +6,12 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::capi::{Capi, MANIFEST, resource_set};
-use globalps_tests::hub::{Hub, fleet, member_secret, source};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
-use globalps_tests::watch::{Changes, median, seconds_between};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_testkit::capi::{Capi, MANIFEST, resource_set};
+use globalps_testkit::hub::{Hub, fleet, member_secret, source};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use globalps_testkit::watch::{Changes, median, seconds_between};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);

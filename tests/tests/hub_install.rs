@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use common::objects::{get, merge_in};
 use common::{cluster, docker_config};
-use globalps_tests::capi::Capi;
-use globalps_tests::hub::{Hub, fleet, source};
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::capi::Capi;
+use globalps_testkit::hub::{Hub, fleet, source};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::json;
 
 const FLEET: &str = "clusters";

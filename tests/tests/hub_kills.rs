@@ -1,6 +1,6 @@
 //! The hub is killed at every write, on the management cluster and in the members.
 
-use globalps_tests::fleet::kills::hub::{self, Change};
+use globalps_testkit::fleet::kills::hub::{self, Change};
 
 #[test]
 fn whatever_write_the_hub_is_killed_at_the_next_one_finishes() {

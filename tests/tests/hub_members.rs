@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use common::objects::{apply, merge_in};
 use common::{base64, cluster, docker_config};
-use globalps_tests::hub::{Hub, SYSTEM, fleet, member_secret, source};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_secret, source};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Odd values in every field that others may write on a management cluster: whatever the API server accepts, only the object with the value
 //! is affected.
 
-use globalps_tests::fleet::odd_values::hub;
+use globalps_testkit::fleet::odd_values::hub;
 
 #[test]
 fn an_odd_value_harms_only_the_object_of_the_hub_that_has_it() {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::cluster;
-use globalps_tests::Cluster;
-use globalps_tests::companions::{argocd, flux_helm, helm, helm3};
-use globalps_tests::product::{CONFIG, NAMESPACE, Ran, run};
+use globalps_testkit::Cluster;
+use globalps_testkit::companions::{argocd, flux_helm, helm, helm3};
+use globalps_testkit::product::{CONFIG, NAMESPACE, Ran, run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

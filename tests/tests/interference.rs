@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_tests::product::{DEADLINE, Product, merge};
-use globalps_tests::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, Product, merge};
+use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

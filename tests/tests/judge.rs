@@ -1,8 +1,8 @@
 //! `core/dockerconfig` and `core/provider` give the same results as the kubelet's and containers/image's own code.
 
-use globalps_tests::judge::{compare, judge};
-use globalps_tests::oracle::{Case, Oracle};
-use globalps_tests::{judge_merges, provider_judge};
+use globalps_testkit::judge::{compare, judge};
+use globalps_testkit::oracle::{Case, Oracle};
+use globalps_testkit::{judge_merges, provider_judge};
 
 #[test]
 fn ours_and_the_nodes_own_code_agree_on_generated_files() {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use globalps_tests::product::run;
-use globalps_tests::{dist, krew, kubernetes};
+use globalps_testkit::kubernetes;
+use globalps_testkit::product::run;
 use serde_json::Value;
+use xtask::release::{dist, krew};
 
 #[test]
 fn kubectl_runs_what_krew_installs() {

@@ -10,9 +10,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use globalps_core::provider::{Delivery, ProviderConfig};
-use globalps_tests::DEADLINE;
-use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::kubeadm::{self, State};
+use globalps_testkit::DEADLINE;
+use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_testkit::kubeadm::{self, State};
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use common::docker_config;
 use common::shared::{Shared, tests_on};
 use globalps_core::names::{METRICS_PORT, PROBES_PORT};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge, run};
-use globalps_tests::watch::Watch;
-use globalps_tests::{Cluster, Node, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, run};
+use globalps_testkit::watch::Watch;
+use globalps_testkit::{Cluster, Node, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
-use globalps_tests::image::{Image, write, write_index};
-use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer, USER};
-use globalps_tests::product::{Product, Ran, run};
-use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_signed};
+use globalps_testkit::image::{Image, write, write_index};
+use globalps_testkit::lone_registry::{LoneRegistry, REPOSITORY, TokenServer, USER};
+use globalps_testkit::product::{Product, Ran, run};
+use globalps_testkit::web::{Authority, Identity, Reply, Server, Validity, self_signed};
 use serde_json::{Value, json};
 
 const HERE: &[&str] = &["127.0.0.1"];

@@ -14,8 +14,8 @@ use common::objects::{
     wait_references,
 };
 use common::{cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
-use globalps_tests::{Access, Cluster, kubernetes, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::{Access, Cluster, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

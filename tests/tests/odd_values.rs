@@ -1,6 +1,6 @@
 //! Odd values in every field that others may write: whatever the API server accepts, only the object with the value is affected.
 
-use globalps_tests::fleet::odd_values;
+use globalps_testkit::fleet::odd_values;
 
 #[test]
 fn an_odd_value_harms_only_the_object_that_has_it() {

@@ -9,11 +9,11 @@ use common::objects::{
     wait_pod, wait_references,
 };
 use common::{cluster, docker_config, scale_controllers};
-use globalps_tests::olm::{
+use globalps_testkit::olm::{
     OLM, catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
 };
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::{Access, Cluster, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::{Access, Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

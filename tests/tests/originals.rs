@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -111,7 +111,7 @@ fn original(cluster: &Cluster, content: &str) {
     });
     let mut command = cluster.kubectl_command();
     command.args(["apply", "-f", "-"]);
-    let ran = globalps_tests::product::run(&mut command, &secret.to_string()).unwrap();
+    let ran = globalps_testkit::product::run(&mut command, &secret.to_string()).unwrap();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use globalps_tests::kubernetes;
-use globalps_tests::product::{Product, Ran, run};
+use globalps_testkit::kubernetes;
+use globalps_testkit::product::{Product, Ran, run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

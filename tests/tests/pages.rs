@@ -9,9 +9,9 @@ use std::time::Duration;
 use common::admin::{Admin, login};
 use common::cluster;
 use common::objects::{get, merge_in};
-use globalps_tests::printed::console;
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product};
-use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::printed::console;
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -179,8 +179,8 @@ fn the_commands_for_many_clusters_do_what_they_say() {
     admin.runs(page, "join");
     let config = login(&member);
     for object in [
-        globalps_tests::hub::source(CLUSTERS, "shared", &config),
-        globalps_tests::hub::fleet(CLUSTERS, "shared", &json!({"registered": {}})),
+        globalps_testkit::hub::source(CLUSTERS, "shared", &config),
+        globalps_testkit::hub::fleet(CLUSTERS, "shared", &json!({"registered": {}})),
     ] {
         apply(&management, &object);
     }

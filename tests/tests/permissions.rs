@@ -10,13 +10,13 @@ use common::{base64, cluster, docker_config};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::olm::{
+use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_testkit::olm::{
     catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
 };
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_tests::rights::{Calls, Exceptions, Right, assert_same, rights_of};
-use globalps_tests::{Cluster, Node, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::rights::{Calls, Exceptions, Right, assert_same, rights_of};
+use globalps_testkit::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::config::AuthInfo;

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use flate2::read::GzDecoder;
-use globalps_tests::product::{ADDITIONAL, DEADLINE, Product, Ran};
-use globalps_tests::secrecy::Search;
-use globalps_tests::terminal::Terminal;
-use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
+use globalps_testkit::secrecy::Search;
+use globalps_testkit::terminal::Terminal;
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "pl4gin-s3cret";
@@ -51,7 +51,7 @@ fn validate_and_explain_need_no_cluster_and_show_no_secret() {
     let plugin = |args: &[&str], input: &str| {
         let mut command = Command::new(Product::plugin_path());
         command.args(args).env("KUBECONFIG", "/nowhere");
-        globalps_tests::product::run(&mut command, input).unwrap()
+        globalps_testkit::product::run(&mut command, input).unwrap()
     };
     let good = docker_config(&[("quay.io/org", &format!("robot:{PASSWORD}"))]);
     let bad =
@@ -120,7 +120,7 @@ fn every_shell_gets_a_script_that_it_can_read() {
     ] {
         let mut command = Command::new(Product::plugin_path());
         command.args(["completion", shell]).env_clear();
-        let script = done(globalps_tests::product::run(&mut command, "").unwrap()).stdout;
+        let script = done(globalps_testkit::product::run(&mut command, "").unwrap()).stdout;
         assert!(
             script.contains("kubectl-globalps") && script.contains("validate"),
             "{shell}"
@@ -128,14 +128,14 @@ fn every_shell_gets_a_script_that_it_can_read() {
         if let Some(reads) = reads {
             let mut command = Command::new(shell);
             command.args(["-c", reads]);
-            let ran = done(globalps_tests::product::run(&mut command, &script).unwrap());
+            let ran = done(globalps_testkit::product::run(&mut command, &script).unwrap());
             assert!(ran.stdout.contains("kubectl-globalps"), "{ran:?}");
         }
     }
     let mut command = Command::new(Product::plugin_path());
     command.args(["completion", "tcsh"]);
     fails(
-        &globalps_tests::product::run(&mut command, "").unwrap(),
+        &globalps_testkit::product::run(&mut command, "").unwrap(),
         2,
         "tcsh",
     );
@@ -629,7 +629,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
     });
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["apply", "-f", "-"]);
-    done(globalps_tests::product::run(&mut kubectl, &source.to_string()).unwrap());
+    done(globalps_testkit::product::run(&mut kubectl, &source.to_string()).unwrap());
     done(
         product
             .plugin(&["install", "--apply", "--source", name], "")
@@ -691,7 +691,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
     fails(&product.plugin(&bundle, "").unwrap(), 2, "--force");
     a_shown_credential_keeps_its_file_out(cluster, product, &file);
     let sources = json!({"spec": {"sources": []}});
-    globalps_tests::product::merge(cluster, globalps_tests::product::CONFIG, &sources).unwrap();
+    globalps_testkit::product::merge(cluster, globalps_testkit::product::CONFIG, &sources).unwrap();
     cluster
         .kubectl(&["delete", "secret", name, "-n", "kube-system"])
         .unwrap();
@@ -709,7 +709,7 @@ fn a_shown_credential_keeps_its_file_out(cluster: &Cluster, product: &Product, f
     });
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["create", "-f", "-"]);
-    done(globalps_tests::product::run(&mut kubectl, &event.to_string()).unwrap());
+    done(globalps_testkit::product::run(&mut kubectl, &event.to_string()).unwrap());
     let path = file.display().to_string();
     let bundle = ["bundle", "--force", "--file", &path];
     let ran = product.plugin(&bundle, "").unwrap();
@@ -791,7 +791,7 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
         .args(line)
         .env("KUBECONFIG", cluster.kubeconfig())
         .env("KUBECTL_EXTERNAL_DIFF", "diff -U0 -r");
-    let ran = done(globalps_tests::product::run(&mut command, "").unwrap());
+    let ran = done(globalps_testkit::product::run(&mut command, "").unwrap());
     assert!(
         ran.stdout.contains("+      - ") || ran.stdout.contains("other:1"),
         "{ran:?}"
@@ -853,9 +853,9 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
     let mut long = kubectl();
     long.args(["global-pull-secret", "version", "--client"])
         .env("PATH", links.path());
-    done(globalps_tests::product::run(&mut long, "").unwrap());
+    done(globalps_testkit::product::run(&mut long, "").unwrap());
     let mut complete = Command::new(links.path().join("kubectl_complete-global_pull_secret"));
-    let ran = done(globalps_tests::product::run(complete.arg("val"), "").unwrap());
+    let ran = done(globalps_testkit::product::run(complete.arg("val"), "").unwrap());
     assert!(ran.stdout.starts_with("validate\t"), "{ran:?}");
 
     let mut kubectl = kubectl();
@@ -863,7 +863,7 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
         .args(["globalps", "version", "-o", "json"])
         .env("PATH", path)
         .env("KUBECONFIG", cluster.kubeconfig());
-    let ran = globalps_tests::product::run(&mut kubectl, "").unwrap();
+    let ran = globalps_testkit::product::run(&mut kubectl, "").unwrap();
     let version = json(&done(ran));
     assert_eq!(version["client"]["version"], env!("CARGO_PKG_VERSION"));
     assert!(
@@ -931,7 +931,7 @@ fn globalps_works_when_installed_again(cluster: &Cluster, product: &Product) {
     let delete = ["delete", "secret", "global-pull-secret", "-n=kube-system"];
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(delete).args([account, "--dry-run=server"]);
-    let ran = globalps_tests::product::run(&mut kubectl, "").unwrap();
+    let ran = globalps_testkit::product::run(&mut kubectl, "").unwrap();
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("another controller leads"), "{ran:?}");
 }
@@ -956,7 +956,7 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["apply", "-f", "-"]);
-    let ran = globalps_tests::product::run(&mut kubectl, &list.to_string()).unwrap();
+    let ran = globalps_testkit::product::run(&mut kubectl, &list.to_string()).unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     // The API server learns of it by a watch.
     sleep(Duration::from_secs(2));

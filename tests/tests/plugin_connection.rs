@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::cluster;
-use globalps_tests::product::{Product, Ran, run};
-use globalps_tests::terminal::Terminal;
-use globalps_tests::{Cluster, kubernetes, secrecy, until};
+use globalps_testkit::product::{Product, Ran, run};
+use globalps_testkit::terminal::Terminal;
+use globalps_testkit::{Cluster, kubernetes, secrecy, until};
 use serde_json::{Value, json};
 
 /// `status` prints this for a reachable cluster without globalps.
 const REACHED: &str = "globalps is not installed in this cluster";
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn the_plugin_finds_its_cluster_as_kubectl_does() {

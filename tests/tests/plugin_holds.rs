@@ -10,14 +10,14 @@ use std::time::Duration;
 use common::{cluster, docker_config};
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::state::{Configuration, State};
-use globalps_tests::product::{ADDITIONAL, CONFIG, Product, run};
-use globalps_tests::terminal::Terminal;
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, run};
+use globalps_testkit::terminal::Terminal;
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "h0lds-s3cret";
 const NAMESPACE: &str = "kube-system";
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 const POLL: Duration = Duration::from_millis(200);
 
 #[test]

@@ -9,15 +9,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::Cluster;
-use globalps_tests::product::{ADDITIONAL, CONFIG, Product, Ran, run};
-use globalps_tests::terminal::Terminal;
+use globalps_testkit::Cluster;
+use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, run};
+use globalps_testkit::terminal::Terminal;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "kube-system";
 const PASSWORD: &str = "0perations-s3cret";
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn the_plugin_steers_a_rollout() {
@@ -846,7 +846,7 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     kubectl.args(["apply", "-f", "-"]);
     assert_eq!(run(&mut kubectl, &pod.to_string()).unwrap().code, Some(0));
     // The kubelet of node-1 attempts the pull, and reports why it fails.
-    globalps_tests::until(
+    globalps_testkit::until(
         "the kubelet's word",
         SOON,
         Duration::from_millis(200),

@@ -11,16 +11,16 @@ use common::cluster;
 use common::unrun::{SYSTEM, install, names_leader, pods};
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart};
 use globalps_core::manifests::syncer_objects;
-use globalps_tests::account::Account;
-use globalps_tests::product::{NAMESPACE, run};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::account::Account;
+use globalps_testkit::product::{NAMESPACE, run};
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const SYNCER: &str = "global-pull-secret-syncer";
 const RESTORER: &str = "global-pull-secret-restorer";
 const IMAGE: &str = "registry.example.com/globalps-syncer:2";
 const POLL: Duration = Duration::from_millis(100);
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::objects::apply;
 use common::{cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, run};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, run};
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);

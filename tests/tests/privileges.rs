@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use globalps_core::checksum::add_checksum;
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
-use globalps_tests::{Cluster, Node, until};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::{Cluster, Node, until};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use globalps_core::dockerconfig::parse;
 use globalps_core::names::PROVIDER_DATA_FILE;
 use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
-use globalps_tests::product::provider_path;
+use globalps_testkit::product::provider_path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 

@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use globalps_core::provider::{Delivery, ProviderConfig};
-use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::kubernetes::VERSION;
-use globalps_tests::{DEADLINE, until};
+use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_testkit::kubernetes::VERSION;
+use globalps_testkit::{DEADLINE, until};
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use globalps_core::provider::{Delivery, ProviderConfig};
-use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::kubernetes::VERSION;
-use globalps_tests::until;
+use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_testkit::kubernetes::VERSION;
+use globalps_testkit::until;
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());

@@ -4,8 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
-use globalps_tests::reference_cases::{ENDS, FILES, FileCase, NEW, OLD};
+use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_testkit::reference_cases::{ENDS, FILES, FileCase, NEW, OLD};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

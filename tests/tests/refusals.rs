@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);

@@ -1,6 +1,6 @@
 //! A refused write delays nothing but its object, for every kind of write.
 
-use globalps_tests::fleet::refused_writes;
+use globalps_testkit::fleet::refused_writes;
 
 #[test]
 fn a_refused_write_costs_only_its_object() {

@@ -9,12 +9,12 @@ use common::delivery::{
 };
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
-use globalps_tests::Cluster;
-use globalps_tests::olm::pull_secret;
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_tests::until;
-use globalps_tests::web::{Authority, Server};
-use globalps_tests::webhook::{Webhook, configuration};
+use globalps_testkit::Cluster;
+use globalps_testkit::olm::pull_secret;
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::until;
+use globalps_testkit::web::{Authority, Server};
+use globalps_testkit::webhook::{Webhook, configuration};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use globalps_tests::dist::sum;
-use globalps_tests::kubernetes;
-use globalps_tests::publish::{Cosign, PROVENANCE, files};
+use globalps_testkit::kubernetes;
 use serde_json::json;
+use xtask::release::dist::sum;
+use xtask::release::{Cosign, PROVENANCE, files};
 
 #[test]
 fn a_changed_byte_breaks_a_signature_and_the_provenance() {

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
+use globalps_testkit::{Cluster, until};
 
 const POLL: Duration = Duration::from_millis(100);
 const VIEWER: &str = "vera";

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
-use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
-use globalps_tests::secrecy::{self, Search};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
+use globalps_testkit::secrecy::{self, Search};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Clus
         });
         let mut command = cluster.kubectl_command();
         command.args(["apply", "--dry-run=server", "-f", "-"]);
-        let ran = globalps_tests::product::run(&mut command, &object.to_string()).unwrap();
+        let ran = globalps_testkit::product::run(&mut command, &object.to_string()).unwrap();
         assert!(
             ran.code != Some(0) && ran.stderr.contains(sentence),
             "{object}: {}",

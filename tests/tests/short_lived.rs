@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster};
-use globalps_tests::companions::external_secrets;
-use globalps_tests::printed::manifest;
-use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::web::{Authority, Server, Validity};
-use globalps_tests::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::companions::external_secrets;
+use globalps_testkit::printed::manifest;
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::web::{Authority, Server, Validity};
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

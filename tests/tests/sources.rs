@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

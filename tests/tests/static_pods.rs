@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use common::cluster;
 use common::delivery::{NAME, install, wait_registries};
 use common::objects::{apply, get, pod, wait_pod};
-use globalps_tests::product::DEADLINE;
-use globalps_tests::{Access, Node};
+use globalps_testkit::product::DEADLINE;
+use globalps_testkit::{Access, Node};
 use serde_json::{Value, json};
 
 const KUBELET_CONFIG: &str = "etc/kubernetes/kubelet.json";

@@ -10,8 +10,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use globalps_core::names::{self, GLOBAL_SECRET, ROLLED_OUT_SECRET};
-use globalps_tests::bare_node::{Ask, BareNode, Failures, Program, Secret};
-use globalps_tests::until;
+use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program, Secret};
+use globalps_testkit::until;
 use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use globalps_tests::product::{Product, run};
-use globalps_tests::terminal::Terminal;
+use globalps_testkit::product::{Product, run};
+use globalps_testkit::terminal::Terminal;
 
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn a_message_is_broken_between_words_and_a_command_in_it_nowhere() {

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::cluster;
-use globalps_tests::{Cluster, DEADLINE, Options, kubernetes, until};
+use globalps_testkit::programs::built;
+use globalps_testkit::{Cluster, DEADLINE, Options, kubernetes, until};
 
 /// Directories of this file's clusters. Clusters of other tests may start and stop at the same time.
 const OWN: &str = "clusters/bed-";
@@ -92,7 +93,7 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
 
     // A program is killed while it starts a cluster, and the next one uses the same directory.
     let dir = kubernetes::target_dir().join("clusters/bed-killed");
-    let mut up = Command::new(env!("CARGO_BIN_EXE_testcluster"))
+    let mut up = Command::new(built(&["testcluster"]).unwrap().join("testcluster"))
         .args(["up", "--nodes", "1", "--dir"])
         .arg(&dir)
         .stderr(Stdio::null())

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::admin::{Admin, login};
 use common::cluster;
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
-use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const PAGE: &str = "tutorials.md";

@@ -7,8 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Node, config_file, until};
 
 const REGISTRY: &str = "units.example.com";
 const KUBELET: &str = "kubelet.service";

@@ -5,7 +5,7 @@ mod common;
 
 use common::cluster;
 use common::upgrade::World;
-use globalps_tests::release::{Release, install};
+use globalps_testkit::release::{Release, install};
 
 #[derive(Clone, Copy, Debug)]
 enum Version {

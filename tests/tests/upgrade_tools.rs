@@ -9,10 +9,10 @@ use std::process::Command;
 
 use common::cluster;
 use common::upgrade::World;
-use globalps_tests::Cluster;
-use globalps_tests::companions::helm;
-use globalps_tests::product::{NAMESPACE, run};
-use globalps_tests::release::{Pushed, Release};
+use globalps_testkit::Cluster;
+use globalps_testkit::companions::helm;
+use globalps_testkit::product::{NAMESPACE, run};
+use globalps_testkit::release::{Pushed, Release};
 use serde_json::json;
 
 const RELEASE: &str = "globalps";

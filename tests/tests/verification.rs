@@ -6,15 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::{cluster, docker_config};
-use globalps_tests::lone_registry::{LoneRegistry, USER};
-use globalps_tests::product::{NAMESPACE, Product, run};
-use globalps_tests::web::{Authority, Validity};
-use globalps_tests::{Access, Cluster, secrecy, until};
+use globalps_testkit::lone_registry::{LoneRegistry, USER};
+use globalps_testkit::product::{NAMESPACE, Product, run};
+use globalps_testkit::web::{Authority, Validity};
+use globalps_testkit::{Access, Cluster, secrecy, until};
 use serde_json::{Value, json};
 
 const CONDITION: &str = "CredentialsRejected";
 const POLL: Duration = Duration::from_millis(200);
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 /// The interval and the second check, both with their jitter, and the time of a busy machine.
 const AN_INTERVAL: Duration = Duration::from_secs(66 + 33 + 30);
 const FIRST: &str = "v3rify-first";

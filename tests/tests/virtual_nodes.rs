@@ -6,12 +6,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::docker_config;
-use globalps_tests::product::Product;
-use globalps_tests::{until, virtual_nodes};
+use globalps_testkit::product::Product;
+use globalps_testkit::{until, virtual_nodes};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
-const SOON: Duration = globalps_tests::DEADLINE;
+const SOON: Duration = globalps_testkit::DEADLINE;
 /// A kubelet is restarted at most every ten seconds.
 const PAUSE: Duration = Duration::from_secs(11);
 /// Waiting for a node that can't change takes much longer.

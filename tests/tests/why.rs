@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::cluster;
 use common::objects::apply;
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Access, Cluster, Node, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Access, Cluster, Node, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);

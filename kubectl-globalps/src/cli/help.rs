@@ -149,7 +149,7 @@ mod tests {
                 stale.push(name.clone());
             }
         }
-        assert!(stale.is_empty(), "run `make docs`: {stale:?}");
+        assert!(stale.is_empty(), "run `make generate`: {stale:?}");
     }
 
     fn collect(mut command: Command, name: &str, pages: &mut Vec<(String, String)>) {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use globalps_tests::product::Product;
-use globalps_tests::terminal::Terminal;
-use globalps_tests::{Access, Cluster, kubernetes, printed};
+use globalps_testkit::product::Product;
+use globalps_testkit::terminal::Terminal;
+use globalps_testkit::{Access, Cluster, kubernetes, printed};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 use super::objects::{get, registries_of};

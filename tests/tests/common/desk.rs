@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use globalps_tests::lone_registry::USER;
-use globalps_tests::product::{Product, Ran, run};
-use globalps_tests::web::Server;
+use globalps_testkit::lone_registry::USER;
+use globalps_testkit::product::{Product, Ran, run};
+use globalps_testkit::web::Server;
 use tempfile::TempDir;
 
 pub const PASSWORD: &str = "l1ve-s3cret";

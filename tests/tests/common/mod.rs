@@ -12,8 +12,8 @@ pub mod upgrade;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_tests::product::DEADLINE;
-use globalps_tests::{Cluster, Options, kubernetes, secrecy, until};
+use globalps_testkit::product::DEADLINE;
+use globalps_testkit::{Cluster, Options, kubernetes, secrecy, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);

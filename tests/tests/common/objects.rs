@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use globalps_tests::product::{DEADLINE, run};
-use globalps_tests::{Cluster, until};
+use globalps_testkit::product::{DEADLINE, run};
+use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);

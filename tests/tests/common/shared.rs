@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use globalps_tests::product::{CONFIG, DEADLINE, Product};
-use globalps_tests::secrecy::Search;
-use globalps_tests::{Cluster, Node};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product};
+use globalps_testkit::secrecy::Search;
+use globalps_testkit::{Cluster, Node};
 
 use super::cluster;
 

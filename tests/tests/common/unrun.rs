@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use globalps_core::manifests::Install;
-use globalps_tests::product::run;
-use globalps_tests::{Cluster, DEADLINE as SOON, until};
+use globalps_testkit::product::run;
+use globalps_testkit::{Cluster, DEADLINE as SOON, until};
 use serde_json::json;
 
 pub const SYSTEM: &str = "globalps-system";

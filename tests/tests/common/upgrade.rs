@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::release::{Pushed, syncers_are};
-use globalps_tests::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::release::{Pushed, syncers_are};
+use globalps_testkit::{Cluster, Node, config_file, until};
 
 use super::{base64, docker_config};
 

@@ -1,0 +1,115 @@
+//! Measures the hub in front of many simulated clusters, and compares with what its limits, the members and the API
+//! server allow.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_testkit::fleet::clusters::{Figures, Options, Step, measure};
+
+/// Measure the hub with simulated clusters
+#[derive(Parser)]
+struct Cli {
+    /// Number of clusters; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    clusters: Vec<usize>,
+    /// Milliseconds until each node of a cluster has a new Secret
+    #[arg(long, default_value_t = 200)]
+    time: u64,
+    /// Hub processes that share the clusters
+    #[arg(long, default_value_t = 1)]
+    shards: u32,
+    /// Let the clusters speak plain HTTP instead of TLS
+    #[arg(long)]
+    plain: bool,
+    /// Seconds to measure without any change
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
+}
+
+fn main() -> ExitCode {
+    globalps_testkit::exit_code(&bench(&Cli::parse()))
+}
+
+fn bench(cli: &Cli) -> Result<()> {
+    for clusters in &cli.clusters {
+        let figures = measure(&Options {
+            clusters: *clusters,
+            time: Duration::from_millis(cli.time),
+            has_tls: !cli.plain,
+            shards: cli.shards,
+            idle: Duration::from_secs(cli.idle),
+        })?;
+        print(&figures);
+    }
+    Ok(())
+}
+
+fn print(figures: &Figures) {
+    let time = figures.options.time;
+    println!(
+        "{} clusters, each finished after {} ms; the management API server takes {:.0} writes/s",
+        figures.options.clusters,
+        time.as_millis(),
+        figures.capacity
+    );
+    println!(
+        "{:<22} {:>8} {:>9} {:>7} {:>9} {:>7} {:>7} {:>10} {:>8}",
+        "", "time", "by limits", "ratio", "by writes", "ratio", "writes", "reconciles", "CPU"
+    );
+    for (what, step) in [
+        ("cold start", &figures.cold),
+        ("rotation, 10 %", &figures.tenth),
+        ("rotation, 100 %", &figures.all),
+        ("third away, 10 %", &figures.away),
+        ("third is back", &figures.back),
+        ("restart, all watched", &figures.restart),
+        ("the 10 s after it", &figures.settled),
+        ("idle", &figures.idle),
+    ] {
+        line(what, step, time, figures.capacity);
+    }
+    for (what, step) in [
+        ("rotation", &figures.tenth),
+        ("restart", &figures.restart),
+        ("the 10 s after it", &figures.settled),
+        ("idle", &figures.idle),
+    ] {
+        println!("{what}: hub {:?}", step.requests);
+        println!("{what}: members {:?}", step.at_members);
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let megabytes = |kib: u64| kib as f64 * 1024.0 / 1e6;
+    println!(
+        "hub's memory: {:.1} MB without clusters, {:.1} MB after all, {:.1} MB at most, {:.1} MB of all {} shards; {} files open",
+        megabytes(figures.fresh.resident),
+        megabytes(figures.last.resident),
+        megabytes(figures.last.most_resident),
+        megabytes(figures.resident),
+        figures.options.shards,
+        figures.files
+    );
+}
+
+fn line(what: &str, step: &Step, time: Duration, capacity: f64) {
+    let took = step.time.as_secs_f64();
+    let least = step.least(time).as_secs_f64();
+    #[allow(clippy::cast_precision_loss)]
+    let by_writes = step.writes() as f64 / capacity;
+    let ratio = |least: f64| {
+        if least > 0.0 && step.waves > 0 {
+            format!("{:.2}", took / least)
+        } else {
+            "-".to_owned()
+        }
+    };
+    println!(
+        "{what:<22} {took:>6.2} s {least:>7.2} s {:>7} {by_writes:>7.2} s {:>7} {:>7} {:>10} {:>6.2} s",
+        ratio(least),
+        ratio(by_writes),
+        step.writes(),
+        step.reconciles,
+        step.processor.as_secs_f64()
+    );
+}

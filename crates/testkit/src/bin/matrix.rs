@@ -1,0 +1,399 @@
+//! Runs tests on clusters of several releases of Kubernetes, one release after the other, then beside several releases of
+//! kubeadm, and writes what works with which: `docs/compatibility.md`.
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Parser;
+use globalps_testkit::compatibility::{Observed, Release, with_clusters, with_kubeadm};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::suite::{self, Capacity};
+use globalps_testkit::{
+    Access, Cluster, Node, Options, config_file, containerd, crio, kubernetes, until,
+};
+use jiff::Zoned;
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const SOURCE: &str = "team-a-pull-secret";
+/// Test programs that run on every release.
+const PROGRAMS: [&str; 3] = ["flow", "refusals", "namespaces"];
+const CAPACITY: Capacity = Capacity { busy: 6, idle: 9 };
+const LIMIT: Duration = Duration::from_mins(20);
+/// Begins the line with what was observed.
+const OBSERVED: &str = "observed: ";
+
+/// Run tests on clusters of several releases of Kubernetes
+#[derive(Parser)]
+struct Args {
+    /// Releases of Kubernetes, such as `v1.34.4`
+    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "kubeadm", "observe"])]
+    releases: Vec<String>,
+    /// Releases of containerd, such as `v2.4.2`, for a run each with the newest Kubernetes
+    #[arg(long, value_delimiter = ',')]
+    containerd: Vec<String>,
+    /// Directory with CRI-O's programs `crio` and `pinns`, for a run with the newest Kubernetes
+    #[arg(long)]
+    crio: Option<String>,
+    /// Releases of kubeadm, such as `v1.37.2`, whose upgrades rewrite the kubelet's flags or don't; without a cluster
+    #[arg(long, value_delimiter = ',')]
+    kubeadm: Vec<String>,
+    /// Write the result to this file, whose other parts stay
+    #[arg(long)]
+    output: Option<std::path::PathBuf>,
+    /// Observe the release of the variable `KUBERNETES`, and nothing else
+    #[arg(long, hide = true)]
+    observe: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    globalps_testkit::exit_code(&if args.observe {
+        observe()
+    } else {
+        try_all(&args)
+    })
+}
+
+fn try_all(args: &Args) -> Result<()> {
+    let (mut releases, mut failed) = (Vec::new(), Vec::new());
+    let newest = |containerd, crio| (kubernetes::VERSION, containerd, crio);
+    let kubernetes = args.releases.iter();
+    let kubernetes = kubernetes.map(|version| (version.as_str(), "", ""));
+    let containerd = args.containerd.iter();
+    let containerd = containerd.map(|release| newest(release.as_str(), ""));
+    let crio = args.crio.iter().map(|directory| newest("", directory));
+    for (version, containerd, crio) in kubernetes.chain(containerd).chain(crio) {
+        println!("\n##### Kubernetes {version} {containerd}{crio}");
+        let built = Command::new(sibling("testcluster")?)
+            .arg("build")
+            .env("KUBERNETES", version)
+            .status()?;
+        if !built.success() {
+            println!("Kubernetes {version} could not be built");
+            failed.push(version.to_owned());
+            continue;
+        }
+        let programs = suite::build(&PROGRAMS.map(str::to_owned))?;
+        let variables = [
+            ("KUBERNETES", version),
+            ("CONTAINERD", containerd),
+            ("CRIO", crio),
+        ];
+        let outcomes = suite::run(programs, CAPACITY, LIMIT, &variables)?;
+        let observed = observed(&variables);
+        if let Err(error) = &observed {
+            println!("{version}: {error:#}");
+        }
+        releases.push(Release {
+            version: version.to_owned(),
+            runtime: match (containerd, crio) {
+                ("", "") => None,
+                ("", _) => Some("CRI-O".to_owned()),
+                _ => Some(format!("containerd {containerd}")),
+            },
+            programs: outcomes
+                .iter()
+                .map(|outcome| (outcome.name.to_owned(), outcome.passed))
+                .collect(),
+            observed: observed.ok(),
+        });
+        releases.sort_by_key(Release::minor);
+        write(args, |old| {
+            with_clusters(old, &releases, Zoned::now().date())
+        })?;
+    }
+    failed.extend(try_kubeadm(args)?);
+    let broken = releases.iter().filter(|release| !release.works());
+    failed.extend(broken.map(|release| release.version.clone()));
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("failed with Kubernetes {}", failed.join(", "))
+}
+
+/// Returns the releases of kubeadm with which the test program failed.
+fn try_kubeadm(args: &Args) -> Result<Vec<String>> {
+    let mut releases = Vec::new();
+    for version in &args.kubeadm {
+        println!("\n##### kubeadm {version}");
+        let programs = suite::build(&["kubeadm".to_owned()])?;
+        let outcomes = suite::run(programs, CAPACITY, LIMIT, &[("KUBERNETES", version)])?;
+        let passed = suite::verdict(&outcomes).is_ok();
+        releases.push((version.clone(), passed));
+        write(args, |old| {
+            with_kubeadm(old, &releases, Zoned::now().date())
+        })?;
+    }
+    let broken = releases.iter().filter(|(_, passed)| !passed);
+    Ok(broken.map(|(version, _)| version.clone()).collect())
+}
+
+/// Prints the page, and writes it if there is a file for it. `page`: from the old page.
+fn write(args: &Args, page: impl Fn(&str) -> String) -> Result<()> {
+    let old = args.output.as_ref().map(std::fs::read_to_string);
+    let page = page(&old.transpose()?.unwrap_or_default());
+    println!("\n{page}");
+    if let Some(output) = &args.output {
+        std::fs::write(output, &page)?;
+    }
+    Ok(())
+}
+
+fn sibling(name: &str) -> Result<std::path::PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.with_file_name(name))
+}
+
+/// In a process of its own, since the releases are variables of the process.
+fn observed(variables: &[(&str, &str)]) -> Result<Observed> {
+    let ran = Command::new(sibling("matrix")?)
+        .arg("--observe")
+        .envs(variables.iter().copied())
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let line = said.lines().find_map(|line| line.strip_prefix(OBSERVED));
+    let line = line.context("the credential provider failed with this release")?;
+    Ok(serde_json::from_str(line)?)
+}
+
+fn observe() -> Result<()> {
+    let version = kubernetes::version();
+    let dir = kubernetes::target_dir().join("clusters/matrix");
+    let cluster = Cluster::up(&Options { dir, nodes: 1 })?;
+    let node = cluster.nodes()?.remove(0);
+    let found = on(&cluster, &node, &version).context(version)?;
+    println!("{OBSERVED}{}", serde_json::to_string(&found)?);
+    cluster.down()
+}
+
+/// A node with this release, and its files before anything was delivered.
+struct World<'a> {
+    cluster: &'a Cluster,
+    node: &'a Node,
+    product: Product<'a>,
+    version: &'a str,
+    /// An image in the private registry.
+    image: String,
+    before: Files,
+}
+
+/// The kubelet's flags, and the credentials file.
+type Files = (Vec<u8>, Option<config_file::ConfigFile>);
+
+/// What must work with every release is checked; what differs is returned.
+fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
+    let path = "jsonpath={.items[0].status.nodeInfo['kubeletVersion','containerRuntimeVersion']}";
+    let runtime = until("the version", DEADLINE, POLL, || {
+        let seen = cluster.kubectl(&["get", "nodes", "-o", path])?;
+        let seen = seen
+            .strip_prefix(version)
+            .map(|rest| rest.trim().to_owned());
+        Ok(seen.filter(|runtime| !runtime.is_empty()))
+    })?;
+    let wanted = match (crio::directory(), containerd::version()) {
+        (Some(_), _) => "cri-o://".to_owned(),
+        (None, Some(release)) => release.trim_start_matches('v').to_owned(),
+        (None, None) => String::new(),
+    };
+    ensure!(
+        runtime.contains(&wanted),
+        "the nodes run {runtime}, not {wanted}"
+    );
+    let world = World {
+        cluster,
+        node,
+        product: Product::install_with(cluster, &["--source", SOURCE])?,
+        version,
+        image: format!("{}/team/app:1", cluster.registry().address(Access::Private)),
+        before: files(node)?,
+    };
+    // First, because the kubelet remembers which images it has pulled for every pod.
+    let (scopes, pulled_images, check) = world.scopes()?;
+    world.a_provider_for_every_pod()?;
+    let admission =
+        cluster.kubectl(&["api-resources", "--api-group=admissionregistration.k8s.io"])?;
+    let admission = admission.lines().any(|line| {
+        line.starts_with("mutatingadmissionpolicies ")
+            && line.contains("admissionregistration.k8s.io/v1 ")
+    });
+    let minor = kubernetes::minor();
+    for (feature, is_there, since) in [
+        ("scopes", scopes, 34),
+        ("a scope for pulled images", pulled_images == Some(true), 35),
+        ("MutatingAdmissionPolicy v1", admission, 36),
+    ] {
+        ensure!(
+            is_there == (minor >= since),
+            "{feature}: {is_there} with {version}, and 1.{since} is the first release with it"
+        );
+    }
+    Ok(Observed {
+        runtime,
+        scopes,
+        pulled_images,
+        admission,
+        check,
+    })
+}
+
+fn files(node: &Node) -> Result<Files> {
+    let flags = std::fs::read(node.kubelet_dir().join("kubeadm-flags.env"))?;
+    Ok((flags, config_file::read(node)?))
+}
+
+impl World<'_> {
+    /// With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's own. Returns
+    /// whether this one does, whether it checks pulled images too, and the line of `check`.
+    fn scopes(&self) -> Result<(bool, Option<bool>, String)> {
+        let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
+        self.product.apply(&other.to_string())?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": self.cluster.registry().docker_config()?},
+        });
+        let mut kubectl = self.cluster.kubectl_command();
+        let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.configure(&json!({
+            "kubelet": {"delivery": "CredentialProvider"},
+            "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
+        }))?;
+        self.delivered("CredentialProvider")?;
+        for namespace in ["team-a", "team-b"] {
+            self.cluster.kubectl(&["create", "namespace", namespace])?;
+        }
+        let scopes = self.runs("team-a", "Always")?;
+        ensure!(
+            !self.runs("team-b", "Always")?,
+            "a pod outside the scope could pull"
+        );
+        let pulled_images = match scopes {
+            true => Some(!self.runs("team-b", "IfNotPresent")?),
+            false => None,
+        };
+        let status = self.product.status()?;
+        let source = &status["sources"][0];
+        let version = self.version.trim_start_matches('v');
+        let says_why = |text: &str| text.contains(version);
+        ensure!(
+            scopes || source["message"].as_str().is_some_and(says_why),
+            "the source does not report why: {source}"
+        );
+        let check = self.product.plugin(&["check"], "")?.stdout;
+        let who = format!("({})", self.version);
+        let check = check.lines().find(|line| line.contains(&who));
+        let check = check.with_context(|| format!("`check` does not name {who}"))?;
+        let check = check.trim().to_owned();
+        self.cluster
+            .kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
+        self.removed()?;
+        self.configure(&json!({"kubelet": {"delivery": "ConfigFile"}, "sources": null}))?;
+        Ok((scopes, pulled_images, check))
+    }
+
+    /// Enabling the provider, a rotation, and disabling it: works with every kubelet.
+    fn a_provider_for_every_pod(&self) -> Result<()> {
+        let registry = self.cluster.registry();
+        let starts = || self.product.kubelet_starts(self.node);
+        self.product.apply(&registry.docker_config()?)?;
+        self.product.wait_synced()?;
+        let known = starts()?;
+        self.configure(&json!({"kubelet": {"delivery": "CredentialProvider"}}))?;
+        self.delivered("CredentialProvider")?;
+        ensure!(
+            starts()? - known == 1,
+            "{} kubelet starts when the provider was enabled",
+            starts()? - known
+        );
+        ensure!(
+            config_file::auth(self.node, &registry.address(Access::Private))?.is_none(),
+            "the credentials file has the entry too"
+        );
+        ensure!(
+            self.runs("default", "Always")?,
+            "a pull with the provider failed"
+        );
+        registry.set_password(&format!("rotated-{}", self.version))?;
+        self.product.apply(&registry.docker_config()?)?;
+        self.product.wait_synced()?;
+        ensure!(
+            self.runs("default", "Always")?,
+            "a pull after a rotation failed"
+        );
+        ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
+        self.removed()?;
+        ensure!(
+            starts()? - known == 2,
+            "{} kubelet starts in total",
+            starts()? - known
+        );
+        Ok(())
+    }
+
+    fn configure(&self, spec: &Value) -> Result<()> {
+        let patch = json!({"spec": spec});
+        until("the GlobalPullSecret", DEADLINE, POLL, || {
+            Ok(merge(self.cluster, CONFIG, &patch).ok())
+        })
+    }
+
+    fn delivered(&self, delivery: &str) -> Result<()> {
+        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+            let status = self.product.node_status(self.node.name())?;
+            let is_ready = self.product.condition("Ready")?.0 == "True";
+            Ok((is_ready && status["delivery"] == delivery).then_some(()))
+        })
+    }
+
+    /// Deletes the additional Secret; the node is as before.
+    fn removed(&self) -> Result<()> {
+        self.product.delete()?;
+        self.product.wait_clean()?;
+        ensure!(
+            files(self.node)? == self.before,
+            "the files differ from before"
+        );
+        Ok(())
+    }
+
+    fn runs(&self, namespace: &str, policy: &str) -> Result<bool> {
+        runs(self.cluster, namespace, &self.image, policy)
+    }
+}
+
+/// Whether a pod in this namespace runs. `false`: its image could not be pulled.
+fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result<bool> {
+    let gone = [
+        "delete",
+        "pod",
+        "p",
+        "-n",
+        namespace,
+        "--ignore-not-found",
+        "--force",
+        "--grace-period=0",
+    ];
+    cluster.kubectl(&gone)?;
+    let policy = format!("--image-pull-policy={policy}");
+    let image = format!("--image={image}");
+    until("the pod", DEADLINE, POLL, || {
+        // A new namespace does not have its service account yet.
+        Ok(cluster
+            .kubectl(&["run", "p", "-n", namespace, &image, &policy])
+            .ok())
+    })?;
+    until(&format!("a pod of {namespace}"), DEADLINE, POLL, || {
+        let pod = cluster.get(namespace, "pod/p")?;
+        ensure!(!pod.is_null(), "there is no pod");
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
+        let is_refused = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"]
+            .iter()
+            .any(|reason| waiting == reason);
+        let is_running = pod["status"]["phase"] == "Running";
+        Ok((is_running || is_refused).then_some(is_running))
+    })
+}

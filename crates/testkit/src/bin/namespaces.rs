@@ -1,0 +1,65 @@
+//! Measures pull secrets in many namespaces, and compares with the maximum of the API server.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_testkit::fleet::namespaces::{Step, measure};
+
+/// Measure pull secrets in many namespaces
+#[derive(Parser)]
+struct Cli {
+    /// Number of namespaces; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    namespaces: Vec<usize>,
+    /// Seconds to measure without any change
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
+}
+
+fn main() -> ExitCode {
+    globalps_testkit::exit_code(&bench(&Cli::parse()))
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn bench(cli: &Cli) -> Result<()> {
+    for namespaces in &cli.namespaces {
+        let figures = measure(*namespaces, Duration::from_secs(cli.idle))?;
+        println!("{} namespaces", figures.namespaces);
+        println!("capacity       {:.0} writes/s", figures.capacity);
+        let least = *namespaces as f64 / figures.capacity;
+        let line = |what: &str, step: Step| {
+            let seconds = step.time.as_secs_f64();
+            println!(
+                "{what:<14} {seconds:.2} s, {} writes of Secrets, {:.2} x the limit",
+                step.writes,
+                seconds / least
+            );
+        };
+        line("first fill", figures.fill);
+        line("rotation", figures.rotation);
+        line("removal", figures.removal);
+        let millis = |at: usize| {
+            figures
+                .new
+                .get(at)
+                .map_or(0.0, |time| time.as_secs_f64() * 1e3)
+        };
+        let most = figures.new.len() - 1;
+        println!(
+            "new namespace  {:.0} ms (median), {:.0} ms at most",
+            millis(most / 2),
+            millis(most)
+        );
+        println!("idle           {} s: {:?}", cli.idle, figures.idle);
+        let megabytes = |kib: u64| kib as f64 * 1024.0 / 1e6;
+        println!(
+            "controller     {:.1} MB before, {:.1} MB after, {:.1} MB at most",
+            megabytes(figures.fresh.resident),
+            megabytes(figures.last.resident),
+            megabytes(figures.last.most_resident)
+        );
+    }
+    Ok(())
+}

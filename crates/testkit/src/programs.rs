@@ -1,0 +1,35 @@
+//! Programs of this repository, as this checkout has them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::kubernetes::{target_dir, workspace};
+
+/// Builds them with the cargo that runs the test, and returns the directory that they are in.
+pub fn built(names: &[&str]) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    // Cargo's variables for the test's package would make it rebuild other packages.
+    let of_package =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
+    let target = std::path::absolute(target_dir())?;
+    let status = command
+        .current_dir(workspace())
+        // With the dependencies' features of the whole workspace, as the tests: so each is compiled once.
+        .args(["build", "--quiet", "--locked", "--workspace"])
+        .args(names.iter().flat_map(|name| ["--bin", name]))
+        .arg("--target-dir")
+        .arg(&target)
+        .status()
+        .context("could not run cargo")?;
+    let names = names.join("`, `");
+    ensure!(status.success(), "`{names}` could not be built ({status})");
+    Ok(target.join("debug"))
+}
