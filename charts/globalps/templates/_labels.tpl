@@ -1,4 +1,4 @@
-{{- /* Generated: `make manifests`. Labels of every object of the chart, with `commonLabels`. */}}
+{{- /* Generated: `make generate`. Labels of every object of the chart, with `commonLabels`. */}}
 {{- define "globalps.labels" -}}
 {{- $labels := dict -}}
 {{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}

@@ -312,7 +312,7 @@ fn no_file_is_too_long_to_read() {
         let tests = test_modules(&sources);
         for source in sources
             .iter()
-            .filter(|source| !tests.contains(&source.module))
+            .filter(|source| !tests.iter().any(|test| source.module.starts_with(test)))
         {
             let lines = lines_of_code(&source.text);
             if lines > LIMIT {

@@ -1,24 +1,21 @@
 //! `charts/`: the Helm charts, from the builders of the manifests: the custom resource definitions, and everything else. What depends
 //! on values is marked in the builders' input, and becomes an expression of Helm.
 
+mod inputs;
 mod schema;
 mod template;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
-use globalps_core::api::{
-    Attach, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
-};
-use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_core::api::{Attach, SecretRef};
+use globalps_core::manifests::Install;
 use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, HUB, IMAGE_PULL_SECRETS, KUBECONFIG_KEY,
-    OPENSHIFT_ORIGINAL, OPERATORS,
+    CONTROLLER, CONTROLLER_NAMESPACE, HUB, IMAGE_PULL_SECRETS, OPENSHIFT_ORIGINAL, OPERATORS,
 };
 use serde_json::{Value, json};
 
-use template::{Mark, Marks, add_fields, field, raw, word, write};
+use inputs::{hub, install, marks, parted};
+use template::{add_fields, field, raw, word, write};
 
 const GENERATED: &str =
     "{{- /* Generated from the builders of the manifests: `make generate`. */}}\n";
@@ -87,133 +84,6 @@ fn kept(mut crd: Value) -> Value {
     crd["metadata"]["annotations"]["argocd.argoproj.io/sync-options"] =
         json!("Prune=false,Delete=false");
     crd
-}
-
-/// The custom resource definitions, and the other objects.
-fn parted(objects: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
-    objects
-        .into_iter()
-        .filter(|object| object["kind"] != "GlobalPullSecret")
-        .partition(|object| object["kind"] == "CustomResourceDefinition")
-}
-
-/// The objects with every option, with marks for what depends on values.
-fn install(attach: Attach, detaches: bool) -> Vec<Value> {
-    let provider = ProviderPaths {
-        config_path: "/«provider-dir»/«provider-file».yaml".to_owned(),
-        bin_dir: "/«provider-bin»".to_owned(),
-    };
-    let catalog = (
-        "«catalog-namespace»".to_owned(),
-        "«catalog-name»".to_owned(),
-    );
-    Install {
-        namespace: "«namespace»".to_owned(),
-        original: Some(SecretRef {
-            namespace: "«original-namespace»".to_owned(),
-            name: "«original-name»".to_owned(),
-            key: String::new(),
-        }),
-        sources: vec![SourceRef {
-            name: "«source»".to_owned(),
-            scope: None,
-        }],
-        image_pull_secrets: Some(NamespaceAccess {
-            secret_name: "«secret»".to_owned(),
-            attach,
-            detaches,
-        }),
-        operators: Some(OperatorAccess {
-            secrets: BTreeSet::from([catalog]),
-        }),
-        hosted_control_plane: Some(HostedControlPlaneRef {
-            namespace: String::new(),
-            name: String::new(),
-            kubeconfig_secret_ref: KubeconfigRef {
-                name: "«kubeconfig»".to_owned(),
-                key: KUBECONFIG_KEY.to_owned(),
-            },
-        }),
-        allowed: Allowed::with(
-            &["«unit»".to_owned()],
-            &["/«file-dir»/«file-base»".to_owned()],
-            &[provider],
-        ),
-        ..Install::of_images("«controller-image»", "«syncer-image»")
-    }
-    .objects()
-}
-
-/// The hub with two shards, so that the second one shows what each further one has.
-fn hub(namespaces: &[&str]) -> Vec<Value> {
-    HubInstall {
-        image: "«hub-image»".to_owned(),
-        namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
-        trusted_namespaces: Vec::new(),
-        shards: 2,
-    }
-    .objects()
-}
-
-fn text(mark: &str, expression: &str) -> (String, Mark) {
-    (
-        mark.to_owned(),
-        Mark::Text(format!("{{{{ {expression} }}}}")),
-    )
-}
-
-fn each(mark: &str, list: &str, text: &str) -> (String, Mark) {
-    let (list, text) = (list.to_owned(), text.to_owned());
-    (mark.to_owned(), Mark::Each { list, text })
-}
-
-/// The longer marks come before those that they contain.
-fn marks() -> Marks {
-    let image = |name: &str| format!(r#"include "globalps.image" (dict "root" $ "name" "{name}")"#);
-    let files = "$.Values.allow.configFiles";
-    let providers = "$.Values.allow.providers";
-    let catalogs = "$.Values.operators.secrets";
-    vec![
-        text("«namespace»", "$.Values.namespace"),
-        text("«controller-image»", &image("controller")),
-        text("«syncer-image»", &image("syncer")),
-        text("«hub-image»", &image("hub")),
-        text("«original-namespace»", &format!("{ORIGINAL}.namespace")),
-        text("«original-name»", &format!("{ORIGINAL}.name")),
-        text(
-            "«kubeconfig»",
-            &format!("{KUBECONFIG}.kubeconfigSecretRef.name"),
-        ),
-        each("«source»", &format!("{SPEC}.sources"), "{{ .name }}"),
-        each(
-            "globalps-«catalog-namespace».«catalog-name»",
-            catalogs,
-            "globalps-{{ .namespace }}.{{ .name }}",
-        ),
-        each("«catalog-name»", "$names", "{{ . }}"),
-        text("«catalog-namespace»", "$namespace"),
-        each("«unit»", "$.Values.allow.units", "{{ . }}"),
-        each("/«file-dir»/«file-base»", files, "{{ . }}"),
-        each("«file-base»", files, "{{ base . }}"),
-        each("/«file-dir»", files, "{{ dir . }}"),
-        each(
-            "/«provider-dir»/«provider-file».yaml",
-            providers,
-            "{{ .configPath }}",
-        ),
-        each("«provider-file».yaml", providers, "{{ base .configPath }}"),
-        each("/«provider-dir»", providers, "{{ dir .configPath }}"),
-        each("/«provider-bin»", providers, "{{ .binDir }}"),
-        each("«hub-namespace»", "$.Values.hub.namespaces", "{{ . }}"),
-        each("«shard»", SHARDS, "globalps-hub-{{ . }}"),
-        (
-            "«secret»".to_owned(),
-            Mark::Unless {
-                condition: format!(r#"ne (include "globalps.secretName" $) "{GLOBAL_SECRET}""#),
-                text: r#"{{ include "globalps.secretName" $ }}"#.to_owned(),
-            },
-        ),
-    ]
 }
 
 fn document(object: &Value) -> String {
