@@ -178,7 +178,7 @@ fn refuse_other(home: Option<&Home>, asked: &str) -> Result<(), Failure> {
 /// Message and hint where the custom resources don't exist.
 pub(crate) const NOT_INSTALLED: (&str, &str) = (
     "globalps is not installed in this cluster",
-    "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`",
+    "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`; `kubectl globalps images push REGISTRY` pushes these images",
 );
 
 /// Hint where globalps is not installed. `namespace`: of the pull secrets.

@@ -3,7 +3,7 @@
 use globalps_core::decode::Item;
 use globalps_core::{decode, names};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::facts::Facts;
+use crate::cluster::start;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
 use crate::error::Failure;
 use crate::terminal::layout::nodes;
@@ -88,6 +89,8 @@ pub(crate) struct Installed {
     pub controller: Sight<Workload>,
     /// Why the controller does nothing.
     pub stopped: Option<String>,
+    /// What keeps its pods from starting, and what to do.
+    pub start: Option<start::Reason>,
     pub lease: Sight<LeaseSeen>,
     pub syncer: Sight<Workload>,
     /// What keeps the syncers' pods from running.
@@ -110,6 +113,21 @@ impl Installed {
             nodes_not_ready: facts.map_or(0, Facts::nodes_not_ready),
             needs_syncers: facts.is_some_and(|facts| !facts.node_secrets.is_empty()),
             ..self
+        }
+    }
+
+    /// What to do about a controller that does not run.
+    pub(crate) fn repair(&self) -> String {
+        let namespace = names::CONTROLLER_NAMESPACE;
+        match (&self.controller, &self.start) {
+            (Sight::Here(found), _) if found.wanted == 0 => format!(
+                "start it with `kubectl -n {namespace} scale deployment {} --replicas 2`",
+                names::CONTROLLER
+            ),
+            (Sight::Here(_), Some((_, hint))) => hint.clone(),
+            _ => format!(
+                "`kubectl -n {namespace} describe deployment,pods` shows why it does not run"
+            ),
         }
     }
 
@@ -146,6 +164,13 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         Sight::Absent => stopped(Program::Controller, None, cluster.now()),
         Sight::Here(found) => stopped(Program::Controller, Some(found), cluster.now()),
     };
+    let available = |found: &Deployment| found.status.as_ref()?.available_replicas;
+    let start = match &controller {
+        Sight::Here(found) if available(found).unwrap_or_default() == 0 => {
+            Box::pin(start::look(cluster, names::CONTROLLER)).await?
+        }
+        _ => None,
+    };
     let syncer = Sight::of(syncer)?;
     let mut found = Vec::new();
     for daemon_set in [&syncer, &Sight::of(restorer)?] {
@@ -158,6 +183,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
     Ok(Installed {
         crds: Sight::Here(()),
         stopped,
+        start,
         controller: controller.map(|found| Workload {
             wanted: found
                 .spec

@@ -2,8 +2,8 @@
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 
 use super::syncers::{named_by, newest, seen};
 use crate::cluster::client::Cluster;
@@ -29,6 +29,7 @@ pub(crate) async fn look(
         cluster.call("list the pods", pods.list(&of_deployment)),
     );
     let pods = seen(pods)?.map_or_else(Vec::new, |list| list.items);
+    let pods = of_newest_template(pods);
     let waiting = pods.iter().find_map(|pod| waiting(pod, &cluster.namespace));
     if waiting.is_some() || !pods.is_empty() {
         return Ok(waiting);
@@ -43,6 +44,15 @@ pub(crate) async fn look(
         let hint = refusal(&message);
         (format!("its pods can't be created: {message}"), hint)
     }))
+}
+
+/// Those of an earlier template of their Deployment are about to go.
+fn of_newest_template(mut pods: Vec<Pod>) -> Vec<Pod> {
+    let template = |pod: &Pod| pod.labels().get("pod-template-hash").cloned();
+    let newest = pods.iter().max_by_key(|pod| pod.creation_timestamp());
+    let newest = newest.and_then(template);
+    pods.retain(|pod| template(pod) == newest);
+    pods
 }
 
 /// What to do where the API server refuses a pod with this message.
@@ -83,7 +93,8 @@ fn waiting(pod: &Pod, secrets: &str) -> Option<Reason> {
         "ErrImagePull" | "ImagePullBackOff" if has(&["401", "403", "unauthorized", "denied"]) => (
             format!("the registry asks for a password for `{image}`"),
             format!(
-                "create a pull secret in the namespaces `{namespace}` and `{secrets}`, for example with `kubectl create secret docker-registry globalps-images`, and run install again with `--pull-secret globalps-images`"
+                "create a pull secret in the namespaces `{namespace}` and `{secrets}`, each with `kubectl create secret docker-registry globalps-images -n NAMESPACE --docker-server={} --docker-username=USER --docker-password=PASSWORD`, and run install again with `--pull-secret globalps-images`",
+                image.split('/').next().unwrap_or_default()
             ),
         ),
         "ErrImagePull" | "ImagePullBackOff" if has(&["not found", "manifest unknown"]) => (
@@ -109,6 +120,22 @@ fn waiting(pod: &Pod, secrets: &str) -> Option<Reason> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// `install` again with a pull secret would repeat what its first pods complain about.
+    #[test]
+    fn pods_of_an_earlier_template_say_nothing() {
+        let pod = |name: &str, hash: &str, second: u8| {
+            let pod = json!({"metadata": {
+                "name": name, "labels": {"pod-template-hash": hash},
+                "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
+            }});
+            serde_json::from_value::<Pod>(pod).expect("a pod")
+        };
+        let pods = vec![pod("a", "1", 1), pod("b", "2", 3), pod("c", "2", 2)];
+        let left = of_newest_template(pods).into_iter();
+        let left: Vec<String> = left.filter_map(|pod| pod.metadata.name).collect();
+        assert_eq!(left, ["b", "c"]);
+    }
 
     #[test]
     fn a_pod_that_waits_says_what_to_do() {

@@ -63,10 +63,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
         let repository = format!("{registry}/{}", archive.name);
         let tag = args.tag.as_ref().unwrap_or(&archive.tag);
         let sent = push_one(&checker, archive, (&repository, tag), credential.as_ref()).await;
-        let sent = sent.map_err(|error| match &credential {
-            Some(credential) => failure_with(&error, (&registry, credential), Purpose::Look),
-            None => failure(&error, &registry, Purpose::Look),
-        })?;
+        let sent = sent.map_err(|error| explained(&error, &registry, credential.as_ref()))?;
         let image = format!("{repository}@{}", archive.digest);
         printer.note(format_args!(
             "{image}: {sent} of {} blobs sent",
@@ -78,6 +75,9 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
             tag: format!("{repository}:{tag}"),
         });
     }
+    if credential.is_some() {
+        printer.hint("if nodes need a password for these images, install with `--pull-secret NAME`: the name of a pull secret in the namespaces `globalps-system` and `kube-system`");
+    }
     let install = install(&images);
     let report = Report { images, install };
     let names = report.images.iter().map(|image| image.image.clone());
@@ -85,6 +85,17 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
         printer.data(&report.install);
     })?;
     Ok(Exit::Done)
+}
+
+fn explained(error: &RegistryError, registry: &str, credential: Option<&Credential>) -> Failure {
+    match (credential, error) {
+        (Some(credential), _) => failure_with(error, (registry, credential), Purpose::Push),
+        (None, RegistryError::Refused { .. }) => Failure::new(
+            format!("`{registry}` asks for a user and a password"),
+            "push with `-u USER`, or log in with `docker login` or `podman login` before",
+        ),
+        (None, _) => failure(error, registry, Purpose::Push),
+    }
 }
 
 fn install(images: &[Row]) -> String {
@@ -204,4 +215,41 @@ fn auth_file() -> Option<PathBuf> {
     let directory = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let directory = directory.or_else(|| Some(env::home_dir()?.join(".docker")))?;
     Some(directory.join("config.json")).filter(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::dockerconfig::Secret;
+
+    use super::*;
+
+    /// `add` would put what it asks for on every node.
+    #[test]
+    fn a_refused_push_advises_another_push() {
+        let refused = RegistryError::Refused {
+            url: "https://r/v2/".to_owned(),
+            status: 401,
+        };
+        let credential = Credential {
+            username: Secret::new("u"),
+            password: Secret::new("p"),
+        };
+        for (credential, message, hint) in [
+            (
+                None,
+                "asks for a user and a password",
+                "push with `-u USER`",
+            ),
+            (
+                Some(&credential),
+                "rejects the user or password",
+                "podman login r",
+            ),
+        ] {
+            let found = explained(&refused, "r", credential);
+            assert!(found.message.contains(message), "{found:?}");
+            assert!(found.hint.contains(hint), "{found:?}");
+            assert!(!found.hint.contains("globalps add"), "{found:?}");
+        }
+    }
 }

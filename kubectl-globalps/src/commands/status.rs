@@ -20,7 +20,8 @@ use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 use crate::view::status::{
-    FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing, of_credentials,
+    ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
+    of_credentials,
 };
 use crate::view::table;
 
@@ -169,9 +170,7 @@ pub(super) async fn with_health(
 }
 
 const NOTHING_CHANGES: &str = "nothing changes until the controller runs";
-const GONE: &str = "nodes keep what they have, and no change reaches them; `kubectl globalps check` shows what to do";
-const CONTROLLER_DOWN: &str =
-    "`kubectl -n globalps-system describe deployment,pods` shows why it does not";
+const GONE: &str = "nodes keep what they have, and no change reaches them";
 
 /// What is in force; `None`: this user may not read it.
 async fn registries(
@@ -207,15 +206,15 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
     let gone = gone.and_then(Health::is_gone);
     let is_down = health.is_some_and(|health| health.controller.state == State::Unhealthy);
     // A controller that is down is the cause, and has been named.
-    let advice = advice.map(|(message, hint)| {
-        if is_down && [FOLLOW, STALE].contains(&hint.as_str()) {
-            (NOTHING_CHANGES.to_owned(), CONTROLLER_DOWN.to_owned())
-        } else {
-            (message, hint)
+    let advice = advice.map(|(message, hint)| match health {
+        Some(health) if is_down && [FOLLOW, STALE, ADD].contains(&hint.as_str()) => {
+            let repair = health.controller.repair.clone();
+            (NOTHING_CHANGES.to_owned(), repair)
         }
+        _ => (message, hint),
     });
     let credentials = of_credentials(status);
-    let of_gone = gone.map(|why| (why.to_owned(), GONE.to_owned()));
+    let of_gone = gone.map(|(why, repair)| (format!("{why}: {GONE}"), repair.to_owned()));
     let lines = advice.into_iter().chain(of_gone);
     let lines = lines.chain(credentials).chain(errors);
     for (at, (message, hint)) in lines.enumerate() {

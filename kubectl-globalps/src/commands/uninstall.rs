@@ -100,6 +100,7 @@ pub(super) async fn run(
         printer.note(NOTHING);
         return Ok(Exit::Done);
     }
+    uninstall_preview::announce_nodes(&cluster, &facts, args.skip_unreachable);
     uninstall_preview::announce_credentials(&cluster, &facts);
     ask(&cluster, installer.as_ref(), args.yes)?;
     let deadline = Instant::now() + args.timeout.0;

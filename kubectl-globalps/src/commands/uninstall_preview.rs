@@ -100,6 +100,14 @@ async fn is_deleted(
     }
 }
 
+/// What happens to the nodes, before the question.
+pub(super) fn announce_nodes(cluster: &Cluster<'_>, facts: &Facts, skip_unreachable: bool) {
+    let lines = nodes(facts, skip_unreachable, cluster.now());
+    if !lines.is_empty() {
+        cluster.printer().note(lines.trim_end());
+    }
+}
+
 /// A line for each node with credentials: whether it is restored now, and whether its kubelet restarts.
 fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
     let restart = facts.gps().map(|gps| gps.spec.kubelet.restart);

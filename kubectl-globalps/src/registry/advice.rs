@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Add,
     /// The credentials exist already; the command only reports.
     Look,
+    /// Images are about to be pushed with them.
+    Push,
 }
 
 /// The next step for the user.
@@ -30,7 +32,7 @@ impl Hint {
         let Self { text, or_skip } = self;
         match purpose {
             Purpose::Add if or_skip => and(&text, SKIP),
-            Purpose::Add | Purpose::Look => text,
+            Purpose::Add | Purpose::Look | Purpose::Push => text,
         }
     }
 }
@@ -316,6 +318,7 @@ fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
             &hint,
             &format!("`kubectl globalps add --registry {key} -u USER` takes new ones"),
         ),
+        Purpose::Push => hint,
     };
     Failure::new(message, hint)
 }

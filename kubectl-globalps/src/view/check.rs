@@ -125,8 +125,12 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
         Sight::Here(found) if found.ready > 0 => {
             controller(format!("the controller runs: `{}`", found.image))
         }
-        Sight::Here(found) => controller(format!("the controller does not run: `{}`", found.image))
-            .fail("see `kubectl -n globalps-system describe pods`"),
+        Sight::Here(found) => {
+            let start = seen.start.as_ref().map(|(why, _)| why);
+            let why = start.or(seen.stopped.as_ref());
+            let why = why.map_or_else(|| format!("`{}`", found.image), Clone::clone);
+            controller(format!("the controller does not run: {why}")).fail(seen.repair())
+        }
         Sight::Absent => {
             controller("there is no controller".to_owned()).fail(how_to_install(namespace))
         }
@@ -138,12 +142,14 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
     checks
 }
 
-const NO_LEADER: &str = "nothing changes without one; see `kubectl -n globalps-system get pods`, and `kubectl -n globalps-system logs deployment/globalps-controller`";
+const NO_LEADER: &str = "a controller that has just started leads within 15 seconds; if this lasts, see `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`";
 
 fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
-    // The missing controller is reported already.
-    if seen.controller == Sight::Absent {
-        return None;
+    // That it does not run is reported already.
+    match &seen.controller {
+        Sight::Absent => return None,
+        Sight::Here(found) if found.ready == 0 => return None,
+        Sight::Here(_) | Sight::Hidden => {}
     }
     let lease = |message: String| well(INSTALLATION, "lease", message);
     Some(match &seen.lease {

@@ -198,7 +198,15 @@ impl<'a> View<'a> {
     }
 
     fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
+        let is_goal = matches!(self.goal, Some(Goal::Restored { .. }));
         self.to_restore = self.to_restore.max(status.counts.total);
+        let status = &Status {
+            gone: match is_goal {
+                true => self.to_restore - status.counts.total,
+                false => 0,
+            },
+            ..status.clone()
+        };
         let advice = advice(facts, status).filter(|(_, hint)| is_news(self.goal, hint));
         if self.screen.is_terminal() {
             let restored = self.restored(status);

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::cluster::facts::{Facts, Seen};
 
-pub(crate) use advice::advice;
+pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
@@ -64,6 +64,12 @@ pub(crate) struct Status {
     /// There is nothing to sync, so that nodes restore their own files.
     #[serde(skip)]
     pub restores: bool,
+    /// The controller has not reported on what is in the cluster now.
+    #[serde(skip)]
+    pub is_stale: bool,
+    /// Nodes that are restored, and have no row any more.
+    #[serde(skip)]
+    pub gone: u32,
     pub revision: i64,
     pub paused: bool,
     pub counts: Counts,
@@ -142,6 +148,8 @@ impl Status {
         Self {
             ready,
             restores: is_restoring(facts) && facts.is_in_force(),
+            is_stale: is_stale(facts),
+            gone: 0,
             revision,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
             deliveries: deliveries(&counts, has_nodes, namespaces.as_ref(), operators.as_ref()),
@@ -164,7 +172,10 @@ impl Status {
     pub(crate) fn done(&self) -> u32 {
         if self.restores {
             let restored = self.nodes.iter().filter(|row| row.phase == Phase::Restored);
-            u32::try_from(restored.count()).unwrap_or(u32::MAX)
+            self.gone + u32::try_from(restored.count()).unwrap_or(u32::MAX)
+        } else if self.is_stale {
+            // The counts are about what was before.
+            0
         } else {
             self.counts.synced
         }

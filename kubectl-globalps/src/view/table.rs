@@ -18,8 +18,10 @@ pub(crate) fn headline(status: &Status) -> String {
     let counts = &status.counts;
     let has_nodes = status.deliveries.iter().any(|row| row.kind == NODES);
     let mut line = if status.restores && counts.total > 0 {
-        let (restored, all) = (status.done(), nodes(counts.total));
+        let (restored, all) = (status.done(), nodes(counts.total + status.gone));
         format!("restoring  {restored}/{all} restored")
+    } else if status.is_stale && counts.total == 0 {
+        format!("revision {}", status.revision)
     } else if !has_nodes && counts.total == 0 {
         format!("revision {}  not delivered to nodes", status.revision)
     } else {
@@ -41,6 +43,9 @@ pub(crate) fn headline(status: &Status) -> String {
     }
     if status.paused {
         line.push_str("  paused");
+    }
+    if status.is_stale {
+        line.push_str("  a change waits for the controller");
     }
     line
 }
@@ -66,8 +71,9 @@ pub(crate) fn render(
     layout: Layout,
     advice: Option<&(String, &'static str)>,
 ) -> String {
-    let width = layout.width.filter(|_| layout.live).map(usize::from);
-    let fitting = |text: &str| match width {
+    let terminal = layout.width.map(usize::from);
+    let width = terminal.filter(|_| layout.live);
+    let fitting = |text: &str| match terminal {
         Some(width) => wrap(&line(text), width),
         None => vec![line(text).into_owned()],
     };
@@ -205,7 +211,7 @@ fn more(hidden: &[&Row]) -> String {
 
 /// How much of the fleet is done, in one line of at most 60 characters.
 fn bar(status: &Status, width: usize, color: bool) -> String {
-    let total = status.counts.total.max(1) as usize;
+    let total = (status.counts.total + status.gone).max(1) as usize;
     let reached = (status.done() as usize).min(total);
     let percent = reached * 100 / total;
     let room = width.min(60).saturating_sub(5);
@@ -353,6 +359,8 @@ mod tests {
         Status {
             ready: false,
             restores: false,
+            is_stale: false,
+            gone: 0,
             revision: 3,
             health: None,
             summary: None,
@@ -481,6 +489,36 @@ node-3   Pending      2          10m
         );
         status.nodes[0] = row("node-1", Phase::Restored, 0, "");
         assert!(shown(&status, layout).contains("66%"));
+        // Its object is gone, and its row with it.
+        status.nodes.remove(0);
+        status.counts.total = 2;
+        status.gone = 1;
+        let text = shown(&status, layout);
+        assert!(
+            text.starts_with("restoring  2/3 nodes restored\n"),
+            "{text}"
+        );
+        assert!(text.contains("66%"), "{text}");
+    }
+
+    /// The counts are about what was before: a bar of them would run backwards.
+    #[test]
+    fn a_change_that_the_controller_has_not_seen_is_said() {
+        let mut status = status();
+        status.is_stale = true;
+        let layout = Layout {
+            width: Some(80),
+            live: true,
+            ..Layout::default()
+        };
+        let text = shown(&status, layout);
+        let first = "revision 3  1/3 nodes synced  1 failed  a change waits for the controller\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(text.contains("   0%"), "{text}");
+        status.nodes.clear();
+        status.counts = Counts::default();
+        let first = "revision 3  a change waits for the controller";
+        assert_eq!(headline(&status), first);
     }
 
     #[test]

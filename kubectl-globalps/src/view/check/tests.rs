@@ -46,6 +46,7 @@ fn running() -> Installed {
         syncer: Sight::Here(workload(3)),
         pod_errors: Vec::new(),
         stopped: None,
+        start: None,
         nodes_not_ready: 0,
         needs_syncers: false,
     }
@@ -86,6 +87,7 @@ fn an_installation_is_judged_by_what_runs() {
                     syncer: Sight::Absent,
                     pod_errors: Vec::new(),
                     stopped: None,
+                    start: None,
                     nodes_not_ready: 0,
                     needs_syncers: false,
                 };
@@ -98,7 +100,7 @@ fn an_installation_is_judged_by_what_runs() {
                 seen.controller = Sight::Here(workload(0));
                 seen.lease = lease_of("2026-01-01T00:09:00Z");
             },
-            vec![("controller", Failure), ("lease", Failure)],
+            vec![("controller", Failure)],
         ),
         (
             "the last leader has ended",
@@ -141,6 +143,24 @@ fn judged<const CASES: usize>(table: [Case; CASES]) {
             "{sentence}"
         );
     }
+}
+
+#[test]
+fn a_controller_without_replicas_is_started_by_the_command_of_its_hint() {
+    let mut seen = running();
+    seen.controller = Sight::Here(Workload {
+        wanted: 0,
+        ..workload(0)
+    });
+    seen.stopped = Some("Deployment `d` has 0 replicas".to_owned());
+    let checks = installation(&seen, names::NAMESPACE, now());
+    let found = checks.iter().find(|check| check.name == "controller");
+    let found = found.map(|check| (check.message.as_str(), check.hint.as_str()));
+    let expected = (
+        "the controller does not run: Deployment `d` has 0 replicas",
+        "start it with `kubectl -n globalps-system scale deployment globalps-controller --replicas 2`",
+    );
+    assert_eq!(found, Some(expected));
 }
 
 #[test]

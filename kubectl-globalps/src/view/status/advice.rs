@@ -9,6 +9,10 @@ use crate::cluster::controller::NOT_INSTALLED;
 use crate::cluster::facts::{FINALIZERS, Facts};
 use crate::terminal::layout::nodes;
 
+/// Hint where there is nothing to sync.
+pub(crate) const ADD: &str =
+    "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`";
+
 /// The most important problem and the next step; `None` if there is no problem.
 pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
     if !facts.installed {
@@ -47,7 +51,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         }
         Current::Nothing => (
             "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
-            "add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`",
+            ADD,
         ),
         Current::Stale => (
             "the controller has not processed the additional pull secret yet".to_owned(),

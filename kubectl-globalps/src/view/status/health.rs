@@ -27,6 +27,9 @@ pub(crate) struct ControllerHealth {
     pub leader: Option<String>,
     /// Empty if it runs.
     pub message: String,
+    /// What to do if it does not run.
+    #[serde(skip)]
+    pub repair: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -72,15 +75,15 @@ impl Health {
     }
 
     /// Why nothing would change any more, which no phase of a node says: what must run was deleted, or has no replicas.
-    pub(crate) fn is_gone(&self) -> Option<&str> {
+    pub(crate) fn is_gone(&self) -> Option<(&str, &str)> {
         let controller = &self.controller;
         let no_pods = controller.replicas.unwrap_or_default() == 0;
         let no_controller = controller.state == State::Unhealthy && no_pods;
         let syncers = &self.syncers;
         let no_syncers = syncers.state == State::Unhealthy && syncers.is_absent;
         match (no_controller, no_syncers) {
-            (true, _) => Some(&controller.message),
-            (false, true) => Some(&syncers.message),
+            (true, _) => Some((&controller.message, &controller.repair)),
+            (false, true) => Some((&syncers.message, "the controller creates it again")),
             (false, false) => None,
         }
     }
@@ -106,13 +109,16 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
             replicas: None,
             leader: None,
             message,
+            repair: seen.repair(),
         };
     };
     let leader = match &seen.lease {
         Sight::Here(lease) if is_current(lease, now) => Some(lease.holder.clone()),
         _ => None,
     };
-    let error = if let Some(reason) = &seen.stopped {
+    let error = if let Some((reason, _)) = &seen.start {
+        reason.clone()
+    } else if let Some(reason) = &seen.stopped {
         reason.clone()
     } else if found.ready == 0 {
         format!("0 of {} pods are ready", found.wanted)
@@ -131,6 +137,7 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
         replicas: Some(found.wanted),
         leader,
         message: error,
+        repair: seen.repair(),
     }
 }
 
@@ -202,6 +209,7 @@ impl ControllerHealth {
             replicas,
             leader,
             message,
+            repair: _,
         } = self;
         let text = match (state, ready.zip(*replicas)) {
             (State::Healthy, Some((ready, replicas))) => {
@@ -259,6 +267,7 @@ mod tests {
             crds: Sight::Here(()),
             controller: workload(2, 2),
             stopped: None,
+            start: None,
             lease: lease("pod-a", "2026-01-01T00:09:55Z"),
             syncer: workload(3, 3),
             pod_errors: Vec::new(),
@@ -397,7 +406,8 @@ mod tests {
         for (change, expected) in cases {
             let mut seen = running();
             change(&mut seen);
-            assert_eq!(Health::of(&seen, now).is_gone(), expected);
+            let health = Health::of(&seen, now);
+            assert_eq!(health.is_gone().map(|(why, _)| why), expected);
         }
     }
 
