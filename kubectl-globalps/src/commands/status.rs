@@ -148,7 +148,7 @@ pub(super) async fn with_health(
 ) -> Result<Status, Failure> {
     let mut status = Status::of(facts, now);
     if facts.installed {
-        let seen = installed(cluster).await?.with(Some(facts));
+        let seen = Box::pin(installed(cluster)).await?.with(Some(facts));
         let mut health = Health::of(&seen, now);
         let mut conditions = status.conditions.iter();
         let refused = conditions.find(|found| found.reason == "NotWritten");

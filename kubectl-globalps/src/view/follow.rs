@@ -201,9 +201,10 @@ impl<'a> View<'a> {
         let is_goal = matches!(self.goal, Some(Goal::Restored { .. }));
         self.to_restore = self.to_restore.max(status.counts.total);
         let status = &Status {
-            gone: match is_goal {
-                true => self.to_restore - status.counts.total,
-                false => 0,
+            gone: if is_goal {
+                self.to_restore - status.counts.total
+            } else {
+                0
             },
             ..status.clone()
         };

@@ -57,16 +57,22 @@ pub(crate) const SKIP: &str = "globalps restores them when they are ready again;
 /// Hint if a cleanup has nothing left but nodes that it can't restore.
 pub(crate) const LEFT: &str = "repair the nodes and run `kubectl globalps retry --wait`; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
 
+/// What the phases and counts of a status are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Now,
+    /// The controller has not reported on what is in the cluster now.
+    Before,
+    /// There is nothing to sync, so that nodes restore their own files.
+    Restoration,
+}
+
 /// `status -o json`: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Status {
     pub ready: bool,
-    /// There is nothing to sync, so that nodes restore their own files.
     #[serde(skip)]
-    pub restores: bool,
-    /// The controller has not reported on what is in the cluster now.
-    #[serde(skip)]
-    pub is_stale: bool,
+    pub about: About,
     /// Nodes that are restored, and have no row any more.
     #[serde(skip)]
     pub gone: u32,
@@ -147,8 +153,11 @@ impl Status {
         });
         Self {
             ready,
-            restores: is_restoring(facts) && facts.is_in_force(),
-            is_stale: is_stale(facts),
+            about: match current(facts) {
+                Current::Nothing if facts.is_in_force() => About::Restoration,
+                Current::Stale => About::Before,
+                _ => About::Now,
+            },
             gone: 0,
             revision,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
@@ -170,14 +179,11 @@ impl Status {
 
     /// Nodes that have reached what is wanted of them.
     pub(crate) fn done(&self) -> u32 {
-        if self.restores {
-            let restored = self.nodes.iter().filter(|row| row.phase == Phase::Restored);
-            self.gone + u32::try_from(restored.count()).unwrap_or(u32::MAX)
-        } else if self.is_stale {
-            // The counts are about what was before.
-            0
-        } else {
-            self.counts.synced
+        let restored = self.nodes.iter().filter(|row| row.phase == Phase::Restored);
+        match self.about {
+            About::Now => self.counts.synced,
+            About::Before => 0,
+            About::Restoration => self.gone + u32::try_from(restored.count()).unwrap_or(u32::MAX),
         }
     }
 

@@ -10,17 +10,17 @@ use crate::terminal::columns::{cut, natural_width, wrap};
 use crate::terminal::escapes::line;
 use crate::terminal::layout::{Layout, age, laid_out, nodes};
 use crate::view::status::{
-    Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status, Summary,
+    About, Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status, Summary,
 };
 
 /// One line about the whole fleet.
 pub(crate) fn headline(status: &Status) -> String {
     let counts = &status.counts;
     let has_nodes = status.deliveries.iter().any(|row| row.kind == NODES);
-    let mut line = if status.restores && counts.total > 0 {
+    let mut line = if status.about == About::Restoration && counts.total > 0 {
         let (restored, all) = (status.done(), nodes(counts.total + status.gone));
         format!("restoring  {restored}/{all} restored")
-    } else if status.is_stale && counts.total == 0 {
+    } else if status.about == About::Before && counts.total == 0 {
         format!("revision {}", status.revision)
     } else if !has_nodes && counts.total == 0 {
         format!("revision {}  not delivered to nodes", status.revision)
@@ -44,7 +44,7 @@ pub(crate) fn headline(status: &Status) -> String {
     if status.paused {
         line.push_str("  paused");
     }
-    if status.is_stale {
+    if status.about == About::Before {
         line.push_str("  a change waits for the controller");
     }
     line
@@ -358,8 +358,7 @@ mod tests {
     fn status() -> Status {
         Status {
             ready: false,
-            restores: false,
-            is_stale: false,
+            about: About::Now,
             gone: 0,
             revision: 3,
             health: None,
@@ -474,7 +473,7 @@ node-3   Pending      2          10m
     #[test]
     fn while_nodes_are_restored_those_count() {
         let mut status = status();
-        status.restores = true;
+        status.about = About::Restoration;
         status.counts.failed = 0;
         status.nodes[1] = row("node-2", Phase::Restored, 0, "");
         let layout = Layout {
@@ -505,7 +504,7 @@ node-3   Pending      2          10m
     #[test]
     fn a_change_that_the_controller_has_not_seen_is_said() {
         let mut status = status();
-        status.is_stale = true;
+        status.about = About::Before;
         let layout = Layout {
             width: Some(80),
             live: true,
