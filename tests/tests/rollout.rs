@@ -426,7 +426,13 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
         Ok(ready.filter(|it| it["status"] != "True").map(|_| ()))
     })
     .unwrap();
+    let before = product.status().unwrap()["forgottenRevision"].clone();
     add("safe-s3cret", "--forget-old");
+    until("another revision to be forgotten", DEADLINE, POLL, || {
+        let now = product.status()?["forgottenRevision"].clone();
+        Ok((now != before).then_some(()))
+    })
+    .unwrap();
     let (_, reason, message) = product.wait_condition("OldForgotten", "True").unwrap();
     assert_eq!(reason, "Forgotten");
     let named = format!(

@@ -65,9 +65,11 @@ pub(super) async fn run(
     if args.check.skip_check && args.dry_run == DryRun::None {
         printer.note("the credentials were not checked; `kubectl globalps check --registries` checks them later");
     }
-    let forgets = args.forget_old
-        && args.dry_run == DryRun::None
-        && forget_before(&cluster, name_of(args), &config_of(&changed.secret)?).await?;
+    let forgets = if args.forget_old && args.dry_run == DryRun::None {
+        forget_before(&cluster, name_of(args), &config_of(&changed.secret)?).await?
+    } else {
+        None
+    };
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
     let awaited_source = source.filter(|_| args.wait.wait);
     if let Some(name) = awaited_source {
@@ -95,8 +97,8 @@ pub(super) async fn run(
             (args.retry_pods, args.wait.timeout),
         )
         .await?;
-        if forgets {
-            return until_forgotten(&cluster, args.wait.timeout).await;
+        if let Some(up_to) = forgets {
+            return until_forgotten(&cluster, up_to, args.wait.timeout).await;
         }
     }
     Ok(exit)

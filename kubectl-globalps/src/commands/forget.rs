@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::api::{GlobalPullSecret, condition};
+use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus, condition};
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use kube::ResourceExt as _;
@@ -21,12 +21,12 @@ use crate::secret::history::revision_of;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks to forget everything before `content`, which the Secret has now. It needs no agreement with the controller on revisions:
-/// either the newest one has this content already, or a later one will.
+/// either the newest one has this content already, or a later one will. Returns the last revision to forget; `None`: there is none.
 pub(super) async fn forget_before(
     cluster: &Cluster<'_>,
     secret: &str,
     content: &DockerConfig,
-) -> Result<bool, Failure> {
+) -> Result<Option<i64>, Failure> {
     let (global, gps) = futures::try_join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
@@ -39,7 +39,7 @@ pub(super) async fn forget_before(
     let up_to = if is_newest { newest - 1 } else { newest };
     let (Some(gps), true) = (gps, up_to > 0) else {
         printer.note("there is no earlier content to forget");
-        return Ok(false);
+        return Ok(None);
     };
     let asked = names::forget_up_to(gps.annotations()).and_then(Result::ok);
     let up_to = up_to.max(asked.unwrap_or_default());
@@ -47,7 +47,7 @@ pub(super) async fn forget_before(
     printer.note(format_args!(
         "content up to revision {up_to} is forgotten once every reachable node has the new one; `kubectl globalps list --where-old` shows who still has it"
     ));
-    Ok(true)
+    Ok(Some(up_to))
 }
 
 /// Withdraws a request to forget this revision, which the Secret goes back to.
@@ -77,8 +77,13 @@ async fn annotate(cluster: &Cluster<'_>, up_to: Option<i64>) -> Result<(), Failu
     Ok(())
 }
 
-/// Waits until the controller reports that it is done, except on unreachable nodes.
-pub(super) async fn until_forgotten(cluster: &Cluster<'_>, timeout: Span) -> Result<Exit, Failure> {
+/// Waits until the controller reports that it has forgotten this revision, except on unreachable nodes. What it reports of an earlier
+/// request is no answer.
+pub(super) async fn until_forgotten(
+    cluster: &Cluster<'_>,
+    up_to: i64,
+    timeout: Span,
+) -> Result<Exit, Failure> {
     let deadline = Instant::now() + timeout.0;
     loop {
         let gps = pull_secret::configuration(cluster).await;
@@ -86,22 +91,67 @@ pub(super) async fn until_forgotten(cluster: &Cluster<'_>, timeout: Span) -> Res
             Err(failure) if failure.may_pass() && Instant::now() < deadline => None,
             found => found?,
         };
-        let conditions = gps.and_then(|gps| gps.status).map(|it| it.conditions);
-        let mut conditions = conditions.into_iter().flatten();
-        let found = conditions.find(|it| it.type_ == condition::OLD_FORGOTTEN);
-        if let Some(found) = found.as_ref().filter(|found| found.status == "True") {
-            cluster.printer().note(&found.message);
-            return Ok(Exit::Done);
-        }
-        if Instant::now() >= deadline {
-            let why = found.map_or("the controller has not reported it".to_owned(), |it| {
-                it.message
-            });
-            return Err(Failure::no(
-                format!("the earlier content is not forgotten within {timeout}: {why}"),
-                "the new credentials are written; `kubectl globalps list --where-old` shows who has the old ones",
-            ));
+        let status = gps.and_then(|gps| gps.status).unwrap_or_default();
+        match answer(&status, up_to) {
+            Ok(message) => {
+                cluster.printer().note(message);
+                return Ok(Exit::Done);
+            }
+            Err(why) if Instant::now() >= deadline => {
+                return Err(Failure::no(
+                    format!("the earlier content is not forgotten within {timeout}: {why}"),
+                    "the new credentials are written; `kubectl globalps list --where-old` shows who has the old ones",
+                ));
+            }
+            Err(_) => {}
         }
         sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// What the controller reports of this request. `Err`: why the revision is not forgotten yet.
+fn answer(status: &GlobalPullSecretStatus, up_to: i64) -> Result<&str, &str> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|it| it.type_ == condition::OLD_FORGOTTEN);
+    match found {
+        Some(found) if found.status != "True" => Err(&found.message),
+        // Until the controller has seen the request, this is about an earlier one.
+        Some(found) if status.forgotten_revision >= up_to => Ok(&found.message),
+        _ => Err("the controller has not reported it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_report_of_an_earlier_request_is_no_answer() {
+        const LATER: Result<&str, &str> = Err("the controller has not reported it");
+        for (forgotten, condition, expected) in [
+            (1, Some("True"), LATER),
+            (2, Some("True"), Ok("said")),
+            (2, Some("False"), Err("said")),
+            (1, Some("False"), Err("said")),
+            (2, None, LATER),
+        ] {
+            let conditions = condition.map(|status| {
+                json!({
+                    "type": "OldForgotten", "status": status, "reason": "Forgotten", "message": "said",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            });
+            let status = GlobalPullSecretStatus {
+                forgotten_revision: forgotten,
+                conditions: conditions
+                    .into_iter()
+                    .map(|it| serde_json::from_value(it).expect("a condition"))
+                    .collect(),
+                ..GlobalPullSecretStatus::default()
+            };
+            assert_eq!(answer(&status, 2), expected, "{forgotten} {condition:?}");
+        }
     }
 }
