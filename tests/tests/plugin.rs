@@ -807,7 +807,7 @@ fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Pro
     assert_eq!(code, Some(1), "{shown}");
     let aborted = shown.contains("aborted: nothing was changed") && !shown.contains("error:");
     assert!(aborted, "{shown}");
-    let changed = "globalps-controller (namespace globalps-system) changed";
+    let changed = "globalps-controller (namespace globalps-system) would be changed";
     assert!(shown.contains(changed), "{shown}");
     // Nothing changes, so there is no question on a terminal.
     let mut command = Command::new(Product::plugin_path());
