@@ -43,7 +43,7 @@ archives = mkdir -p $(2) && \
 
 # Built alone, so that it does not get the other crates' features. Optimized for speed, because pulls wait for it.
 PROVIDER := cargo build --release --locked --target $(MUSL) -p globalps-credential-provider \
-	--config 'profile.release.package.globalps-core.opt-level=2'
+	--config 'profile.release.package.globalps-dockerconfig.opt-level=2' --config 'profile.release.package.globalps-provider.opt-level=2'
 
 # Instrumentation for libFuzzer: executed edges and compared values.
 COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -58,9 +58,9 @@ MDBOOK := $(CACHE)/tools/bin/mdbook
 RUSTSEC := $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db)
 
 # Pure code that makes decisions: `make mutants` changes it.
-DECIDING := core/src/phase.rs core/src/labels.rs core/src/decode.rs core/src/state.rs core/src/machine_config.rs \
-	core/src/virtual_nodes.rs core/src/references.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
-	core/src/dockerconfig/canonical.rs core/src/dockerconfig/effective.rs core/src/provider/** \
+DECIDING := crates/core/src/phase.rs crates/core/src/labels.rs crates/core/src/decode.rs crates/core/src/state.rs crates/core/src/machine_config.rs \
+	crates/core/src/virtual_nodes.rs crates/core/src/references.rs crates/core/src/rollout/** crates/dockerconfig/src/merge.rs crates/dockerconfig/src/keys.rs \
+	crates/dockerconfig/src/canonical.rs crates/dockerconfig/src/effective.rs crates/provider/src/** \
 	syncer/src/**/decide.rs syncer/src/**/drift.rs syncer/src/node/units.rs \
 	syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs \
 	controller/src/nodes/** controller/src/content/** controller/src/namespaces/** controller/src/operators/** \
@@ -91,7 +91,7 @@ unit: ## run the tests that need neither root nor a cluster
 
 bench: image kubernetes ## measure the time of a rotation and the memory of each program, on three real nodes
 	cargo run -q --bin bench
-	cargo bench -q -p globalps-core
+	cargo bench -q -p globalps-dockerconfig
 
 bench-nodes: image kubernetes ## measure rotations of NODES (12) real nodes with two limits, beside two virtual nodes too, and one in which a node fails
 	cargo run -q --bin rotation -- --nodes $(or $(NODES),12)
@@ -156,8 +156,8 @@ fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100
 
 fuzz-bytes: ## fuzz the credentials parser with arbitrary bytes for SECONDS (3600) on JOBS (1) cores
 	mkdir -p target/fuzz/corpus
-	cd core/fuzz && RUSTFLAGS="$(COVERAGE)" cargo build -q --release --locked --target-dir ../../target/fuzz --target $(HOST)
-	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../core/fuzz/seeds -dict=../../core/fuzz/dockerconfig.dict \
+	cd crates/dockerconfig/fuzz && RUSTFLAGS="$(COVERAGE)" cargo build -q --release --locked --target-dir ../../../target/fuzz --target $(HOST)
+	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../crates/dockerconfig/fuzz/seeds -dict=../../crates/dockerconfig/fuzz/dockerconfig.dict \
 		-max_len=$(or $(MAX_LEN),4096) -timeout=1 -max_total_time=$(or $(SECONDS),3600) -fork=$(or $(JOBS),1)
 
 # The unit and property tests of its own crate judge each mutant. A failed property is enough, so shrinking is off.
@@ -168,21 +168,22 @@ mutants: ## change FILES (globs; default: the pure code); a unit or property tes
 		cargo mutants --output target/mutants \
 		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --tests
 
-coverage: deps ## show which lines of core its own tests cover, per file
+coverage: CRATE ?= dockerconfig
+coverage: deps ## show which lines of CRATE (dockerconfig) in crates/ its own tests cover, per file
 	rustup -q component add llvm-tools
 	rm -rf target/coverage/*.profraw
 	RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$(CURDIR)/target/coverage/%p.profraw \
-		cargo test -q --target-dir target/coverage -p globalps-core --lib
+		cargo test -q --target-dir target/coverage -p globalps-$(CRATE) --lib
 	$(LLVM)/llvm-profdata merge -o target/coverage/all.profdata target/coverage/*.profraw
 	$(LLVM)/llvm-cov report -instr-profile target/coverage/all.profdata \
-		$$(ls -t target/coverage/debug/deps/globalps_core-* | grep -v '\.' | head -1) $(CURDIR)/core/src
+		$$(ls -t target/coverage/debug/deps/globalps_$(CRATE)-* | grep -v '\.' | head -1) $(CURDIR)/crates/$(CRATE)/src
 
 lint: deny book ## check formatting, clippy, the dependencies and that the book can be built; warnings are errors
 	cargo fmt --all --check
 	cargo xtask generate --check
-	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
+	cargo fmt --manifest-path crates/dockerconfig/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path crates/dockerconfig/fuzz/Cargo.toml --target-dir target \
 		--all-targets --locked -- -D warnings # nothing is linked, so the library need not exist
 
 # Built without optimizations, in a minute instead of ten. Advisories need the RustSec database. Where it can't be fetched, that is said, and the rest is checked all the same.
@@ -205,7 +206,7 @@ image: deps ## build the OCI archives in target/images, and the plugin in target
 	$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
 # What the demo needs, not optimized and with the features of all crates: one build, so that each crate is compiled once. `make image` replaces it.
-QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 package.globalps-core.opt-level=0 package.aho-corasick.opt-level=2,--config profile.release.$(option))
+QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 $(foreach crate,core dockerconfig manifests provider,package.globalps-$(crate).opt-level=0) package.aho-corasick.opt-level=2,--config profile.release.$(option))
 quick: OCIIMAGE := $(RELEASE)/ociimage
 quick: musl
 	cargo build --release --locked --target $(MUSL) $(QUICK) $(foreach program,globalps-controller globalps-syncer \

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use globalps_core::provider::PodIdentity;
+use globalps_provider::PodIdentity;
 
 use crate::explain::Question;
 

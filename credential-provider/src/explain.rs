@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
-use globalps_core::dockerconfig::{DockerConfig, attempts, shown_key};
-use globalps_core::names::PROVIDER_DATA_FILE;
-use globalps_core::provider::{
+use globalps_dockerconfig::{DockerConfig, attempts, shown_key};
+use globalps_provider::{
     Data, MOST_LABELS, PodIdentity, ProviderError, is_asked, offers, parse_data,
 };
 
@@ -62,7 +61,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
 fn installed_data() -> io::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.pop();
-    path.set_file_name(PROVIDER_DATA_FILE);
+    path.set_file_name(globalps_provider::DATA_FILE);
     Ok(path)
 }
 
@@ -138,8 +137,8 @@ fn unsendable(config: &DockerConfig, image: &str) -> Result<Vec<String>, Provide
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig::parse;
-    use globalps_core::provider::{Content, Scope, ScopedConfig, render_data};
+    use globalps_dockerconfig::parse;
+    use globalps_provider::{Content, Scope, ScopedConfig, render_data};
 
     fn asked(image: &str, namespace: Option<&str>) -> (String, bool) {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,6 +1,6 @@
 //! Errors.
 
-use globalps_core::provider::ProviderError;
+use globalps_provider::ProviderError;
 
 use crate::data::DataError;
 use crate::request::RequestError;

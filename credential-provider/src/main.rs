@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use globalps_core::dockerconfig::{Try, shown_key};
-use globalps_core::provider::{Audience, BINARY, answer, response};
+use globalps_dockerconfig::{Try, shown_key};
+use globalps_provider::{Audience, BINARY, answer, response};
 use zeroize::Zeroizing;
 
 use arguments::{Command, USAGE};

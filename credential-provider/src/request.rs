@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use globalps_core::provider::API_VERSION;
+use globalps_provider::API_VERSION;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 

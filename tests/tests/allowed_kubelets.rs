@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::cluster;
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::manifests::{Allowed, Install};
+use globalps_manifests::{Allowed, Install};
 use globalps_testkit::product::{NAMESPACE, Ran, run};
 use globalps_testkit::{Cluster, until};
 use kube::CustomResourceExt as _;

@@ -16,7 +16,7 @@ use common::{cluster, docker_config};
 use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
 use globalps_testkit::companions::{helm, helm3};
 use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
 use globalps_testkit::{Access, Cluster, Node, config_file, kubernetes, until};

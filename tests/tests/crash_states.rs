@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
-use globalps_core::provider::{Delivery, ProviderConfig};
+use globalps_provider::{Delivery, ProviderConfig};
 use globalps_testkit::bare_node::{Ask, Program};
 use globalps_testkit::interrupted::{Recording, Recovery, Scenario};
 use globalps_testkit::kubernetes::VERSION;

@@ -11,7 +11,7 @@ use ::base64::Engine as _;
 use common::objects::{apply, get, merge_in};
 use common::{base64, cluster, docker_config};
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::manifests::HubInstall;
+use globalps_manifests::HubInstall;
 use globalps_testkit::capi::CLUSTERS as CAPI_VERSION;
 use globalps_testkit::fleet::hub_stage::{CLUSTERS, HubStage};
 use globalps_testkit::hub::{Hub, fleet, member_secret, source};

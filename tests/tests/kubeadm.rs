@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use globalps_core::provider::{Delivery, ProviderConfig};
+use globalps_provider::{Delivery, ProviderConfig};
 use globalps_testkit::DEADLINE;
 use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
 use globalps_testkit::kubeadm::{self, State};

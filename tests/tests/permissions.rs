@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::objects::{account, apply, namespace, registries_of, wait_references};
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
-use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
+use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::olm::{
     catalog, delete, install_olm, pull_secret, set_versions, subscription, version,

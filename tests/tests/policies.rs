@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::cluster;
 use common::unrun::{SYSTEM, install, names_leader, pods};
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart};
-use globalps_core::manifests::syncer_objects;
+use globalps_manifests::syncer_objects;
 use globalps_testkit::account::Account;
 use globalps_testkit::product::{NAMESPACE, run};
 use globalps_testkit::{Cluster, until};

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use globalps_core::dockerconfig::parse;
-use globalps_core::names::PROVIDER_DATA_FILE;
-use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
+use globalps_dockerconfig::parse;
+use globalps_provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
 use globalps_testkit::product::provider_path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -313,7 +312,7 @@ fn a_person_gets_names_and_an_exit_status() {
     // Not by this process: a program can't run while another test's new child process still has it open for writing.
     let copied = run(Command::new("cp").arg(provider_path()).arg(&program), b"");
     assert!(copied.status.success(), "{copied:?}");
-    fs::rename(&data, dir.path().join(PROVIDER_DATA_FILE)).unwrap();
+    fs::rename(&data, dir.path().join(globalps_provider::DATA_FILE)).unwrap();
     let output = run(Command::new(program).args(["--explain", "quay.io/a"]), b"");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.ends_with("quay.io: for every pod\n"), "{text}");

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use globalps_core::provider::{Delivery, ProviderConfig};
+use globalps_provider::{Delivery, ProviderConfig};
 use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
 use globalps_testkit::kubernetes::VERSION;
 use globalps_testkit::{DEADLINE, until};

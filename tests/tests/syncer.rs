@@ -308,7 +308,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
 #[test]
 fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
     let rolled_out = |revision| Secret::Content {
-        delivery: globalps_core::provider::Delivery::ConfigFile,
+        delivery: globalps_provider::Delivery::ConfigFile,
         revision,
         credentials: credentials(revision),
     };
@@ -592,7 +592,7 @@ fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
     syncer.kill().unwrap();
     let newest = ask(2).credentials;
     let newest = Secret::Content {
-        delivery: globalps_core::provider::Delivery::ConfigFile,
+        delivery: globalps_provider::Delivery::ConfigFile,
         revision: 2,
         credentials: newest,
     };

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use futures::stream;
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
-use globalps_core::provider::Pattern;
+use globalps_provider::Pattern;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;

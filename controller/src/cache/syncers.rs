@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::manifests::Agent;
+use globalps_manifests::Agent;
 
 use super::Cache;
 use super::syncer_pods::Replacement;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
-use globalps_core::dockerconfig::{Finding, validate_replacement};
 use globalps_core::labels;
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
 use globalps_core::rollout::RevisionId;
+use globalps_dockerconfig::{Finding, validate_replacement};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};

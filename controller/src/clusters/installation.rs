@@ -1,12 +1,12 @@
 //! The installation of globalps in a member cluster, which is part of a revision. Pure.
 
 use globalps_core::api::{FleetPullSecret, FleetSecretRef};
-use globalps_core::dockerconfig::validate_data;
-use globalps_core::manifests::Install;
 use globalps_core::names::{
     CONTROLLER_NAMESPACE, DATA_KEY, FLEET_ANNOTATION, IMAGES_SECRET, INSTALLATION_ANNOTATION,
     NAMESPACE, SECRET_TYPE,
 };
+use globalps_dockerconfig::validate_data;
+use globalps_manifests::Install;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 

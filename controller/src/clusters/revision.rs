@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use globalps_core::api::FleetPullSecret;
 use globalps_core::checksum::{add_checksum, has_checksum};
-use globalps_core::dockerconfig;
 use globalps_core::names::{
     CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, INSTALLATION_ANNOTATION, REJECTED_ANNOTATION,
     REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
@@ -152,7 +151,7 @@ impl Revision {
 
 /// Whether both contain the same credentials, possibly in another form.
 fn has_same_credentials(one: &Data, other: &Data) -> bool {
-    let parsed = |data: &Data| dockerconfig::parse(data.0.as_deref()?).ok();
+    let parsed = |data: &Data| globalps_dockerconfig::parse(data.0.as_deref()?).ok();
     one == other
         || parsed(one)
             .zip(parsed(other))

@@ -1,18 +1,18 @@
 //! Combines several sources in order of precedence, and records which source each registry comes from. Pure.
 
 use globalps_core::api::ConflictStatus;
-use globalps_core::dockerconfig::{self, DockerConfig, Entry, Precedence, shown_key};
+use globalps_dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
 
 /// The entries of several sources, one per registry.
 pub(crate) struct Combined<'a> {
-    entries: dockerconfig::Combined<'a>,
+    entries: globalps_dockerconfig::Combined<'a>,
     pub(crate) conflicts: Vec<ConflictStatus>,
 }
 
 /// The sources, each with the name of its Secret.
 pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
     let configs: Vec<&DockerConfig> = sources.iter().map(|(_, config)| *config).collect();
-    let entries = dockerconfig::combine(&configs);
+    let entries = globalps_dockerconfig::combine(&configs);
     let name = |source: usize| sources[source].0.to_owned();
     let conflicts = entries.shadowed.iter().map(|shadowed| ConflictStatus {
         registry: shadowed.registry.clone(),
@@ -49,7 +49,7 @@ impl Combined<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::parse;
+    use globalps_dockerconfig::parse;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The form in which nodes get the content. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
-use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::provider::{Content, Delivery, ProviderConfig, ScopedConfig};
+use globalps_dockerconfig::DockerConfig;
+use globalps_provider::{Content, Delivery, ProviderConfig, ScopedConfig};
 
 use super::secret::Global;
 
@@ -43,8 +43,8 @@ pub(super) fn delivered(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::parse;
-    use globalps_core::provider::Scope;
+    use globalps_dockerconfig::parse;
+    use globalps_provider::Scope;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::dockerconfig::{self, DockerConfig, Entry, shown_key};
 use globalps_core::names::ADDITIONAL_SECRET;
+use globalps_dockerconfig::{DockerConfig, Entry, shown_key};
 use jiff::{SignedDuration, Timestamp};
 
 use super::secret::Global;
@@ -114,7 +114,7 @@ impl Expiries {
 fn of_config(config: &DockerConfig) -> Vec<(String, &Entry, Expiring)> {
     let expiring = |key: &str, entry: &Entry| {
         let credential = entry.credential().ok()??;
-        let expiry = dockerconfig::expiry(key, credential)?;
+        let expiry = globalps_dockerconfig::expiry(key, credential)?;
         Some(Expiring {
             at: expiry.at,
             issued: expiry.issued,
@@ -145,7 +145,7 @@ fn sources(global: &Global, entries: &[(String, &Entry, Expiring)]) -> BTreeMap<
     }
     // One after the other, because parsing takes many times the size.
     for (name, Data(bytes)) in additional.chain(others) {
-        let Some(Ok(config)) = bytes.as_deref().map(dockerconfig::parse) else {
+        let Some(Ok(config)) = bytes.as_deref().map(globalps_dockerconfig::parse) else {
             continue;
         };
         let known = config.by_canonical_key();
@@ -164,7 +164,7 @@ fn sources(global: &Global, entries: &[(String, &Entry, Expiring)]) -> BTreeMap<
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(crate) mod tests {
-    use globalps_core::provider::{Content, Scope, ScopedConfig};
+    use globalps_provider::{Content, Scope, ScopedConfig};
     use k8s_openapi::ByteString;
 
     use super::*;
@@ -192,7 +192,7 @@ pub(crate) mod tests {
     }
 
     fn config(entries: &[(&str, &str)]) -> DockerConfig {
-        dockerconfig::parse(file(entries).as_bytes()).unwrap()
+        globalps_dockerconfig::parse(file(entries).as_bytes()).unwrap()
     }
 
     /// A user with a JSON web token.
@@ -352,7 +352,7 @@ pub(crate) mod tests {
         let bytes = file(&entries);
         assert!(bytes.len() > 1_000_000, "{}", bytes.len());
         let content = Content {
-            config: dockerconfig::parse(bytes.as_bytes()).unwrap(),
+            config: globalps_dockerconfig::parse(bytes.as_bytes()).unwrap(),
             ..Content::default()
         };
         let global = Global {

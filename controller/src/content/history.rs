@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn what_is_to_be_forgotten_is_found_and_not_while_it_is_in_force() {
-        use globalps_core::dockerconfig::parse;
-        use globalps_core::provider::Content;
         use globalps_core::rollout::Revision;
+        use globalps_dockerconfig::parse;
+        use globalps_provider::Content;
         let content = |text: &str| Content {
             config: parse(text.as_bytes()).expect("valid"),
             ..Content::default()

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
 use globalps_core::checksum::CHECKSUM_SIZE;
-use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Severity, shown_key};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
-use globalps_core::provider::{Content, Scope, ScopedConfig};
+use globalps_dockerconfig::{Code, DockerConfig, Finding, Severity, shown_key};
+use globalps_provider::{Content, Scope, ScopedConfig};
 
 use super::combine::combine;
 use super::delivered::delivered;
@@ -252,7 +252,8 @@ fn merge(
     let combined = combine(&for_every_pod);
     let (original_config, original) = original.good.clone().unzip();
     let original_config = original_config.unwrap_or_default();
-    let merged = dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
+    let merged =
+        globalps_dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
     let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
         registry: conflict.registry,
         effective: conflict.effective,
@@ -284,7 +285,7 @@ fn merge(
         Some(ScopedConfig {
             source: (*name).to_owned(),
             scope: (*scope).clone()?,
-            config: dockerconfig::combine(&[config]).config(),
+            config: globalps_dockerconfig::combine(&[config]).config(),
         })
     });
     Some(Merged {
@@ -345,14 +346,14 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
         Source::Found(data) => data,
     };
     let before = last.and_then(|last| last.0.as_deref());
-    let (config, findings) = dockerconfig::validate_replacement(data.0.as_deref(), before);
+    let (config, findings) = globalps_dockerconfig::validate_replacement(data.0.as_deref(), before);
     if let Some(config) = config {
         let findings = findings.into_iter().filter(Finding::limits_use);
         let verdict = Verdict::Valid(findings.collect());
         return judged(verdict, Some((config, data.clone())));
     }
     let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
-    if lenient && let Some(Ok(config)) = data.0.as_deref().map(dockerconfig::parse) {
+    if lenient && let Some(Ok(config)) = data.0.as_deref().map(globalps_dockerconfig::parse) {
         let readable = config
             .entries()
             .iter()
@@ -367,7 +368,7 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
 }
 
 fn read(data: &Data) -> Option<(DockerConfig, Data)> {
-    let (config, _) = dockerconfig::validate_data(data.0.as_deref());
+    let (config, _) = globalps_dockerconfig::validate_data(data.0.as_deref());
     Some((config?, data.clone()))
 }
 
@@ -415,7 +416,7 @@ mod tests {
                 .config
                 .entries()
                 .iter()
-                .map(globalps_core::dockerconfig::Entry::key)
+                .map(globalps_dockerconfig::Entry::key)
                 .collect::<Vec<_>>()
                 .join(" ")
         })
@@ -1003,7 +1004,7 @@ mod tests {
                 .config
                 .entries()
                 .iter()
-                .map(dockerconfig::Entry::key)
+                .map(globalps_dockerconfig::Entry::key)
                 .collect();
             let line = format!(
                 "; {} for {}: {}",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::SourceScope;
 use globalps_core::labels;
-use globalps_core::provider::{Pattern, Scope};
+use globalps_provider::{Pattern, Scope};
 use kube::core::SelectorExt as _;
 
 /// Labels of each namespace, by its name.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::MAX_REVISION;
 use globalps_core::checksum::{add_checksum, has_checksum};
-use globalps_core::dockerconfig;
 use globalps_core::names::{
     ADDITIONAL_ROLLED_OUT_ANNOTATION, CANARY_PASSED_ANNOTATION, CONFIG_FILE_ANNOTATION,
     CONTENT_SINCE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
@@ -13,8 +12,8 @@ use globalps_core::names::{
     REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION,
     ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
 };
-use globalps_core::provider::{self, Content, Delivery, Scope};
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_provider::{Content, Delivery, Scope};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -218,7 +217,7 @@ pub(super) fn scopes_value(scopes: &BTreeMap<String, Scope>) -> Option<ByteStrin
 pub(super) fn content_data(content: &Content) -> Vec<(String, ByteString)> {
     let mut data = vec![(DATA_KEY.to_owned(), ByteString(content.config.render()))];
     if !content.scoped.is_empty() {
-        let scoped = ByteString(provider::render_scoped(&content.scoped));
+        let scoped = ByteString(globalps_provider::render_scoped(&content.scoped));
         data.push((SCOPED_KEY.to_owned(), scoped));
     }
     data
@@ -237,9 +236,9 @@ fn decode_content(secret: &Secret) -> Option<Content> {
     let scoped = Data::of(secret, SCOPED_KEY).0;
     let delivery = secret.annotations().get(DELIVERY_ANNOTATION);
     Some(Content {
-        config: dockerconfig::parse(&config).ok()?,
+        config: globalps_dockerconfig::parse(&config).ok()?,
         scoped: match scoped {
-            Some(scoped) => provider::parse_scoped(&scoped).ok()?,
+            Some(scoped) => globalps_provider::parse_scoped(&scoped).ok()?,
             None => Vec::new(),
         },
         delivery: match delivery {
@@ -388,7 +387,7 @@ pub(crate) fn revision_of_test(number: i64) -> Revision {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::provider::{ProviderConfig, ScopedConfig};
+    use globalps_provider::{ProviderConfig, ScopedConfig};
 
     use super::*;
 
@@ -435,7 +434,7 @@ mod tests {
             ("a canary", canary_passed),
         ] {
             let merged = br#"{"auths":{"a":{"auth":"dTpw"}}}"#;
-            let config = dockerconfig::parse(merged).unwrap();
+            let config = globalps_dockerconfig::parse(merged).unwrap();
             let ports = ["1234".to_owned()].into();
             let scoped = ScopedConfig {
                 source: "one".to_owned(),

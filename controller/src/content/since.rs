@@ -1,8 +1,8 @@
 //! Tracks which revision introduced each part of the content. Pure.
 
-use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
+use globalps_dockerconfig::DockerConfig;
+use globalps_provider::Content;
 
 use super::secret::{Global, Since};
 
@@ -38,8 +38,8 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: Revisi
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::parse;
-    use globalps_core::provider::{Scope, ScopedConfig};
+    use globalps_dockerconfig::parse;
+    use globalps_provider::{Scope, ScopedConfig};
 
     use super::*;
     use crate::content::secret::revision_of_test;

@@ -1,6 +1,6 @@
 //! A pull secret as found, and its verdict.
 
-use globalps_core::dockerconfig::Finding;
+use globalps_dockerconfig::Finding;
 use k8s_openapi::api::core::v1::Secret;
 
 /// A pull secret as found.

@@ -1,8 +1,8 @@
 //! Identifies the content of a Secret without reading it, by the revision that introduced each of its parts. Pure.
 
 use globalps_core::namespaces::part_of_annotation;
-use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
+use globalps_provider::Content;
 
 use crate::content::secret::{Global, Since};
 use crate::content::since::EVERY_POD;
@@ -49,9 +49,9 @@ impl<'a> Parts<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::{DockerConfig, parse};
-    use globalps_core::provider::{Scope, ScopedConfig};
     use globalps_core::rollout::RevisionId;
+    use globalps_dockerconfig::{DockerConfig, parse};
+    use globalps_provider::{Scope, ScopedConfig};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
 use globalps_core::namespaces::{Selected, Selection, config_of, parts_of};
-use globalps_core::provider::Pattern;
+use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::SecretClock;

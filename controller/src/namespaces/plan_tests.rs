@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use globalps_core::api::{Attach, ImagePullSecrets};
-use globalps_core::dockerconfig::parse;
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
-use globalps_core::provider::{Content, Scope, ScopedConfig};
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_core::state::ProofKey;
+use globalps_dockerconfig::parse;
+use globalps_provider::{Content, Scope, ScopedConfig};
 use jiff::SignedDuration;
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! The nodes as members of the rollout. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, Phase};
-use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
+use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use jiff::SignedDuration;
 
 use super::abandoned::is_abandoned;

@@ -13,9 +13,9 @@ use globalps_core::api::{
     OnFailure, Phase,
 };
 use globalps_core::names::{ABANDON_ANNOTATION, EXCLUDE_LABEL, RETRY_ANNOTATION};
-use globalps_core::provider::Delivery;
 use globalps_core::rollout::{self, DEADLINE, Goal, Revision, RevisionId, UNREACHABLE_AFTER};
 use globalps_core::virtual_nodes::VirtualMark;
+use globalps_provider::Delivery;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

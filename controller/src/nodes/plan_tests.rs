@@ -9,8 +9,8 @@ use globalps_core::api::{
 };
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
-use globalps_core::provider::{Content, Delivery, ProviderConfig};
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_provider::{Content, Delivery, ProviderConfig};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -40,7 +40,7 @@ fn parsed(text: &str) -> Option<Revision> {
 
 pub(crate) fn global(revision: i64, text: &str) -> Global {
     let data = Data(Some(text.as_bytes().to_vec()));
-    let merged = globalps_core::dockerconfig::parse(text.as_bytes()).unwrap();
+    let merged = globalps_dockerconfig::parse(text.as_bytes()).unwrap();
     Global {
         revision: revision_of_test(revision),
         content: Some(Content {

@@ -4,7 +4,7 @@
 use globalps_core::api::{
     DeliveryType, GlobalPullSecretSpec, Kubelet, NodePullSecret, ProviderPaths,
 };
-use globalps_core::provider::Delivery;
+use globalps_provider::Delivery;
 
 use crate::content::secret::Global;
 

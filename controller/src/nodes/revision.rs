@@ -1,8 +1,8 @@
 //! What a new revision keeps from the previous state. Pure.
 
 use globalps_core::api::{DeliveryType, MAX_REVISION};
-use globalps_core::provider::{Content, Delivery};
 use globalps_core::rollout::Revision;
+use globalps_provider::{Content, Delivery};
 
 use super::input::Snapshot;
 use crate::content::resolve::Desired;

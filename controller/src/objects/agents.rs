@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret};
-use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{ACCOUNT_ANNOTATION, CONTROLLER_MANAGER};
+use globalps_manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use globalps_core::api::ProviderPaths;
-use globalps_core::manifests::Agent;
+use globalps_manifests::Agent;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The pods of the syncers and restorers, reduced to whether each runs on which node. There are as many as nodes, so everything
 //! else is dropped while they are decoded. Pure.
 
-use globalps_core::manifests::Agent;
+use globalps_manifests::Agent;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;

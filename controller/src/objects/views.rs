@@ -3,7 +3,7 @@
 
 use globalps_core::api::ProviderPaths;
 use globalps_core::decode;
-use globalps_core::manifests::provider_paths_of;
+use globalps_manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

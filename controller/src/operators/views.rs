@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{Finding, validate_data};
+use globalps_dockerconfig::{Finding, validate_data};
 use kube::{Resource, ResourceExt as _};
 
 use super::olm::OlmObject;

@@ -405,7 +405,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
-    use globalps_core::dockerconfig::Precedence;
+    use globalps_dockerconfig::Precedence;
     use hyper::{Request, Response};
     use kube::client::Body;
     use tower::{BoxError, service_fn};

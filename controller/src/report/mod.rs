@@ -213,7 +213,7 @@ mod tests {
         let conflicts = vec![
             ConflictStatus {
                 registry: long.clone(),
-                effective: globalps_core::dockerconfig::Precedence::Additional,
+                effective: globalps_dockerconfig::Precedence::Additional,
                 source: String::new(),
                 shadowed: String::new(),
             };

@@ -1,7 +1,7 @@
 //! The validity of `spec.sources`: a condition, and a status per source. Pure.
 
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
-use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
+use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::statement::{
     CONDITION_LIMIT, MAY_NOT_READ, REGISTRY_LIMIT, Statement, WAITS_FOR_PODS, sentences, shortened,

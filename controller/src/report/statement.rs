@@ -1,8 +1,8 @@
 //! Helpers for all conditions.
 
 use globalps_core::api::condition;
-use globalps_core::dockerconfig::Finding;
 use globalps_core::rollout::Member;
+use globalps_dockerconfig::Finding;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::manifests::Agent;
 use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
 use globalps_core::rollout::Goal;
+use globalps_manifests::Agent;
 use tokio::time::Instant;
 
 use super::Controller;

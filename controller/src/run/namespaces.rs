@@ -6,9 +6,9 @@ use std::time::Duration;
 use globalps_core::api::{Attach, ImagePullSecrets, Rollout};
 use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
-use globalps_core::provider::Pattern;
 use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State};
+use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

@@ -8,7 +8,6 @@ use globalps_core::api::{
     Attach, GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
     NodePullSecretStatus, Phase,
 };
-use globalps_core::dockerconfig;
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET,
     CANARY_PASSED_ANNOTATION, CHECKSUM_KEY, CONTENT_SINCE_ANNOTATION, DATA_KEY,
@@ -18,9 +17,9 @@ use globalps_core::names::{
     ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
     STATE_SECRET, history_secret,
 };
-use globalps_core::provider::Content;
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
+use globalps_provider::Content;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -92,7 +91,7 @@ fn controller(api: &FakeApi) -> Controller {
         ..Global::default()
     };
     let content = Content {
-        config: dockerconfig::parse(A.as_bytes()).unwrap(),
+        config: globalps_dockerconfig::parse(A.as_bytes()).unwrap(),
         ..Content::default()
     };
     let mut global = encode(&GlobalWrite { content, global });

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use globalps_core::dockerconfig::{Credential, DockerConfig, shown_key};
-use globalps_core::provider::Content;
+use globalps_dockerconfig::{Credential, DockerConfig, shown_key};
+use globalps_provider::Content;
 use globalps_registry::registry_name;
 use tokio::time::Instant;
 
@@ -215,8 +215,8 @@ fn credentials<'a>(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::parse;
-    use globalps_core::provider::{Scope, ScopedConfig};
+    use globalps_dockerconfig::parse;
+    use globalps_provider::{Scope, ScopedConfig};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::provider::{CONFIG_FLAG, Delivery};
+use globalps_provider::{CONFIG_FLAG, Delivery};
 use serde_json::Value;
 
 use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Reported};

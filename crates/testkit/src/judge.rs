@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use globalps_core::dockerconfig::{
+use globalps_dockerconfig::{
     Credential, Crio, DockerConfig, Explanation, canonical_key, explain, parse,
 };
 

@@ -1,7 +1,7 @@
 //! Judges merges by the kubelet's and containers/image's own code: a merge takes a credential from no image.
 
 use anyhow::Result;
-use globalps_core::dockerconfig::{DockerConfig, Precedence, merge, parse};
+use globalps_dockerconfig::{DockerConfig, Precedence, merge, parse};
 
 use crate::fuzz::case;
 use crate::judge::compare;

@@ -39,7 +39,7 @@ pub struct Ran {
 /// The shipped, static credential provider.
 pub fn provider_path() -> PathBuf {
     let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
-    release.join(globalps_core::provider::BINARY)
+    release.join(globalps_provider::BINARY)
 }
 
 impl<'a> Product<'a> {

@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use globalps_core::dockerconfig::attempts;
-use globalps_core::provider::{Offer, PROVIDERS, ProviderConfig, offers, ports};
+use globalps_dockerconfig::attempts;
+use globalps_provider::{Offer, PROVIDERS, ProviderConfig, offers, ports};
 
 use crate::fuzz::{PullCase, pull_case};
 use crate::judge::indexed;

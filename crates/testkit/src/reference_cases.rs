@@ -229,7 +229,7 @@ fn short(file: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::dockerconfig::validate_bytes;
+    use globalps_dockerconfig::validate_bytes;
 
     use super::*;
 

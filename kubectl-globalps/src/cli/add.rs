@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use globalps_core::api::SourceScope;
-use globalps_core::provider::Pattern;
+use globalps_provider::Pattern;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::values::{Original, SourceName, label, pattern};

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use globalps_core::api::ProviderPaths;
-use globalps_core::provider::{Pattern, PatternError};
 use globalps_core::{api, labels, names};
+use globalps_provider::{Pattern, PatternError};
 
 /// A duration in kubectl's syntax: `90s`, `5m`, `1h30m`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

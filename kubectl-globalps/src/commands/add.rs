@@ -1,8 +1,8 @@
 //! `add`: adds registries to the additional pull secret or to another source, or changes their credentials.
 
 use globalps_core::api::DeliveryType;
-use globalps_core::dockerconfig::{DockerConfig, validate};
 use globalps_core::names;
+use globalps_dockerconfig::{DockerConfig, validate};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 

@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::{dockerconfig, names};
+use globalps_core::names;
 
 use super::live_check::ask;
 use super::pull_secret;
@@ -41,7 +41,9 @@ async fn secret(
     let seen = match pull_secret::get(cluster, name).await {
         Ok(secret) => secret.and_then(|secret| {
             let bytes = data_of(&secret, names::DATA_KEY)?;
-            Some(SecretSeen::Content(dockerconfig::Secret::new(bytes)))
+            Some(SecretSeen::Content(globalps_dockerconfig::Secret::new(
+                bytes,
+            )))
         }),
         Err(failure) if failure.is(403) => Some(SecretSeen::Hidden),
         Err(failure) => return Err(failure),

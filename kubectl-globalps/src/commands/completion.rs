@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
 use globalps_core::api::{NodePullSecret, SourceRef};
-use globalps_core::dockerconfig::{parse, shown_key};
 use globalps_core::names;
+use globalps_dockerconfig::{parse, shown_key};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 

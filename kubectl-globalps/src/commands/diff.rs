@@ -1,9 +1,9 @@
 //! `diff`: what the additional pull secret changes, and the scopes and the delivery of the `GlobalPullSecret`.
 
 use globalps_core::api::{DeliveryType, SourceRef};
-use globalps_core::dockerconfig::{DockerConfig, validate_replacement};
 use globalps_core::names;
-use globalps_core::provider::Scope;
+use globalps_dockerconfig::{DockerConfig, validate_replacement};
+use globalps_provider::Scope;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::external_diff::show;

@@ -2,7 +2,7 @@
 
 use globalps_core::api::ClusterPhase;
 use globalps_core::names;
-use globalps_core::provider::{Delivery, ProviderConfig, ScopedConfig, render_scoped};
+use globalps_provider::{Delivery, ProviderConfig, ScopedConfig, render_scoped};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -188,7 +188,7 @@ fn node(revision: i64, phase: &str, reason: &str, message: &str) -> Value {
 fn global() -> Value {
     let parse = |value: &Value| {
         let text: ByteString = serde_json::from_value(value.clone()).expect("bytes");
-        globalps_core::dockerconfig::parse(&text.0).expect("credentials")
+        globalps_dockerconfig::parse(&text.0).expect("credentials")
     };
     let scope = json!({"namespaces": ["team-a", "team-a-*"]});
     let of_source = config(&[("ghcr.io", OTHER_AUTH)]);

@@ -6,11 +6,9 @@ use globalps_core::api::{
     DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, SourceStatus,
 };
 use globalps_core::decode::Item;
-use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts};
 use globalps_core::names;
-use globalps_core::provider::{
-    Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version,
-};
+use globalps_dockerconfig::{Credential, DockerConfig, Entry, attempts};
+use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
@@ -326,8 +324,8 @@ fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     let sources = sources.filter(|source| source.delivery == "NotDeliverable");
     let has_one = |registries: &[String]| {
         let none = Credential {
-            username: dockerconfig::Secret::new(""),
-            password: dockerconfig::Secret::new(""),
+            username: globalps_dockerconfig::Secret::new(""),
+            password: globalps_dockerconfig::Secret::new(""),
         };
         let entries = registries
             .iter()

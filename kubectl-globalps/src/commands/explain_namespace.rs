@@ -1,10 +1,10 @@
 //! `explain` where namespaces get pull secrets: which of a pod's credentials come from the Secret of its namespace.
 
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
-use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
-use globalps_core::provider::{Content, Delivery, Pattern};
+use globalps_dockerconfig::DockerConfig;
+use globalps_provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
 
@@ -311,8 +311,8 @@ fn keyrings(content: &Content, namespace: &str, title: &str) -> Vec<Keyring> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig::{Entry, parse};
-    use globalps_core::provider::{PodIdentity, Scope, ScopedConfig};
+    use globalps_dockerconfig::{Entry, parse};
+    use globalps_provider::{PodIdentity, Scope, ScopedConfig};
 
     fn config(entries: &[(&str, &str)]) -> DockerConfig {
         let entries: Vec<String> = entries

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus, condition};
-use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
+use globalps_dockerconfig::DockerConfig;
 use kube::ResourceExt as _;
 use kube::api::Patch;
 use serde_json::json;

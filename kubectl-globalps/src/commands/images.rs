@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_core::dockerconfig::Credential;
+use globalps_dockerconfig::Credential;
 use globalps_registry::{Checker, Pushed, RegistryError};
 use serde::Serialize;
 use tokio::time::sleep;
@@ -219,7 +219,7 @@ fn auth_file() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::dockerconfig::Secret;
+    use globalps_dockerconfig::Secret;
 
     use super::*;
 

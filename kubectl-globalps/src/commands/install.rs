@@ -4,8 +4,8 @@ use globalps_core::api::{
     Attach, DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef,
     KubeconfigRef, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Allowed, Install as Manifests};
 use globalps_core::names;
+use globalps_manifests::{Allowed, Install as Manifests};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! The Secrets that a pod names, as the kubelet reads them.
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecret};
-use globalps_core::dockerconfig::may_serve;
 use globalps_core::names;
+use globalps_dockerconfig::may_serve;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use kube::ResourceExt;
 

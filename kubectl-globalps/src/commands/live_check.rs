@@ -1,7 +1,7 @@
 //! Checks credentials with the registries before they are written to a cluster.
 
 use futures::{StreamExt as _, stream};
-use globalps_core::dockerconfig::shown_key;
+use globalps_dockerconfig::shown_key;
 use globalps_registry::{Checker, RegistryError, Verdict};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{Attach, ImagePullSecrets};
-use globalps_core::dockerconfig::parse;
 use globalps_core::names;
 use globalps_core::namespaces::{
     Selected, Selection, config_of, is_marked_excluded, parts_of, parts_of_annotation,
 };
-use globalps_core::provider::{Content, Delivery};
+use globalps_dockerconfig::parse;
+use globalps_provider::{Content, Delivery};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

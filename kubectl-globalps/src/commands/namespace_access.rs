@@ -1,7 +1,7 @@
 //! What `install` grants for delivery into namespaces: the name of the Secret, and how pods refer to it.
 
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
-use globalps_core::manifests::NamespaceAccess;
+use globalps_manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
 use crate::cluster::client::Cluster;

@@ -236,7 +236,7 @@ pub(super) async fn apply(
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::manifests::HubInstall;
+    use globalps_manifests::HubInstall;
 
     use super::*;
 

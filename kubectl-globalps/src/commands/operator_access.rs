@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::manifests::OperatorAccess;
 use globalps_core::names;
+use globalps_manifests::OperatorAccess;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 

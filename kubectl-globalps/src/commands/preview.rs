@@ -2,8 +2,8 @@
 
 use futures::StreamExt as _;
 use futures::stream;
-use globalps_core::manifests::to_yaml;
 use globalps_core::names;
+use globalps_manifests::to_yaml;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::{Item, Owned};
-use globalps_core::dockerconfig::parse;
 use globalps_core::names::{self, LAST_APPLIED_ANNOTATION};
-use globalps_core::provider::{Content, Delivery, parse_scoped};
+use globalps_dockerconfig::parse;
+use globalps_provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
 //! `remove`: removes registries from the additional pull secret or another source, and the Secret with the last one.
 
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
-use globalps_core::provider::parse_scoped;
+use globalps_dockerconfig::{DockerConfig, shown_key};
+use globalps_provider::parse_scoped;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 

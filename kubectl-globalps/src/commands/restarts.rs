@@ -1,8 +1,8 @@
 //! Restarts of kubelets: announced before a change causes them, and asked about on a terminal.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
-use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::manifests::Install;
+use globalps_dockerconfig::DockerConfig;
+use globalps_manifests::Install;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Api;
 use kube::api::ListParams;

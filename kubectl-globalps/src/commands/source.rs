@@ -1,8 +1,8 @@
 //! A further source: its entry in `spec.sources`, and the controller's permission to read it.
 
 use globalps_core::api::{GlobalPullSecret, SourceScope};
-use globalps_core::manifests::sources_access;
 use globalps_core::names;
+use globalps_manifests::sources_access;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, Patch};
 use kube::discovery::ApiResource;

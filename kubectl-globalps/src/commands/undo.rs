@@ -1,7 +1,7 @@
 //! `undo`: goes back to an additional pull secret that was rolled out before.
 
-use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
+use globalps_dockerconfig::DockerConfig;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
+use globalps_dockerconfig::{Finding, parse, shown_key, validate_bytes};
 use serde_json::{Value, json};
 
 use crate::cli::Validate;

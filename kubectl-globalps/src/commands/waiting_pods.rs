@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use globalps_core::names;
-use globalps_core::provider::parse_scoped;
+use globalps_provider::parse_scoped;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;

@@ -1,6 +1,6 @@
 //! `why`: why a pod can't pull its image.
 
-use globalps_core::dockerconfig::{Credential, attempts};
+use globalps_dockerconfig::{Credential, attempts};
 use globalps_registry::{Checker, ImageName, Pull, RegistryError};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{
-    Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key,
-};
+use globalps_dockerconfig::{Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key};
 
 use crate::error::Failure;
 use globalps_registry::HUB;

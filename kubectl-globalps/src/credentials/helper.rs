@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use globalps_core::dockerconfig::{Credential, Secret, shown_key};
+use globalps_dockerconfig::{Credential, Secret, shown_key};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;

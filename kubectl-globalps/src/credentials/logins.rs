@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use globalps_core::api::SecretRef;
-use globalps_core::dockerconfig::{Credential, Lifetime, lifetime, shown_key};
+use globalps_dockerconfig::{Credential, Lifetime, lifetime, shown_key};
 use jiff::Timestamp;
 
 use crate::cli::Credentials;
@@ -437,8 +437,8 @@ mod tests {
         let login = |registry: &str, user: &str, password: &str| Login {
             registry: registry.to_owned(),
             credential: Credential {
-                username: globalps_core::dockerconfig::Secret::new(user),
-                password: globalps_core::dockerconfig::Secret::new(password),
+                username: globalps_dockerconfig::Secret::new(user),
+                password: globalps_dockerconfig::Secret::new(password),
             },
         };
         let logins = [

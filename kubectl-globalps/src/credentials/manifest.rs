@@ -1,7 +1,7 @@
 //! Parses files with credentials: a config.json, or manifests with Secrets, as YAML or JSON. Pure.
 
-use globalps_core::dockerconfig::{DockerConfig, validate_bytes};
 use globalps_core::names;
+use globalps_dockerconfig::{DockerConfig, validate_bytes};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 

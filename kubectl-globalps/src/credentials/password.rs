@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use globalps_core::dockerconfig::{Credential, Secret};
+use globalps_dockerconfig::{Credential, Secret};
 
 use crate::cli::Credentials;
 use crate::error::Failure;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::dockerconfig::Credential;
+use globalps_dockerconfig::Credential;
 use globalps_registry::{HUB, Peer, RegistryError, Why};
 
 use crate::cli::Span;
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn what_is_likely_wrong_with_rejected_credentials_is_named() {
-        use globalps_core::dockerconfig::Secret;
+        use globalps_dockerconfig::Secret;
         let robot = Some(
             "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`",
         );

@@ -1,6 +1,6 @@
 //! Names of registries: as users write them, as files have them, and the one that goes into the Secret. Pure.
 
-use globalps_core::dockerconfig::shown_key;
+use globalps_dockerconfig::shown_key;
 use globalps_registry::registry_name;
 
 use crate::error::Failure;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{
+use globalps_core::names;
+use globalps_dockerconfig::{
     Credential, DockerConfig, Entry, Finding, parse, validate, validate_bytes,
 };
-use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -318,13 +318,12 @@ fn set(secret: &mut Secret, config: &DockerConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig;
 
     /// `u:p` for each registry.
     fn logins(registries: &[&str]) -> Vec<Login> {
         let credential = Credential {
-            username: dockerconfig::Secret::new("u"),
-            password: dockerconfig::Secret::new("p"),
+            username: globalps_dockerconfig::Secret::new("u"),
+            password: globalps_dockerconfig::Secret::new("p"),
         };
         let login = |registry: &&str| Login {
             registry: (*registry).to_owned(),

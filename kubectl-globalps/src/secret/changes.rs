@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::dockerconfig::{
-    DockerConfig, Entry, Precedence, merge, shown_key, validate_bytes,
-};
 use globalps_core::names;
-use globalps_core::provider::{Scope, parse_scoped};
+use globalps_dockerconfig::{DockerConfig, Entry, Precedence, merge, shown_key, validate_bytes};
+use globalps_provider::{Scope, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
@@ -318,10 +316,8 @@ mod tests {
             .filter_map(|word| word.split_once(':'))
             .map(|(key, auth)| format!(r#""{key}":{{"auth":"{auth}"}}"#))
             .collect();
-        globalps_core::dockerconfig::parse(
-            format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes(),
-        )
-        .expect("credentials")
+        globalps_dockerconfig::parse(format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes())
+            .expect("credentials")
     }
 
     #[test]
@@ -509,7 +505,7 @@ mod tests {
             additional: config("quay.io:dTpw"),
             ..InForce::default()
         };
-        let same = globalps_core::dockerconfig::parse(
+        let same = globalps_dockerconfig::parse(
             br#"{"auths":{"https://quay.io/v1/":{"username":"u","password":"p"}}}"#,
         )
         .expect("credentials");
@@ -522,7 +518,7 @@ mod tests {
             original: config("docker.io:dTpw quay.io:dTpw"),
             ..InForce::default()
         };
-        let proposed = globalps_core::dockerconfig::parse(
+        let proposed = globalps_dockerconfig::parse(
             br#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"},"quay.io":{}}}"#,
         )
         .expect("credentials");
@@ -608,7 +604,7 @@ mod tests {
 
     #[test]
     fn sources_in_force_are_for_every_pod_or_for_some() {
-        use globalps_core::provider::{ScopedConfig, render_scoped};
+        use globalps_provider::{ScopedConfig, render_scoped};
         use k8s_openapi::ByteString;
         let scope: Scope = serde_json::from_str(r#"{"namespaces":["team-*"]}"#).expect("a scope");
         let scoped = render_scoped(&[ScopedConfig {

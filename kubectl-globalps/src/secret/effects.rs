@@ -1,9 +1,9 @@
 //! What a change of credentials does: it restarts each kubelet once, or none, and writes Secrets in namespaces. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, Restart};
-use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
-use globalps_core::provider::{Delivery, ports};
+use globalps_dockerconfig::{DockerConfig, shown_key};
+use globalps_provider::{Delivery, ports};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -199,7 +199,7 @@ impl Effects {
 mod tests {
     use super::*;
     use globalps_core::api::{GlobalPullSecretSpec, GlobalPullSecretStatus};
-    use globalps_core::dockerconfig::parse;
+    use globalps_dockerconfig::parse;
 
     fn config(registries: &[&str]) -> DockerConfig {
         let entries = registries

@@ -1,6 +1,6 @@
 //! What is wrong with a credentials file, for people.
 
-use globalps_core::dockerconfig::Finding;
+use globalps_dockerconfig::Finding;
 
 /// One finding after the other, each with its way out.
 pub(crate) fn text(findings: &[Finding]) -> String {

@@ -1,8 +1,8 @@
 //! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
 
 use globalps_core::api::{GlobalPullSecret, condition};
-use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use globalps_core::names;
+use globalps_dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -396,7 +396,7 @@ REVISION   AGE   REGISTRIES   DIFFERENCE
             original: validate_bytes(br#"{"auths":{"a":{"auth":"dTpy"},"b":{"auth":"dTpy"}}}"#)
                 .0
                 .expect("valid"),
-            precedence: globalps_core::dockerconfig::Precedence::Original,
+            precedence: globalps_dockerconfig::Precedence::Original,
             ..InForce::default()
         };
         let now = revisions[0].config.clone();

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, SourceStatus};
-use globalps_core::dockerconfig::{
+use globalps_core::names;
+use globalps_dockerconfig::{
     DockerConfig, Entry, Lifetime, Precedence, lifetime, shown_key, validate_bytes,
 };
-use globalps_core::names;
-use globalps_core::provider::{Scope, ScopedConfig, parse_scoped};
+use globalps_provider::{Scope, ScopedConfig, parse_scoped};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
@@ -392,7 +392,7 @@ fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<
     of_source.collect()
 }
 
-fn patterns(names: &[String]) -> Vec<globalps_core::provider::Pattern> {
+fn patterns(names: &[String]) -> Vec<globalps_provider::Pattern> {
     let names = names.iter().cloned();
     names.filter_map(|name| name.try_into().ok()).collect()
 }

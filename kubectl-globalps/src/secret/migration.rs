@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
-use globalps_core::dockerconfig::{DockerConfig, shown_key};
+use globalps_dockerconfig::{DockerConfig, shown_key};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -279,7 +279,7 @@ pub(crate) fn number(number: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig::parse;
+    use globalps_dockerconfig::parse;
     use serde_json::json;
 
     fn account_of(name: &str, has_ours: bool) -> Account {

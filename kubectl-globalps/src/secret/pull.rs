@@ -1,10 +1,10 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
-use globalps_core::dockerconfig::{
+use globalps_dockerconfig::{
     Crio, DockerConfig, Explanation, Finding, ImageError, Try, attempts, explain, parse, shown_key,
     validate_bytes,
 };
-use globalps_core::provider::{Content, PodIdentity, offers};
+use globalps_provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
 
 use crate::secret::findings;
@@ -512,7 +512,7 @@ CRI-O:      `quay.io/org/app`, as w
         Provided {
             content: Content {
                 config: config(r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
-                scoped: vec![globalps_core::provider::ScopedConfig {
+                scoped: vec![globalps_provider::ScopedConfig {
                     source: "team-a".to_owned(),
                     scope: serde_json::from_str(scope).expect("a scope"),
                     config: config(r#"{"auths":{"quay.io/org":{"auth":"djpw"}}}"#),

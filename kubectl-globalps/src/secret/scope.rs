@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use globalps_core::api::{SourceRef, SourceScope};
 use globalps_core::labels;
-use globalps_core::provider::{Pattern, Scope};
+use globalps_provider::{Pattern, Scope};
 use serde::Serialize;
 use serde_json::{Value, json};
 

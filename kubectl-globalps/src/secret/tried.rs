@@ -1,6 +1,6 @@
 //! One credential of a pull, and where it comes from. Pure.
 
-use globalps_core::dockerconfig::{Credential, Crio, Secret, shown_key};
+use globalps_dockerconfig::{Credential, Crio, Secret, shown_key};
 
 /// One credential that is tried, and where it comes from.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use globalps_core::dockerconfig::Secret;
+use globalps_dockerconfig::Secret;
 
 use crate::error::Failure;
 use crate::terminal::escapes::plain;

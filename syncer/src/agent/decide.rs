@@ -1,7 +1,7 @@
 //! Decides what the node does next. Pure: depends only on the facts.
 
-use globalps_core::dockerconfig::merge_on_node;
 use globalps_core::rollout::{Goal, Revision};
+use globalps_dockerconfig::merge_on_node;
 
 use super::desired::{Desired, desired, in_journal};
 use super::facts::NodeFacts;
@@ -335,9 +335,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    use globalps_core::dockerconfig::{self, DockerConfig};
-    use globalps_core::provider::{Content, Delivery, ProviderConfig};
     use globalps_core::rollout::RevisionId;
+    use globalps_dockerconfig::DockerConfig;
+    use globalps_provider::{Content, Delivery, ProviderConfig};
 
     use super::*;
     use crate::delivery::config_file::rebase;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn config(text: &str) -> DockerConfig {
-        dockerconfig::parse(text.as_bytes()).unwrap()
+        globalps_dockerconfig::parse(text.as_bytes()).unwrap()
     }
 
     /// The state after revision 1 was applied to a node with this file.

@@ -1,7 +1,7 @@
 //! What the node should have. Pure.
 
-use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::provider::Delivery;
+use globalps_dockerconfig::DockerConfig;
+use globalps_provider::Delivery;
 
 use super::facts::NodeFacts;
 use crate::node::state::{Installed, ProviderSide, State};

@@ -1,6 +1,6 @@
 //! What the agent knows when it decides.
 
-use globalps_core::provider::Content;
+use globalps_provider::Content;
 
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
-use globalps_core::provider::Content;
 use globalps_core::rollout::{Goal, Revision};
+use globalps_provider::Content;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 

@@ -1,10 +1,8 @@
 //! Observes the credential provider: what is on the node, and why it may not be possible there.
 
 use globalps_core::api::{NodePullSecret, Phase};
-use globalps_core::provider::{
-    Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version,
-};
 use globalps_core::rollout::Revision;
+use globalps_provider::{Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ};

@@ -261,8 +261,8 @@ fn described(file: &FileSnapshot) -> String {
 mod tests {
     use std::fs;
 
-    use globalps_core::provider::{Content, ProviderConfig, render_data};
     use globalps_core::rollout::RevisionId;
+    use globalps_provider::{Content, ProviderConfig, render_data};
 
     use super::*;
     use crate::node::managed::ManagedEntries;

@@ -6,10 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
-use globalps_core::dockerconfig;
 use globalps_core::names::FORGET_ANNOTATION;
-use globalps_core::provider::{ProviderConfig, render_data};
 use globalps_core::rollout::RevisionId;
+use globalps_provider::{ProviderConfig, render_data};
 use tempfile::TempDir;
 
 use super::*;
@@ -243,7 +242,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
 
 fn content(file: &str) -> Content {
     Content {
-        config: dockerconfig::parse(file.as_bytes()).unwrap(),
+        config: globalps_dockerconfig::parse(file.as_bytes()).unwrap(),
         ..Content::default()
     }
 }

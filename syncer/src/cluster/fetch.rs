@@ -2,13 +2,12 @@
 
 use globalps_core::checksum::has_checksum;
 use globalps_core::decode::Item;
-use globalps_core::dockerconfig;
 use globalps_core::names::{
     DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
     ROLLED_OUT_SECRET, SCOPED_KEY,
 };
-use globalps_core::provider::{Content, ContentError, Delivery, parse_scoped};
 use globalps_core::rollout::Revision;
+use globalps_provider::{Content, ContentError, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -98,12 +97,13 @@ fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
         let data = secret.data.as_ref().and_then(|data| data.get(key));
         data.map(|bytes| bytes.0.as_slice())
     };
-    let config = dockerconfig::parse(value(DATA_KEY).unwrap_or_default()).map_err(|error| {
-        FetchError::Content {
-            name,
-            error: error.to_string(),
-        }
-    })?;
+    let config =
+        globalps_dockerconfig::parse(value(DATA_KEY).unwrap_or_default()).map_err(|error| {
+            FetchError::Content {
+                name,
+                error: error.to_string(),
+            }
+        })?;
     let scoped = value(SCOPED_KEY).map_or(Ok(Vec::new()), parse_scoped);
     let delivery = secret.annotations().get(DELIVERY_ANNOTATION);
     let delivery = delivery.map_or(Ok(Delivery::default()), |text| serde_json::from_str(text));
@@ -118,8 +118,8 @@ fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::checksum::add_checksum;
-    use globalps_core::provider::ProviderConfig;
     use globalps_core::rollout::RevisionId;
+    use globalps_provider::ProviderConfig;
     use k8s_openapi::ByteString;
 
     use super::*;

@@ -1,7 +1,7 @@
 //! Delivery by the credentials file: parses the file, adds and removes managed entries. Pure.
 
-use globalps_core::dockerconfig::{self, DockerConfig, Entry, merge_on_node};
 use globalps_core::rollout::Goal;
+use globalps_dockerconfig::{DockerConfig, Entry, merge_on_node};
 
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
@@ -67,7 +67,7 @@ pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     let FileSnapshot::File { bytes, .. } = file else {
         return Some(DockerConfig::default());
     };
-    let config = dockerconfig::parse(bytes).ok()?;
+    let config = globalps_dockerconfig::parse(bytes).ok()?;
     Some(config.without_unreadable())
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
     let FileSnapshot::File { bytes, .. } = file else {
         return false;
     };
-    !dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
+    !globalps_dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
 }
 
 /// The file without managed entries, with the mode from before it was narrowed: the bytes of the snapshot if nothing else changed

@@ -1,6 +1,6 @@
 //! Delivery by the kubelet's credential provider: what a revision installs, and the change that installs it. Pure.
 
-use globalps_core::provider::{Content, ProviderConfig, render_data};
+use globalps_provider::{Content, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};

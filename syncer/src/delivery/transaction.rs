@@ -365,8 +365,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
-    use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
+    use globalps_dockerconfig::{DockerConfig, merge_on_node};
+    use globalps_provider::{Content, ProviderConfig, render_data, trials};
 
     use globalps_core::rollout::{Revision, RevisionId};
 
@@ -1050,8 +1050,8 @@ mod tests {
         const BETWEEN: &str = r#"{"auths":{"between":{"auth":"bzpv"}}}"#;
         const AND_THEIRS: &str =
             r#"{"auths":{"between":{"auth":"bzpv"},"theirs":{"auth":"bzpv"}}}"#;
-        let between = dockerconfig::parse(BETWEEN.as_bytes()).unwrap();
-        let target = dockerconfig::parse(NEW.as_bytes()).unwrap();
+        let between = globalps_dockerconfig::parse(BETWEEN.as_bytes()).unwrap();
+        let target = globalps_dockerconfig::parse(NEW.as_bytes()).unwrap();
         let managed = |config: &DockerConfig| {
             let nothing = DockerConfig::default();
             ManagedEntries::of(&merge_on_node(&nothing, config, &[], &[]))
@@ -1233,7 +1233,7 @@ mod tests {
 
     fn installed() -> Installed {
         let content = Content {
-            config: dockerconfig::parse(NEW.as_bytes()).unwrap(),
+            config: globalps_dockerconfig::parse(NEW.as_bytes()).unwrap(),
             ..Content::default()
         };
         Installed {

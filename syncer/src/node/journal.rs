@@ -219,8 +219,8 @@ fn is_quarantined(name: &OsStr) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
     use globalps_core::rollout::{Revision, RevisionId};
+    use globalps_dockerconfig::{DockerConfig, merge_on_node};
     use rustix::fs::{FlockOperation, flock};
 
     use super::*;
@@ -240,7 +240,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         assert!(journal.load().unwrap().is_none());
-        let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
+        let own =
+            globalps_dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
         state.managed = ManagedEntries::of(&merge_on_node(&own, &own, &[], &[]));
         journal.save(&state).unwrap();

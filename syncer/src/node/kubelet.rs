@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
-use globalps_core::provider::{CONFIG_FLAG, FLAGS_VARIABLE};
+use globalps_provider::{CONFIG_FLAG, FLAGS_VARIABLE};
 use tokio::time::Instant;
 
 use crate::node::state::NodeError;

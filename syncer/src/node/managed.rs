@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{self, DockerConfig, Entry, NodeMerge};
+use globalps_dockerconfig::{DockerConfig, Entry, NodeMerge};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -97,7 +97,7 @@ impl ManagedEntries {
             DockerConfig::new(entries.cloned().collect())
         };
         self.texts()
-            .filter_map(|text| dockerconfig::parse(text.get().as_bytes()).ok())
+            .filter_map(|text| globalps_dockerconfig::parse(text.get().as_bytes()).ok())
             .map(of_keys)
             .collect()
     }
@@ -124,7 +124,7 @@ impl ManagedEntries {
     pub(crate) fn content(&self) -> Option<DockerConfig> {
         // As in Go, `null` parses to no entries.
         let entries = Some(self.entries.get()).filter(|entries| *entries != "null")?;
-        dockerconfig::parse(entries.as_bytes()).ok()
+        globalps_dockerconfig::parse(entries.as_bytes()).ok()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,7 +132,7 @@ impl ManagedEntries {
     }
 
     pub(crate) fn overridden(&self) -> Vec<Entry> {
-        let config = dockerconfig::parse(self.overridden.get().as_bytes());
+        let config = globalps_dockerconfig::parse(self.overridden.get().as_bytes());
         config
             .map(|config| config.entries().to_vec())
             .unwrap_or_default()
@@ -148,12 +148,12 @@ fn as_text(entries: &[Entry]) -> Box<RawValue> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::dockerconfig::merge_on_node;
+    use globalps_dockerconfig::merge_on_node;
 
     use super::*;
 
     fn config(text: &str) -> DockerConfig {
-        dockerconfig::parse(text.as_bytes()).unwrap()
+        globalps_dockerconfig::parse(text.as_bytes()).unwrap()
     }
 
     fn overriding(own: &str) -> ManagedEntries {

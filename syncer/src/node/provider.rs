@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use globalps_core::names::{PROVIDER_DATA_FILE, STATE_DIR};
-use globalps_core::provider::{
+use globalps_core::names::STATE_DIR;
+use globalps_provider::{
     Content, PROVIDERS, ProviderConfig, add_entries, has_providers, parse_data, remove_entries,
     render_data,
 };
@@ -105,7 +105,9 @@ impl Provider {
         config_file: &HostPath,
         set_up: Option<(HostPath, HostPath)>,
     ) -> Self {
-        let data = config_file.next_to(STATE_DIR).join(PROVIDER_DATA_FILE);
+        let data = config_file
+            .next_to(STATE_DIR)
+            .join(globalps_provider::DATA_FILE);
         let (config, bin_dir, way) = set_up.map_or_else(|| Way::own(&data), Way::of);
         Self {
             program,
@@ -388,7 +390,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use globalps_core::names::{PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE};
-    use globalps_core::provider::ProviderConfig;
+    use globalps_provider::ProviderConfig;
 
     use super::*;
 
@@ -638,7 +640,11 @@ mod tests {
                 fs::remove_file(path).unwrap();
             }
         };
-        for name in [PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE] {
+        for name in [
+            PROVIDER_BIN_DIR,
+            PROVIDER_CONFIG_FILE,
+            globalps_provider::DATA_FILE,
+        ] {
             provider.write_flags(true).unwrap();
             provider.uphold(&installed, true).unwrap();
             assert!(!provider.lacks_files().unwrap(), "{name}");

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use globalps_core::provider::{Content, ProviderConfig, parse_data};
 use globalps_core::rollout::{Goal, Revision};
+use globalps_provider::{Content, ProviderConfig, parse_data};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::manifests::Install;
+use globalps_manifests::Install;
 use globalps_testkit::product::run;
 use globalps_testkit::{Cluster, DEADLINE as SOON, until};
 use serde_json::json;

@@ -300,8 +300,11 @@ fn the_programs_import_as_the_table_says() {
 fn no_file_is_too_long_to_read() {
     let mut found = Vec::new();
     for directory in [
-        "core/src",
-        "registry/src",
+        "crates/core/src",
+        "crates/dockerconfig/src",
+        "crates/manifests/src",
+        "crates/provider/src",
+        "crates/registry/src",
         "controller/src",
         "syncer/src",
         "credential-provider/src",

@@ -1,7 +1,7 @@
 //! `manifests/`: the objects of an installation, from the builders.
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::manifests::{HubInstall, Install, syncer_objects, to_yaml};
+use globalps_manifests::{HubInstall, Install, syncer_objects, to_yaml};
 use serde_json::Value;
 
 /// Name of each file, and its content.

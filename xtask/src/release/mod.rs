@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::manifests::{HubInstall, Install, to_yaml};
+use globalps_manifests::{HubInstall, Install, to_yaml};
 use serde_json::Value;
 
 use dist::{PLATFORMS, Platform, sum};

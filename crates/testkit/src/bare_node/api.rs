@@ -17,7 +17,7 @@ use globalps_core::names::{
     DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION,
     REVISION_ID_ANNOTATION, VERSION,
 };
-use globalps_core::provider::Delivery;
+use globalps_provider::Delivery;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::names::KUBEADM_FLAGS_FILE;
-use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
+use globalps_provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use serde_json::{Value, json};
 
 /// The node's path of the directory with the credentials file; a syncer sees the directory under another path.

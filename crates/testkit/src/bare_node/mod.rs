@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::provider::CONFIG_FLAG;
+use globalps_provider::CONFIG_FLAG;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::names::SYNCER_BINARY;
-use globalps_core::provider::BINARY;
+use globalps_provider::BINARY;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;

@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use clap::Parser;
-use globalps_core::dockerconfig::{DockerConfig, parse};
-use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
+use globalps_dockerconfig::{DockerConfig, parse};
+use globalps_provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
 use globalps_testkit::product::provider_path;
 use serde_json::{Map, Value, json};
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
-use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{
     ATTACHED_ANNOTATION, CONTENT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET,
     IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, PROOF_KEY,
     SECRET_TYPE, STATE_SECRET,
 };
+use globalps_manifests::NamespaceAccess;
 use serde_json::{Value, json};
 
 use super::stage::Stage;

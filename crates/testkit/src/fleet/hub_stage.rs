@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::{ClusterPhase, ClusterPullSecret};
-use globalps_core::manifests::HubInstall;
 use globalps_core::names::{CONTROLLER_NAMESPACE, HUB, hub_shard};
+use globalps_manifests::HubInstall;
 use kube::Client;
 use serde_json::{Value, json};
 

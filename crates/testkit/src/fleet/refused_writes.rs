@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
-use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{CONTROLLER, GLOBAL_SECRET, RESTORER, REVISION_ANNOTATION, SYNCER};
+use globalps_manifests::NamespaceAccess;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};

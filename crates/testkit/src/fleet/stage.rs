@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
-use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
+use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use globalps_core::dockerconfig::{DockerConfig, parse};
-use globalps_core::provider::{Content, Pattern, PodIdentity, Scope, ScopedConfig, render_data};
+use globalps_dockerconfig::{DockerConfig, parse};
+use globalps_provider::{Content, Pattern, PodIdentity, Scope, ScopedConfig, render_data};
 use serde_json::json;
 
 use super::draw::Draw;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::{GlobalPullSecret, ImagePullSecrets, SourceScope};
 use globalps_core::labels;
 use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
-use globalps_core::provider::{Pattern, Scope};
+use globalps_provider::{Pattern, Scope};
 use kube::core::SelectorExt as _;
 use serde::Serialize;
 

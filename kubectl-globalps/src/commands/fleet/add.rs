@@ -1,8 +1,8 @@
 //! `fleet add`: registries in the source Secret of a `FleetPullSecret`, which is created where it is missing.
 
 use globalps_core::api::FleetPullSecret;
-use globalps_core::dockerconfig::validate;
 use globalps_core::names;
+use globalps_dockerconfig::validate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use kube::api::DynamicObject;

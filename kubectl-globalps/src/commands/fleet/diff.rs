@@ -1,8 +1,8 @@
 //! `fleet diff`: what the source Secret changes in the clusters.
 
 use globalps_core::api::{ClusterPhase, FleetPullSecret, FleetSecretRef};
-use globalps_core::dockerconfig::{DockerConfig, validate_bytes};
 use globalps_core::names;
+use globalps_dockerconfig::{DockerConfig, validate_bytes};
 use kube::ResourceExt as _;
 
 use super::super::external_diff::show;

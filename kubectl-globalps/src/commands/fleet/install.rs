@@ -1,7 +1,7 @@
 //! `fleet install`: the hub's manifests, printed or applied.
 
-use globalps_core::manifests::HubInstall;
 use globalps_core::names;
+use globalps_manifests::HubInstall;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 

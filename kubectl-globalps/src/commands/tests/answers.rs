@@ -115,7 +115,7 @@ fn add_replaces_the_only_invalid_entry() {
     let bytes: k8s_openapi::ByteString =
         serde_json::from_value(found.expect("one")["data"][names::DATA_KEY].clone())
             .expect("bytes");
-    let found = globalps_core::dockerconfig::validate_bytes(&bytes.0).0;
+    let found = globalps_dockerconfig::validate_bytes(&bytes.0).0;
     assert_eq!(found.expect("valid").entries().len(), 2);
     let failure =
         refused(invalid(&[("quay.io", INVALID)]).run("add ghcr.io -u robot -p p --skip-check"));

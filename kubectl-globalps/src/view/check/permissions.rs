@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::{manifests, names};
+use globalps_core::names;
 
 use super::{Check, Verdict, well};
 
@@ -300,10 +300,10 @@ pub(super) fn missing(checks: &[Check]) -> Option<Check> {
         all.count(),
         parts.join("; ")
     );
-    let role = manifests::OPERATOR;
+    let role = globalps_manifests::OPERATOR;
     let hint = format!(
         "an administrator grants them with `kubectl create clusterrolebinding {role}-USER --clusterrole {role} --user USER`, or with `{}` what only reads and no Secret; `-o json` lists them",
-        manifests::VIEWER
+        globalps_manifests::VIEWER
     );
     let check = well(PERMISSIONS, "permissions", message);
     Some(if commands(Verdict::Failure).is_empty() {

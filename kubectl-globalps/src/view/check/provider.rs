@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, SourceScope};
 use globalps_core::names;
-use globalps_core::provider::{MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version};
+use globalps_provider::{MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::{Check, Sight, well};
 use crate::terminal::layout::nodes;

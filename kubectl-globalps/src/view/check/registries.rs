@@ -1,6 +1,6 @@
 //! Whether registries accept the cluster's credentials.
 
-use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
+use globalps_dockerconfig::{DockerConfig, Secret, parse, shown_key};
 use globalps_registry::{RegistryError, Verdict, public_images};
 
 use super::{Check, well};

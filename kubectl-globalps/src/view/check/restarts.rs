@@ -1,9 +1,7 @@
 //! Credentials that change so often that delivery by the credentials file restarts kubelets all the time.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, Restart};
-use globalps_core::dockerconfig::{
-    Credential, DockerConfig, Lifetime, expiry, lifetime, shown_key,
-};
+use globalps_dockerconfig::{Credential, DockerConfig, Lifetime, expiry, lifetime, shown_key};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, well};
@@ -66,7 +64,7 @@ fn hours(registry: &str, credential: &Credential) -> Option<i64> {
 mod tests {
     use base64::Engine as _;
     use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-    use globalps_core::dockerconfig::parse;
+    use globalps_dockerconfig::parse;
 
     use super::*;
 

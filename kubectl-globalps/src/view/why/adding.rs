@@ -1,10 +1,10 @@
 //! Whether `add` can put a credential into force: advice that changes nothing is not printed. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
-use globalps_core::dockerconfig::{
+use globalps_core::names;
+use globalps_dockerconfig::{
     Credential, DockerConfig, Entry, Secret, attempts, canonical_key, validate_bytes,
 };
-use globalps_core::names;
 
 use crate::registry::name::registry_key;
 use crate::secret::additional::{self, data_of, may_change, with_logins};
@@ -148,7 +148,7 @@ impl Adding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig::{Precedence, parse};
+    use globalps_dockerconfig::{Precedence, parse};
     use serde_json::json;
 
     #[test]

@@ -388,7 +388,7 @@ mod tests {
     use crate::secret::changes::InForce;
     use crate::secret::pull::{Answer, Asked, Keyring};
     use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec};
-    use globalps_core::dockerconfig::{Precedence, parse};
+    use globalps_dockerconfig::{Precedence, parse};
     use globalps_registry::{Peer, Why};
     use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
-use globalps_core::provider::Pattern;
+use globalps_provider::Pattern;
 use serde_json::{Value, json};
 
 use super::facts::PodSeen;

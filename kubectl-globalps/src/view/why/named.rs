@@ -1,6 +1,6 @@
 //! Which image a message of the kubelet or of the runtime names. Pure.
 
-use globalps_core::dockerconfig::{DockerConfig, explain};
+use globalps_dockerconfig::{DockerConfig, explain};
 use globalps_registry::ImageName;
 
 /// What stands before the sandbox image in the messages of the runtimes; the image ends with a quote, or with a space.

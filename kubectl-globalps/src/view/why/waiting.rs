@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Secret, attempts};
-use globalps_core::provider::{PodIdentity, Scope};
+use globalps_dockerconfig::{Credential, DockerConfig, Entry, Secret, attempts};
+use globalps_provider::{PodIdentity, Scope};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
@@ -126,7 +126,7 @@ pub(crate) fn untouched(left: &[(String, &'static str)]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::provider::Pattern;
+    use globalps_provider::Pattern;
     use serde_json::{Value, json};
 
     fn pod(image: &str, reason: &str, metadata: &Value) -> Pod {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use globalps_core::provider::{FlagsError, add_flags, remove_flags};
+use globalps_provider::{FlagsError, add_flags, remove_flags};
 
 use super::{HostPath, Provider, SET_UP};
 use crate::node::file::{self, FileError, FileSnapshot};

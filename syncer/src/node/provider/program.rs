@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use globalps_core::provider::{BINARY, PROVIDERS, trials};
+use globalps_provider::{BINARY, PROVIDERS, trials};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use globalps_core::provider::CONFIG_FLAG;
+use globalps_provider::CONFIG_FLAG;
 
 use super::{Provider, Way};
 use crate::node::state::Obstacle;

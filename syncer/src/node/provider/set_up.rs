@@ -83,7 +83,7 @@ impl Provider {
 mod tests {
     use std::path::Path;
 
-    use globalps_core::provider::ProviderConfig;
+    use globalps_provider::ProviderConfig;
 
     use super::*;
     use crate::node::file::FileSnapshot;

@@ -1,6 +1,6 @@
 //! What the kubelet's unit starts, and its running processes.
 
-use globalps_core::provider::{CONFIG_FLAG, running_flags};
+use globalps_provider::{CONFIG_FLAG, running_flags};
 use tokio::time::timeout;
 use zbus::proxy::CacheProperties;
 

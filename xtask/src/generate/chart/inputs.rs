@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use globalps_core::api::{
     Attach, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
 use globalps_core::names::{GLOBAL_SECRET, KUBECONFIG_KEY};
+use globalps_manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
 use serde_json::Value;
 
 use super::template::{Mark, Marks};

@@ -8,10 +8,10 @@ mod template;
 mod tests;
 
 use globalps_core::api::{Attach, SecretRef};
-use globalps_core::manifests::Install;
 use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, HUB, IMAGE_PULL_SECRETS, OPENSHIFT_ORIGINAL, OPERATORS,
 };
+use globalps_manifests::Install;
 use serde_json::{Value, json};
 
 use inputs::{hub, install, marks, parted};

@@ -57,7 +57,7 @@ pub(super) fn add_fields(map: &mut Map<String, Value>, expression: &str) {
 pub(super) fn write(object: &Value, marks: &Marks) -> String {
     let mut fragments = Vec::new();
     let object = take(object, marks, 0, &mut fragments);
-    let yaml = globalps_core::manifests::to_yaml(&[object]);
+    let yaml = globalps_manifests::to_yaml(&[object]);
     let mut text = String::new();
     for line in yaml.lines().skip(1) {
         match placeholder(line) {

@@ -3,11 +3,11 @@
 
 use anyhow::{Result, ensure};
 use globalps_core::api::{Attach, GlobalPullSecret};
-use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{
     ADDITIONAL_SECRET, ATTACHED_ANNOTATION, DATA_KEY, GLOBAL_SECRET, IMAGE_PULL_SECRET_LABEL,
     SECRET_TYPE,
 };
+use globalps_manifests::NamespaceAccess;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};

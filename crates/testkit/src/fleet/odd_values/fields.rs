@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::manifests::{HubInstall, Install};
+use globalps_manifests::{HubInstall, Install};
 use serde_json::{Map, Value, json};
 
 use crate::kubernetes::VERSION;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
-use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
+use globalps_manifests::NamespaceAccess;
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -1,0 +1,22 @@
+//! What two or more globalps programs share: names of objects, custom resources, registry credentials, the rollout's rules, and
+//! the manifests.
+//!
+//! Nothing here does I/O: plain data in, plain data out.
+
+// Test tables are long and have wide tuples.
+#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
+
+pub mod api;
+pub mod checksum;
+pub mod decode;
+#[cfg(feature = "kubeconfig")]
+pub mod kubeconfig;
+pub mod labels;
+pub mod machine_config;
+pub mod names;
+pub mod namespaces;
+pub mod phase;
+pub mod references;
+pub mod rollout;
+pub mod state;
+pub mod virtual_nodes;

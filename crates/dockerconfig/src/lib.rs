@@ -1,0 +1,41 @@
+//! The meaning of a `config.json` with registry credentials on a node.
+//!
+//! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.37) and containers/image.
+
+// Test tables are long and have wide tuples.
+#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
+
+mod canonical;
+mod effective;
+mod encoded;
+mod entry;
+mod expiry;
+mod finding;
+mod form;
+mod helpers;
+mod image;
+mod json;
+mod keys;
+mod matching;
+mod merge;
+mod parse;
+mod stray;
+mod url;
+mod validate;
+
+pub use canonical::{canonical_key, shown_key};
+pub use entry::{Credential, Entry, Secret};
+pub use expiry::{Expiry, Lifetime, expiry, lifetime};
+pub use finding::{Code, Finding, Severity};
+pub use form::Form;
+pub use helpers::Helpers;
+pub use image::ImageError;
+pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
+pub use merge::{
+    Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
+};
+pub use parse::{DockerConfig, ParseError, parse, parse_with};
+pub use validate::{validate, validate_bytes, validate_data, validate_replacement};
+
+/// Key of a Secret's data that holds registry credentials.
+pub const DATA_KEY: &str = ".dockerconfigjson";

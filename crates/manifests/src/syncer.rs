@@ -1,0 +1,100 @@
+//! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
+//! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
+use serde_json::Value;
+
+use super::daemon_set::daemon_set;
+use super::rbac::{role, role_binding, rule};
+use super::{named, value};
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
+
+/// Everything that the controller creates for nodes besides Secrets. The code that applies it destructures it without `..`, so
+/// the compiler reports a forgotten object.
+#[derive(Clone, Debug)]
+pub struct SyncerObjects {
+    pub syncer: AgentObjects,
+    pub restorer: AgentObjects,
+}
+
+/// The objects of one agent; all have the same name.
+#[derive(Clone, Debug)]
+pub struct AgentObjects {
+    pub service_account: ServiceAccount,
+    pub role: Role,
+    pub role_binding: RoleBinding,
+    pub daemon_set: Value,
+}
+
+/// The two kinds of agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// On selected nodes.
+    Syncer,
+    /// On all other Linux nodes.
+    Restorer,
+}
+
+impl Agent {
+    pub const ALL: [Self; 2] = [Self::Syncer, Self::Restorer];
+
+    /// Name of its `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding`; value of its pods' label `name`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Syncer => SYNCER,
+            Self::Restorer => RESTORER,
+        }
+    }
+}
+
+impl SyncerObjects {
+    pub fn values(self) -> Vec<Value> {
+        let Self { syncer, restorer } = self;
+        [syncer.values(), restorer.values()].concat()
+    }
+}
+
+impl AgentObjects {
+    fn values(self) -> Vec<Value> {
+        let Self {
+            service_account,
+            role,
+            role_binding,
+            daemon_set,
+        } = self;
+        vec![
+            value(service_account),
+            value(role),
+            value(role_binding),
+            daemon_set,
+        ]
+    }
+}
+
+pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec) -> SyncerObjects {
+    let objects = |agent: Agent| AgentObjects {
+        service_account: named(agent.name(), namespace),
+        role: role(agent.name(), namespace, rules(agent)),
+        role_binding: role_binding(agent.name(), namespace, (agent.name(), namespace)),
+        daemon_set: daemon_set(agent, namespace, image, spec),
+    };
+    SyncerObjects {
+        syncer: objects(Agent::Syncer),
+        restorer: objects(Agent::Restorer),
+    }
+}
+
+/// What the agent may do.
+pub(super) fn rules(agent: Agent) -> Vec<PolicyRule> {
+    let content = rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], ["get"]);
+    let bookkeeping = [
+        rule(GROUP, ["nodepullsecrets"], [], ["list", "watch"]),
+        rule(GROUP, ["nodepullsecrets/status"], [], ["patch"]),
+    ];
+    match agent {
+        Agent::Syncer => [vec![content], bookkeeping.into()].concat(),
+        Agent::Restorer => bookkeeping.into(),
+    }
+}
