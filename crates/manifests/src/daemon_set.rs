@@ -13,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
+use super::agent::Agent;
 use super::allowed::Allowed;
 use super::placement::placed;
 use super::quota::NODE_CRITICAL;
-use super::syncer::Agent;
 use super::{named, pull_secrets, quantities, value};
 use globalps_core::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use globalps_core::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};

@@ -1,5 +1,6 @@
 //! Typed builders of every installed object, the only source of the YAML in `manifests/`.
 
+mod agent;
 mod agent_bounds;
 mod allowed;
 mod bounds;
@@ -23,6 +24,7 @@ mod syncer;
 
 use std::collections::BTreeMap;
 
+pub use agent::Agent;
 pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
 pub use hub::HubInstall;
@@ -30,7 +32,7 @@ pub use install::{Install, sources_access};
 pub use namespaced::NamespaceAccess;
 pub use operators::OperatorAccess;
 pub use roles::{OPERATOR, VIEWER};
-pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
+pub use syncer::{AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::LocalObjectReference;

@@ -5,11 +5,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use serde_json::Value;
 
+use super::agent::Agent;
 use super::daemon_set::daemon_set;
 use super::rbac::{role, role_binding, rule};
 use super::{named, value};
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
+use globalps_core::names::{GLOBAL_SECRET, GROUP, ROLLED_OUT_SECRET};
 
 /// Everything that the controller creates for nodes besides Secrets. The code that applies it destructures it without `..`, so
 /// the compiler reports a forgotten object.
@@ -26,27 +27,6 @@ pub struct AgentObjects {
     pub role: Role,
     pub role_binding: RoleBinding,
     pub daemon_set: Value,
-}
-
-/// The two kinds of agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agent {
-    /// On selected nodes.
-    Syncer,
-    /// On all other Linux nodes.
-    Restorer,
-}
-
-impl Agent {
-    pub const ALL: [Self; 2] = [Self::Syncer, Self::Restorer];
-
-    /// Name of its `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding`; value of its pods' label `name`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Syncer => SYNCER,
-            Self::Restorer => RESTORER,
-        }
-    }
 }
 
 impl SyncerObjects {
