@@ -206,7 +206,7 @@ image: deps ## build the OCI archives in target/images, and the plugin in target
 	$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
 # What the demo needs, not optimized and with the features of all crates: one build, so that each crate is compiled once. `make image` replaces it.
-QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 $(foreach crate,core dockerconfig manifests provider,package.globalps-$(crate).opt-level=0) package.aho-corasick.opt-level=2,--config profile.release.$(option))
+QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 package.globalps-dockerconfig.opt-level=0 package.globalps-provider.opt-level=0 package.aho-corasick.opt-level=2,--config profile.release.$(option))
 quick: OCIIMAGE := $(RELEASE)/ociimage
 quick: musl
 	cargo build --release --locked --target $(MUSL) $(QUICK) $(foreach program,globalps-controller globalps-syncer \

@@ -502,7 +502,7 @@ node-3   Pending      2          10m
 
     /// The counts are about what was before: a bar of them would run backwards.
     #[test]
-    fn a_change_that_the_controller_has_not_seen_is_said() {
+    fn a_change_that_the_controller_has_not_seen_is_shown() {
         let mut status = status();
         status.about = About::Before;
         let layout = Layout {
