@@ -282,7 +282,11 @@ fn lines_of_code(text: &str) -> usize {
     let end = text.find("#[cfg(test)]\nmod tests {");
     let end = end.or_else(|| text.find("#[cfg(test)]\n#[allow"));
     let end = end.or_else(|| text.find("#[cfg(test)]\npub(crate) mod tests {"));
-    text[..end.unwrap_or(text.len())].lines().count()
+    let code = &text[..end.unwrap_or(text.len())];
+    let code = code
+        .strip_suffix("#[cfg(test)]\nmod tests;\n")
+        .unwrap_or(code);
+    code.trim_end().lines().count()
 }
 
 #[test]

@@ -1,0 +1,242 @@
+use super::*;
+use globalps_dockerconfig::parse;
+use serde_json::json;
+
+fn account_of(name: &str, has_ours: bool) -> Account {
+    Account {
+        name: name.to_owned(),
+        has_ours,
+    }
+}
+
+fn place() -> Place {
+    Place {
+        old: Some(Old::default()),
+        accounts: vec![account_of("default", false)],
+        is_selected: true,
+        is_synced: true,
+        pods: Vec::new(),
+    }
+}
+
+#[test]
+fn one_reference_is_removed_from_the_service_account_as_it_was_read() {
+    let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
+    for (references, expected) in [
+        (
+            json!([{"name": "x"}, {"name": "old"}, {"name": "old"}]),
+            json!([test, {"op": "remove", "path": "/imagePullSecrets/1"}]),
+        ),
+        (json!([{"name": "x"}]), json!([test])),
+    ] {
+        let account = json!({"metadata": {"name": "default", "resourceVersion": "7"},
+                "imagePullSecrets": references});
+        let account: ServiceAccount = serde_json::from_value(account).expect("an account");
+        assert_eq!(json!(without_reference(&account, "old")), expected);
+    }
+}
+
+#[test]
+fn a_reference_goes_only_where_globalps_has_one_in_force_and_a_secret_only_where_nobody_needs_it() {
+    use Attach::{Admission, ServiceAccounts};
+    let with_ours = || Place {
+        accounts: vec![account_of("default", true), account_of("builder", false)],
+        ..place()
+    };
+    let with_pods = || Place {
+        pods: vec!["web-1".to_owned()],
+        ..place()
+    };
+    for (case, place, attach, ignore, accounts, deletes, stays) in [
+        (
+            "by the policy",
+            place(),
+            Admission,
+            false,
+            &["default"][..],
+            true,
+            "",
+        ),
+        (
+            "without our reference",
+            place(),
+            ServiceAccounts,
+            false,
+            &[],
+            false,
+            "service accounts without the reference of globalps: default",
+        ),
+        (
+            "with a managed one",
+            with_ours(),
+            ServiceAccounts,
+            false,
+            &["default"],
+            false,
+            "service accounts without the reference of globalps: builder",
+        ),
+        (
+            "pods need it",
+            with_pods(),
+            Admission,
+            false,
+            &["default"],
+            false,
+            "running pods refer to the Secret only: web-1",
+        ),
+        (
+            "pods are ignored",
+            with_pods(),
+            Admission,
+            true,
+            &["default"],
+            true,
+            "",
+        ),
+        (
+            "not selected",
+            Place {
+                is_selected: false,
+                ..place()
+            },
+            Admission,
+            false,
+            &[],
+            false,
+            "globalps does not select the namespace",
+        ),
+        (
+            "a reference to nothing",
+            Place {
+                old: None,
+                ..with_pods()
+            },
+            Admission,
+            false,
+            &["default"],
+            false,
+            "",
+        ),
+    ] {
+        let found = step(&place, attach, ignore);
+        assert_eq!(found.accounts, accounts, "{case}");
+        assert_eq!(
+            (found.deletes, found.stays.as_str()),
+            (deletes, stays),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn nothing_begins_before_globalps_delivers_everything_everywhere() {
+    let missing = |registry: &str| Place {
+        old: Some(Old {
+            missing: vec![registry.to_owned()],
+            ..Old::default()
+        }),
+        ..place()
+    };
+    let unsynced = || Place {
+        is_synced: false,
+        ..place()
+    };
+    for (places, expected) in [
+        (vec![place()], None),
+        (
+            vec![place(), unsynced()],
+            Some("not in force in 1 namespace yet: n1"),
+        ),
+        (
+            (0..7).map(|_| unsynced()).collect(),
+            Some("in 7 namespaces yet: n0, n1, n2, n3, n4 and 2 more"),
+        ),
+        (
+            vec![missing("quay.io"), missing("quay.io"), missing("ghcr.io")],
+            Some("`ghcr.io` in n2; `quay.io` in n0, n1"),
+        ),
+        (
+            vec![Place {
+                is_selected: false,
+                ..missing("quay.io")
+            }],
+            None,
+        ),
+    ] {
+        let places = places.into_iter().enumerate();
+        let places: BTreeMap<String, Place> = places
+            .map(|(at, place)| (format!("n{at}"), place))
+            .collect();
+        let found = refusal(&places, "image-pull-secret");
+        assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+        if let (Some(found), Some(expected)) = (found, expected) {
+            assert!(found.message.contains(expected), "{}", found.message);
+        }
+    }
+}
+
+#[test]
+fn registries_are_compared_by_the_name_that_nodes_use_and_credentials_are_never_shown() {
+    let config = |text: &str| parse(text.as_bytes()).expect("credentials");
+    let old = config(
+        r#"{"auths":{"https://quay.io/v1/":{"auth":"dTpw"},"ghcr.io":{"auth":"dTpw"},"r.example":{"auth":"dTpw"}}}"#,
+    );
+    let ours = config(r#"{"auths":{"quay.io":{"auth":"dTpw"},"ghcr.io":{"auth":"djpw"}}}"#);
+    let (missing, different) = compare(&old, &ours);
+    assert_eq!(missing, ["r.example"]);
+    assert_eq!(different, ["ghcr.io"]);
+}
+
+#[test]
+fn the_patcher_is_found_by_its_image_and_says_how_its_secrets_are_named() {
+    let deployment = |container: serde_json::Value| -> Deployment {
+        let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {},
+                "template": {"spec": {"containers": [container]}}}});
+        serde_json::from_value(deployment).expect("a Deployment")
+    };
+    let image = "quay.io/titansoft/imagepullsecret-patcher:v0.14";
+    for (container, is_found, name) in [
+        (json!({"name": "c", "image": image}), true, None),
+        (
+            json!({"name": "c", "image": image, "env": [{"name": "CONFIG_SECRETNAME", "value": "own"}]}),
+            true,
+            Some("own"),
+        ),
+        (
+            json!({"name": "c", "image": image, "args": ["-secretname=own"]}),
+            true,
+            Some("own"),
+        ),
+        (json!({"name": "c", "image": "nginx"}), false, None),
+    ] {
+        let found = deployment(container);
+        assert_eq!(is_patcher(&found), is_found);
+        assert_eq!(named_by(&found).as_deref(), name);
+    }
+}
+
+#[test]
+fn the_plan_has_a_line_for_each_namespace() {
+    let places: BTreeMap<String, Place> = [
+        ("a".to_owned(), place()),
+        (
+            "kube-system".to_owned(),
+            Place {
+                is_selected: false,
+                is_synced: false,
+                ..place()
+            },
+        ),
+    ]
+    .into();
+    let steps = places
+        .iter()
+        .map(|(name, place)| (name.clone(), step(place, Attach::Admission, false)));
+    assert_eq!(
+            table(&places, &steps.collect(), SECRET_NAME),
+            "\
+NAMESPACE     GLOBALPS       SECRET                     SERVICE ACCOUNTS   STAYS
+a             in force       delete image-pull-secret   detach default
+kube-system   not selected   keep image-pull-secret     none               globalps does not select the namespace"
+        );
+}
