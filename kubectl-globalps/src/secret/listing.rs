@@ -1,6 +1,5 @@
 //! The registries whose credentials are in force: from where, for whom, since when, and how far they are. Pure.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, SourceStatus};
@@ -199,7 +198,7 @@ fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
     let scoped = scoped.unwrap_or_default();
     let of_scopes = scoped.iter().flat_map(|scoped| {
         let entries = scoped.config.by_canonical_key().into_iter();
-        let row = |(key, entry): (Cow<'_, str>, &Entry)| {
+        let row = |(key, entry): (std::borrow::Cow<'_, str>, &Entry)| {
             of_scope(snapshot, &since, scoped, &shown_key(&key), entry)
         };
         entries.map(row).collect::<Vec<_>>()

@@ -286,7 +286,7 @@ fn lines_of_code(text: &str) -> usize {
     let code = code
         .strip_suffix("#[cfg(test)]\nmod tests;\n")
         .unwrap_or(code);
-    code.trim_end().lines().count()
+    code.lines().count()
 }
 
 #[test]
