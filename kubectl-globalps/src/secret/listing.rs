@@ -27,7 +27,6 @@ pub(crate) struct Snapshot<'a> {
     pub nodes: Option<&'a [&'a NodePullSecret]>,
     /// The Secrets in namespaces. Needed for sources with a scope only.
     pub in_namespaces: Option<&'a [SecretSeen]>,
-    /// What this user may not read.
     pub hidden: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ mod permissions;
 mod provider;
 mod readmission;
 #[cfg(test)]
-mod reasons;
+mod reasons_tests;
 mod registries;
 mod report;
 mod restarts;

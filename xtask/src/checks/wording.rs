@@ -43,7 +43,7 @@ const CLEAN: &[&str] = &[
 const EXCEPT: &[&str] = &[
     "docs/troubleshooting.md",
     "kubectl-globalps/src/view/check/credentials.rs",
-    "kubectl-globalps/src/view/check/reasons.rs",
+    "kubectl-globalps/src/view/check/reasons_tests.rs",
     "kubectl-globalps/src/view/check/tests.rs",
 ];
 
