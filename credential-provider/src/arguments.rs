@@ -122,7 +122,6 @@ fn tail(argument: &OsString, length: usize) -> Option<OsString> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -40,7 +40,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::fs::{self, File};

@@ -134,7 +134,6 @@ fn unsendable(config: &DockerConfig, image: &str) -> Result<Vec<String>, Provide
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use globalps_dockerconfig::parse;

@@ -75,7 +75,6 @@ impl<'a> Request<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -12,7 +12,7 @@ use super::watches::stripped;
 impl Cache {
     /// Whether the event may change the plan.
     pub(super) fn handle_assignment(&mut self, mut event: Update<Box<NodePullSecret>>) -> bool {
-        #[allow(clippy::borrowed_box)] // As the store keeps them.
+        #[expect(clippy::borrowed_box, reason = "as the store keeps them")]
         let is_spec = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
             known.metadata.generation != new.metadata.generation
         };

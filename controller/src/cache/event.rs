@@ -15,7 +15,7 @@ use crate::targets::account::AccountView;
 use crate::targets::namespace::NamespaceView;
 
 /// An event of one of the watches.
-#[allow(clippy::large_enum_variant)] // Short-lived, and never stored.
+#[expect(clippy::large_enum_variant, reason = "short-lived, and never stored")]
 pub(crate) enum CacheEvent {
     Additional(ObjectState<Secret>),
     Original(Source),

@@ -150,7 +150,6 @@ fn is_being_deleted(node: &NodeFields) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::names::{MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE};
     use serde_json::json;

@@ -113,5 +113,4 @@ impl Cache {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -246,5 +246,4 @@ fn phase<'a>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -76,7 +76,6 @@ impl MemberStatus {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

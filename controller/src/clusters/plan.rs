@@ -372,5 +372,4 @@ fn next_assignments(input: &Input, plan: &FleetPlan) -> Vec<Assignment> {
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]
-#[allow(clippy::unwrap_used)]
 mod tests;

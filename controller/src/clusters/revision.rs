@@ -173,7 +173,6 @@ pub(super) fn outdated(revisions: &[Revision], needed: &[i64], history: u32) -> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

@@ -58,7 +58,6 @@ impl FromStr for Shard {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -47,7 +47,6 @@ impl Combined<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_dockerconfig::parse;
 

@@ -41,7 +41,6 @@ pub(super) fn delivered(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_dockerconfig::parse;
     use globalps_provider::Scope;

@@ -162,5 +162,4 @@ fn sources(global: &Global, entries: &[(String, &Entry, Expiring)]) -> BTreeMap<
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 pub(crate) mod tests;

@@ -373,5 +373,4 @@ fn read(data: &Data) -> Option<(DockerConfig, Data)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -73,7 +73,6 @@ fn patterns(field: &str, texts: &[String]) -> Result<Vec<Pattern>, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

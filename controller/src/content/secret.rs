@@ -385,5 +385,4 @@ pub(crate) fn revision_of_test(number: i64) -> Revision {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -36,7 +36,6 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: Revisi
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_dockerconfig::parse;
     use globalps_provider::{Scope, ScopedConfig};

@@ -1,6 +1,4 @@
 //! A user who may write objects in one namespace, and a member cluster, can't fill the hub's memory.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use globalps_core::api::{

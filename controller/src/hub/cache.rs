@@ -356,7 +356,6 @@ impl HubCache {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::views::Id;
     use super::*;

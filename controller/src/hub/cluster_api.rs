@@ -136,7 +136,6 @@ async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Str
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};

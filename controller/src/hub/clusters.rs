@@ -128,7 +128,6 @@ impl HubCache {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::Secret;

@@ -66,7 +66,6 @@ fn place_of(fleet: &FleetPullSecret) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
     use globalps_core::names::cluster_pull_secret;

@@ -47,7 +47,6 @@ pub(super) fn record(client: &Client, event: Event) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::ClusterPullSecretSpec;
 

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use globalps_core::api::FleetPullSecret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::json;

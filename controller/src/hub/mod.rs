@@ -18,7 +18,6 @@ mod messages;
 mod objects;
 mod pins;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod properties;
 mod reconcile;
 #[cfg(test)]

@@ -314,7 +314,6 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
     use globalps_core::rollout::{Member, Progress};

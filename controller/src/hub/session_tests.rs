@@ -1,7 +1,5 @@
 //! A session with a member cluster: what it writes there, also if writes are refused, and what it reports.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

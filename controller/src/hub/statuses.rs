@@ -162,7 +162,6 @@ pub(super) fn dated(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::ClusterPullSecretSpec;
     use kube::runtime::watcher::Event;

@@ -47,7 +47,6 @@ impl<'a> Parts<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::rollout::RevisionId;
     use globalps_dockerconfig::{DockerConfig, parse};

@@ -286,6 +286,5 @@ fn remove(
 mod tests;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 #[path = "plan_properties.rs"]
 mod properties;

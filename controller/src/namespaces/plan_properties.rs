@@ -97,7 +97,10 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A reference to the Secret on the service account `default`, and whether it is recorded.
-#[allow(clippy::struct_excessive_bools)] // They do not depend on each other.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they do not depend on each other"
+)]
 #[derive(Clone, Copy, Default)]
 struct Account {
     has_reference: bool,

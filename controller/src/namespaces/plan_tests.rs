@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 
 use globalps_core::api::{Attach, ImagePullSecrets};

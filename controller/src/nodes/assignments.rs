@@ -201,7 +201,6 @@ pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> Str
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::DeliveryType;
     use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};

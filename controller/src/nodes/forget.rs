@@ -171,7 +171,6 @@ pub(super) fn to_annotate(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::names::{FORGET_ANNOTATION, InvalidForget};
 

@@ -22,7 +22,10 @@ use crate::content::source::Source;
 use crate::refused::{Failure, Failures};
 
 /// The input of the plan.
-#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot<'a> {
     /// Defaults if there is no `GlobalPullSecret`; the last one in force while a change of it is held

@@ -65,7 +65,7 @@ impl From<&BTreeMap<String, String>> for Labels {
 
 /// Labels of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct NodeLabels {
     all: Labels,
     pub(crate) is_linux: bool,

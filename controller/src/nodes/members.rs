@@ -275,5 +275,4 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -36,7 +36,10 @@ pub(crate) enum Aim {
     CleanUp,
 }
 
-#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) resolved: Resolved,

@@ -3,8 +3,6 @@
 //! The simulated nodes are as simple as possible, and one of them may lie; each has a clock of its own, as has each leader. The
 //! plan is the real one.
 
-#![allow(clippy::unwrap_used)]
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -153,7 +151,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools)] // Independent facts.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct SimulatedNode {
     /// The revision on its disk; without an id its journal is another node's.
     in_force: Revision,

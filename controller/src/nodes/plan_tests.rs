@@ -1206,7 +1206,7 @@ fn no_history_is_kept_with_a_history_limit_of_zero() {
 }
 
 #[test]
-#[allow(clippy::large_stack_arrays)] // Cases.
+#[expect(clippy::large_stack_arrays, reason = "cases")]
 fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_is_lost = true;

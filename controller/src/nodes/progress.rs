@@ -33,7 +33,7 @@ const SUPERSEDED: &str = "Superseded";
 
 /// Input of [`progress`] besides the object and the node.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_excessive_bools)] // Independent facts.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Context<'a> {
     pub(super) clock: &'a LeaderClock,
     pub(super) now: Uptime,

@@ -81,7 +81,6 @@ fn resolved_with(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::borrow::Cow;
     use std::collections::BTreeMap;

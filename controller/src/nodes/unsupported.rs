@@ -100,5 +100,4 @@ impl Snapshot<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -1,7 +1,5 @@
 //! An API server for unit tests: few objects, and one that can't be written.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -194,7 +194,6 @@ impl Applier {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::state::ProofKey;
     use serde_json::json;

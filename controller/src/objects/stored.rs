@@ -66,7 +66,6 @@ fn differing<V: Clone + PartialEq>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

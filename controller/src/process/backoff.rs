@@ -22,7 +22,7 @@ pub(crate) fn up_to(duration: Duration) -> Duration {
 }
 
 /// From 0 to 1.
-#[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
+#[expect(clippy::cast_precision_loss, reason = "jitter needs no precision")]
 pub(crate) fn random() -> f64 {
     (random_bits() >> 11) as f64 / (1_u64 << 53) as f64
 }

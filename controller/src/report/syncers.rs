@@ -127,7 +127,6 @@ fn unsupported(snapshot: &Snapshot) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::rollout::Goal;
     use globalps_core::virtual_nodes::VirtualMark;

@@ -128,7 +128,10 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         .await
 }
 
-#[allow(clippy::struct_excessive_bools)] // They do not depend on each other.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they do not depend on each other"
+)]
 struct Controller {
     events: CacheEvents,
     original_events: BoxStream<'static, CacheEvent>,

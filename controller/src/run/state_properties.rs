@@ -2,8 +2,6 @@
 //! when their removal is meant; the last configuration is known until then; in the end nothing is left. Cache, plan and state are
 //! the real ones; the only node does what it is assigned.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -50,7 +50,6 @@ pub(crate) fn new_key() -> Option<ProofKey> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -213,7 +213,6 @@ fn credentials<'a>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_dockerconfig::parse;
     use globalps_provider::{Scope, ScopedConfig};

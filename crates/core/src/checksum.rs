@@ -48,7 +48,6 @@ fn value(secret: &Secret, marks: &[&str]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
 

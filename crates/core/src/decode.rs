@@ -376,7 +376,6 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use k8s_openapi::api::core::v1::Secret;
     use kube::ResourceExt as _;

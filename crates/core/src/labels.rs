@@ -100,7 +100,6 @@ impl<'de> Visitor<'de> for NodeSelector {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

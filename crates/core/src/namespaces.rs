@@ -127,7 +127,6 @@ pub fn config_of(content: &Content, parts: &[usize]) -> DockerConfig {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

@@ -108,7 +108,6 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::api::NodePullSecretSpec;

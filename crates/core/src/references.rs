@@ -154,7 +154,6 @@ fn has(names: &[Box<str>], name: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use k8s_openapi::api::core::v1::ServiceAccount;
 

@@ -104,7 +104,6 @@ fn is_own_index(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::parse::parse;
     use super::*;

@@ -368,7 +368,6 @@ fn decode(auth: &str) -> Result<Credential, EntryError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -175,7 +175,6 @@ fn host_findings(key: &str, host: &str) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::json::Json;
     use super::*;

@@ -396,5 +396,4 @@ fn legacy_host(key: &str) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

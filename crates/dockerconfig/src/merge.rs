@@ -214,5 +214,4 @@ pub fn merge_on_node(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

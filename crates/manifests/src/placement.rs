@@ -46,7 +46,6 @@ fn joined(one: &Value, other: &Value) -> Value {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::syncer_objects;
     use super::*;

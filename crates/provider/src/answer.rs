@@ -150,7 +150,6 @@ pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::{Scope, render_data};

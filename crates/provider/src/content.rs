@@ -256,7 +256,6 @@ pub fn checksum(start: u64, bytes: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

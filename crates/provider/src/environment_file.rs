@@ -68,7 +68,10 @@ struct Parser {
 }
 
 impl Parser {
-    #[allow(clippy::match_same_arms)] // A line for each transition, in systemd's order.
+    #[expect(
+        clippy::match_same_arms,
+        reason = "a line for each transition, in systemd's order"
+    )]
     fn step(&mut self, at: usize, byte: u8) {
         let is_newline = matches!(byte, b'\n' | b'\r');
         self.state = match (self.state, byte) {

@@ -172,5 +172,4 @@ pub fn remove_flags(file: &[u8], config: &str, bin_dir: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -11,7 +11,6 @@ mod content;
 mod environment_file;
 mod flags;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod properties;
 mod scope;
 mod shared_file;

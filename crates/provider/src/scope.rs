@@ -121,7 +121,6 @@ pub struct PodIdentity {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

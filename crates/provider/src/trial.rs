@@ -81,7 +81,6 @@ fn token(scope: &Scope) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::{Content, ScopedConfig, render_data};

@@ -184,7 +184,6 @@ Kubernetes 1.29 and older: not supported, because they don't serve ValidatingAdm
 ";
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -164,7 +164,6 @@ fn blob(files: &BTreeMap<String, Bytes>, digest: &str) -> Result<Bytes, String> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
 

@@ -193,7 +193,6 @@ fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
     use k8s_openapi::ByteString;

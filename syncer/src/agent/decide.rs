@@ -330,5 +330,4 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

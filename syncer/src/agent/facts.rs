@@ -7,7 +7,10 @@ use crate::node::file::FileSnapshot;
 use crate::node::state::{State, Task};
 
 /// The input of the decision.
-#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts<'a> {
     /// What the object assigns; `None`: nothing, or not known.

@@ -257,7 +257,6 @@ fn described(file: &FileSnapshot) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 

@@ -1,7 +1,5 @@
 //! The agent of a node whose object is in memory. It reaches no API server and restarts nothing.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 

@@ -115,7 +115,6 @@ fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::checksum::add_checksum;
     use globalps_core::rollout::RevisionId;

@@ -358,5 +358,4 @@ impl<K: Kubelet> Transaction<'_, K> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

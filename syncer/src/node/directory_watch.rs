@@ -60,7 +60,6 @@ impl FileWatch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::time::Duration;

@@ -387,7 +387,6 @@ mod base64_bytes {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

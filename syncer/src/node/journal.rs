@@ -215,7 +215,6 @@ fn is_quarantined(name: &OsStr) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -115,7 +115,6 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::symlink;
 

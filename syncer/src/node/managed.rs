@@ -146,7 +146,6 @@ fn as_text(entries: &[Entry]) -> Box<RawValue> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_dockerconfig::merge_on_node;
 

@@ -385,5 +385,4 @@ fn unfit(flags: StatVfsMountFlags) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -166,7 +166,6 @@ fn dated(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use globalps_core::api::{NodePullSecretSpec, Phase};
 

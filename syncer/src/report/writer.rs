@@ -68,7 +68,6 @@ async fn lasting(reports: &mut watch::Receiver<Option<Report>>) -> Option<Report
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tokio::time::Instant;
 

@@ -71,7 +71,7 @@ pub struct Refused {
 pub type NotReadyFor = SignedDuration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // Independent facts.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Member {
     pub name: String,
     pub goal: Goal,

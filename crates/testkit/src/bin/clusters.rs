@@ -79,7 +79,7 @@ fn print(figures: &Figures) {
         println!("{what}: hub {:?}", step.requests);
         println!("{what}: members {:?}", step.at_members);
     }
-    #[allow(clippy::cast_precision_loss)]
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let megabytes = |kib: u64| kib as f64 * 1024.0 / 1e6;
     println!(
         "hub's memory: {:.1} MB without clusters, {:.1} MB after all, {:.1} MB at most, {:.1} MB of all {} shards; {} files open",
@@ -95,7 +95,7 @@ fn print(figures: &Figures) {
 fn line(what: &str, step: &Step, time: Duration, capacity: f64) {
     let took = step.time.as_secs_f64();
     let least = step.least(time).as_secs_f64();
-    #[allow(clippy::cast_precision_loss)]
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let by_writes = step.writes() as f64 / capacity;
     let ratio = |least: f64| {
         if least > 0.0 && step.waves > 0 {

@@ -42,7 +42,7 @@ fn bench(cli: &Cli) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn print(figures: &Figures) {
     let nodes = figures.nodes;
     println!("{nodes} nodes");
@@ -109,12 +109,12 @@ fn print(figures: &Figures) {
 }
 
 /// KiB in MB of 1,000,000 bytes.
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn megabytes(kib: u64) -> f64 {
     kib as f64 * 1024.0 / 1e6
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn print_fits(all: &[Figures]) {
     type Cost = fn(&Figures) -> f64;
     println!("cost of N nodes, linear fit");

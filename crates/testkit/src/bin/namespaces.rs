@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     globalps_testkit::exit_code(&bench(&Cli::parse()))
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn bench(cli: &Cli) -> Result<()> {
     for namespaces in &cli.namespaces {
         let figures = measure(*namespaces, Duration::from_secs(cli.idle))?;

@@ -37,7 +37,7 @@ fn bench(cli: &Cli) -> Result<()> {
     print(&figures)
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn memory_line(kibibytes: u64, goal: f64) {
     let memory = kibibytes as f64 * 1024.0 / 1e6;
     println!("  memory at most           {memory:.1} MB (goal {goal} MB)");

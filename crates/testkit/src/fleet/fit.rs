@@ -10,7 +10,7 @@ pub struct Line {
 
 /// Points as (x, y), with at least two different x.
 pub fn line(points: &[(f64, f64)]) -> Line {
-    #[allow(clippy::cast_precision_loss)]
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let number = points.len() as f64;
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / number;
     let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / number;

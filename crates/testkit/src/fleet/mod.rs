@@ -89,7 +89,7 @@ impl Figures {
     /// The minimum duration of a rotation: its consecutive restarts and its requests need this time.
     pub fn floor(&self, rotation: &Rotation) -> Duration {
         let waves = RESTART * u32::try_from(rotation.waves).unwrap_or(u32::MAX);
-        #[allow(clippy::cast_precision_loss)]
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
         let answers = rotation.requests.of_rotation() as f64 / self.capacity;
         waves.max(Duration::from_secs_f64(answers))
     }

@@ -77,7 +77,7 @@ pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Optio
 }
 
 /// `None` if another condition or a line about the nodes reports it.
-#[allow(clippy::too_many_lines)] // One table.
+#[expect(clippy::too_many_lines, reason = "one table")]
 pub(super) fn of_condition(found: &Condition) -> Option<Check> {
     match found.type_.as_str() {
         condition::ADDITIONAL_VALID => Some(valid(

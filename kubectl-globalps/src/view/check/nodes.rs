@@ -130,7 +130,7 @@ fn named(nodes: &[&str]) -> String {
     }
 }
 
-#[allow(clippy::too_many_lines)] // One table.
+#[expect(clippy::too_many_lines, reason = "one table")]
 pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
     let who = named(affected);
     let (what, hint, grave) = match name {

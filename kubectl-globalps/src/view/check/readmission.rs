@@ -104,7 +104,6 @@ pub(crate) fn readmission(mut rejected: Vec<String>) -> Check {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
 
@@ -136,7 +135,7 @@ mod tests {
 
     /// As `GetRequiredNodeAffinity(pod).Match(node)` of Kubernetes 1.36 answers.
     #[test]
-    #[allow(clippy::too_many_lines)] // One table.
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_pod_is_rejected_as_the_kubelet_would_reject_it() {
         let labels = |it: Value| json!([{"matchExpressions": [it]}]);
         let fields = |it: Value| json!([{"matchFields": [it]}]);

@@ -52,7 +52,6 @@ impl Provider {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 
