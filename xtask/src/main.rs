@@ -1,11 +1,12 @@
 //! `cargo xtask COMMAND`: what the recipes of the Makefile call.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use globalps_testkit::exit_code;
+use globalps_testkit::kubernetes::workspace;
 use xtask::pictures::dashboard;
 use xtask::release::{command, dist};
 use xtask::{book, generate, pictures};
@@ -54,10 +55,10 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> Result<()> {
-    let root = Path::new(".");
+    let root = workspace();
     match task {
-        Task::Generate { check: true } => generate::check(root),
-        Task::Generate { check: false } => generate::write(root),
+        Task::Generate { check: true } => generate::check(&root),
+        Task::Generate { check: false } => generate::write(&root),
         Task::Dist { target, output } => {
             let written = dist::write(&target, &output)?;
             for platform in dist::PLATFORMS {
@@ -70,7 +71,7 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Release(action) => command::run(action),
         Task::Book { mdbook } => {
-            let links = book::build(root, &mdbook)?;
+            let links = book::build(&root, &mdbook)?;
             println!("target/book: {links} links, each leads somewhere");
             Ok(())
         }

@@ -235,6 +235,13 @@ pub(crate) struct Asking {
     pub check_timeout: Span,
 }
 
+impl Add {
+    /// Whether it refuses to write what reaches no pod.
+    pub(crate) fn refuses(&self) -> bool {
+        self.dry_run != DryRun::Client && !self.force
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::error::ErrorKind;

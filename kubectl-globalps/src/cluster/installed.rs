@@ -3,7 +3,7 @@
 use globalps_core::decode::Item;
 use globalps_core::{decode, names};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
@@ -116,6 +116,12 @@ impl Installed {
         }
     }
 
+    /// Why the controller does not run, as far as that is known.
+    pub(crate) fn cause(&self) -> Option<&String> {
+        let start = self.start.as_ref().map(|(why, _)| why);
+        start.or(self.stopped.as_ref())
+    }
+
     /// What to do about a controller that does not run.
     pub(crate) fn repair(&self) -> String {
         let namespace = names::CONTROLLER_NAMESPACE;
@@ -164,9 +170,27 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         Sight::Absent => stopped(Program::Controller, None, cluster.now()),
         Sight::Here(found) => stopped(Program::Controller, Some(found), cluster.now()),
     };
-    let available = |found: &Deployment| found.status.as_ref()?.available_replicas;
+    let controller = controller.map(|found| Workload {
+        wanted: found
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.replicas)
+            .unwrap_or(1),
+        ready: found
+            .status
+            .as_ref()
+            .and_then(|s| s.available_replicas)
+            .unwrap_or_default(),
+        image: image(
+            found
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.template.spec.as_ref()),
+        ),
+        ours: is_ours(&found),
+    });
     let start = match &controller {
-        Sight::Here(found) if available(found).unwrap_or_default() == 0 => {
+        Sight::Here(found) if found.ready == 0 => {
             Box::pin(start::look(cluster, names::CONTROLLER)).await?
         }
         _ => None,
@@ -184,25 +208,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         crds: Sight::Here(()),
         stopped,
         start,
-        controller: controller.map(|found| Workload {
-            wanted: found
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.replicas)
-                .unwrap_or(1),
-            ready: found
-                .status
-                .as_ref()
-                .and_then(|s| s.available_replicas)
-                .unwrap_or_default(),
-            image: image(
-                found
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.template.spec.as_ref()),
-            ),
-            ours: is_ours(&found),
-        }),
+        controller,
         lease: Sight::of(lease)?.map(|found| {
             let spec = found.spec;
             LeaseSeen {

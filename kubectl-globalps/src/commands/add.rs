@@ -43,13 +43,15 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
-    let refuses = args.dry_run != DryRun::Client && !args.force;
-    if refuses && logins::is_password_asked(&args.from) {
+    let mut early = None;
+    if args.refuses() && logins::is_password_asked(&args.from) {
+        let cluster = Cluster::connect(flags, printer)?;
         // Nobody types a password for an error.
-        pull_secret::must_be_installed(&Cluster::connect(flags, printer)?).await?;
+        pull_secret::must_be_installed(&cluster).await?;
+        early = Some(cluster);
     }
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
-    let cluster = match cluster {
+    let cluster = match cluster.or(early) {
         None if args.dry_run == DryRun::Client => Cluster::find(flags, printer)?,
         None => Some(Cluster::connect(flags, printer)?),
         found => found,
@@ -195,7 +197,7 @@ fn name_of(args: &Add) -> &str {
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
     must_watch(cluster).await?;
-    let refuses = args.dry_run != DryRun::Client && !args.force;
+    let refuses = args.refuses();
     if refuses {
         pull_secret::must_be_installed(cluster).await?;
     }

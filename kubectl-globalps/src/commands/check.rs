@@ -31,7 +31,7 @@ use crate::error::{Exit, Failure};
 use crate::registry::Trust;
 use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
-use crate::terminal::printer::{Printer, Stream, terminal_size};
+use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::check::{
     Check, Labels, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
     of_nodes, operators, outdated, permissions, permissions_of_commands, provider, readmission,
@@ -72,7 +72,7 @@ pub(super) async fn run(
     let report = Report::of(checks);
     printer.print(&args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
-        let width = terminal_size(Stream::Out).map(|(_, width)| width.into());
+        let width = terminal_width(Stream::Out).map(usize::from);
         printer.painted(&report.text(width, paint));
         if reached && !args.registries {
             printer.painted(

@@ -1,15 +1,13 @@
 //! The program that keeps this installation as it wants it, such as Helm. What the plugin changed or deleted of it would be undone, or be
 //! missing in that program's records.
 
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::ResourceExt as _;
+use kube::{CustomResourceExt as _, ResourceExt as _};
 use serde_json::Value;
 
 use crate::error::Failure;
 use crate::secret::additional::foreign_owner;
-
-const GPS_CRD: &str = "globalpullsecrets.globalps.io";
-const NPS_CRD: &str = "nodepullsecrets.globalps.io";
 
 pub(super) struct Installer {
     /// `Helm`, or as in the object's own record.
@@ -65,7 +63,9 @@ impl Installer {
         let how = match &self.release {
             Some((name, namespace)) if self.is_helm() => {
                 format!(
-                    "remove them with `helm uninstall {name} -n {namespace}`; the definitions stay, until `kubectl delete crd {GPS_CRD} {NPS_CRD}`"
+                    "remove them with `helm uninstall {name} -n {namespace}`; the definitions stay, until `kubectl delete crd {} {}`",
+                    GlobalPullSecret::crd_name(),
+                    NodePullSecret::crd_name()
                 )
             }
             _ => "remove them there".to_owned(),

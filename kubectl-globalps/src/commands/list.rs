@@ -18,7 +18,7 @@ use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, terminal_size};
+use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::status::NO_CONFIGURATION;
 
 pub(super) async fn run(
@@ -46,7 +46,7 @@ pub(super) async fn run(
             return;
         }
         let layout = Layout {
-            width: terminal_size(Stream::Out).map(|(_, width)| width),
+            width: terminal_width(Stream::Out),
             wide: args.output == Form::Wide,
             no_headers: args.no_headers,
             ..Layout::default()

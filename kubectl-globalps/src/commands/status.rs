@@ -16,7 +16,7 @@ use crate::cluster::installed::{Sight, installed};
 use crate::error::{Exit, Failure};
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_size};
+use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_width};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 use crate::view::status::{
@@ -39,7 +39,7 @@ impl Output<'_> {
 
     pub(super) fn layout(self, printer: &Printer) -> Layout {
         Layout {
-            width: terminal_size(Stream::Out).map(|(_, width)| width),
+            width: terminal_width(Stream::Out),
             wide: *self.format == Form::Wide,
             no_headers: self.no_headers,
             color: printer.has_color(Stream::Out),

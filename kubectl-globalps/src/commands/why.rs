@@ -17,7 +17,7 @@ use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::{Answer, Asked};
 use crate::secret::tried::{Origin, Tried};
-use crate::terminal::printer::{Printer, Stream, terminal_size};
+use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{
     Adding, Evidence, Explained, Failing, Lag, Place, PodAnswer, PodSeen, Said, Tested, Use,
     failing, not_an_image,
@@ -39,17 +39,12 @@ pub(super) async fn run(
     let asking = (&args.asking, trust, context);
     let answer = Box::pin(explained(&cluster, &named, pod, asking)).await?;
     printer.print(&args.output, ("the answer", &answer), [], || {
-        printer.data(&answer.text(width()));
+        printer.data(&answer.text(terminal_width(Stream::Out).map(usize::from)));
     })?;
     Ok(match answer.cause {
         Some(_) => Exit::No,
         None => Exit::Done,
     })
-}
-
-/// Of the terminal that the answer is for.
-pub(super) fn width() -> Option<usize> {
-    terminal_size(Stream::Out).map(|(_, width)| width.into())
 }
 
 /// `asking`: without trust, no registry is asked.

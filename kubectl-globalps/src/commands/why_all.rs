@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, ask, earlier, look, width};
+use super::why::{Known, Looked, Question, ask, earlier, look};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::client::Cluster;
@@ -17,7 +17,7 @@ use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
 use crate::cluster::namespaces::each;
 use crate::error::{Exit, Failure};
-use crate::terminal::printer::Printer;
+use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
 /// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
@@ -136,7 +136,7 @@ pub(super) async fn run(
         if groups.pods == 0 {
             printer.note("no pods are waiting for images");
         } else {
-            printer.data(&groups.text(width()));
+            printer.data(&groups.text(terminal_width(Stream::Out).map(usize::from)));
         }
     })?;
     Ok(if groups.pods == 0 {

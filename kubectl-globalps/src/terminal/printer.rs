@@ -244,6 +244,11 @@ fn term(stream: Stream) -> Term {
     }
 }
 
+/// Columns of the terminal; `None` where there is none.
+pub(crate) fn terminal_width(stream: Stream) -> Option<u16> {
+    terminal_size(stream).map(|(_, width)| width)
+}
+
 /// Rows and columns of the terminal; `None` where there is none.
 pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     if is_terminal(stream) {

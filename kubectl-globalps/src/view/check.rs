@@ -126,9 +126,8 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
             controller(format!("the controller runs: `{}`", found.image))
         }
         Sight::Here(found) => {
-            let start = seen.start.as_ref().map(|(why, _)| why);
-            let why = start.or(seen.stopped.as_ref());
-            let why = why.map_or_else(|| format!("`{}`", found.image), Clone::clone);
+            let cause = seen.cause().cloned();
+            let why = cause.unwrap_or_else(|| format!("`{}`", found.image));
             controller(format!("the controller does not run: {why}")).fail(seen.repair())
         }
         Sight::Absent => {

@@ -14,7 +14,7 @@ use crate::view::outage;
 use crate::view::running::Running;
 use crate::view::skipped::Skipped;
 use crate::view::status::{
-    FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
+    About, FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
 };
 use crate::view::table;
 
@@ -47,7 +47,8 @@ pub(crate) async fn follow_some(
     let mut controller = Running::of(Program::Controller);
     loop {
         let now = cluster.now();
-        let status = Status::of(&facts, now);
+        let mut status = Status::of(&facts, now);
+        status.gone = view.gone(&status);
         if !facts.installed
             && let Some((message, hint)) = advice(&facts, &status)
         {
@@ -198,16 +199,6 @@ impl<'a> View<'a> {
     }
 
     fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
-        let is_goal = matches!(self.goal, Some(Goal::Restored { .. }));
-        self.to_restore = self.to_restore.max(status.counts.total);
-        let status = &Status {
-            gone: if is_goal {
-                self.to_restore - status.counts.total
-            } else {
-                0
-            },
-            ..status.clone()
-        };
         let advice = advice(facts, status).filter(|(_, hint)| is_news(self.goal, hint));
         if self.screen.is_terminal() {
             let restored = self.restored(status);
@@ -229,10 +220,23 @@ impl<'a> View<'a> {
         self.shown.clone_from(&status.nodes);
     }
 
+    fn restores(&self) -> bool {
+        matches!(self.goal, Some(Goal::Restored { .. }))
+    }
+
+    /// Nodes that were to be restored, and have no row any more.
+    fn gone(&mut self, status: &Status) -> u32 {
+        self.to_restore = self.to_restore.max(status.counts.total);
+        if self.restores() && status.about == About::Restoration {
+            self.to_restore - status.counts.total
+        } else {
+            0
+        }
+    }
+
     /// The last line of a restoration that has left nothing behind.
     fn restored(&self, status: &Status) -> Option<String> {
-        let is_goal = matches!(self.goal, Some(Goal::Restored { .. }));
-        if !is_goal || status.counts.total > 0 {
+        if !self.restores() || status.counts.total > 0 {
             return None;
         }
         let restored = self.to_restore.saturating_sub(self.skipped);

@@ -1,8 +1,8 @@
 //! Compares the sources with the tables of `docs/architecture.md`, and limits the length of files.
 
+use globalps_testkit::kubernetes::workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Maximum number of lines before the unit tests.
 const LIMIT: usize = 400;
@@ -187,10 +187,6 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
         }
     }
     found
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Every Rust file below a directory of the workspace, by its path in that directory.

@@ -1,5 +1,6 @@
 //! Every relative link of the documentation leads to a file, and to a heading in it; the book has every page.
 
+use globalps_testkit::kubernetes::workspace;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::book::normal;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 /// Markdown files of the repository, relative to its root.
 fn pages() -> Vec<PathBuf> {
@@ -23,7 +20,7 @@ fn pages() -> Vec<PathBuf> {
         "docs/adr",
         "tests",
     ] {
-        for entry in fs::read_dir(root().join(directory)).unwrap() {
+        for entry in fs::read_dir(workspace().join(directory)).unwrap() {
             let name = entry.unwrap().file_name();
             let path = Path::new(directory).join(name);
             if path.extension().is_some_and(|it| it == "md") {
@@ -73,7 +70,7 @@ fn broken(page: &Path, link: &str) -> Option<String> {
         "" => page.to_owned(),
         path => normal(&page.parent().unwrap_or(page).join(path)),
     };
-    let full = root().join(&target);
+    let full = workspace().join(&target);
     if !full.exists() {
         return Some(format!("{}: `{link}` does not exist", page.display()));
     }
@@ -92,7 +89,7 @@ fn every_link_leads_somewhere() {
     let mut all = Vec::new();
     let mut number = 0;
     for page in pages() {
-        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let text = fs::read_to_string(workspace().join(&page)).unwrap();
         let links = links(&text);
         number += links.len();
         all.extend(links.iter().filter_map(|link| broken(&page, link)));
@@ -103,7 +100,7 @@ fn every_link_leads_somewhere() {
 
 #[test]
 fn the_book_has_every_page() {
-    let text = fs::read_to_string(root().join(SUMMARY)).unwrap();
+    let text = fs::read_to_string(workspace().join(SUMMARY)).unwrap();
     let listed: BTreeSet<PathBuf> = links(&text)
         .iter()
         .map(|it| normal(&Path::new("docs").join(it)))

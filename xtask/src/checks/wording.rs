@@ -1,5 +1,6 @@
 //! Keeps phrases of translated English out of the sources and pages that are clean already.
 
+use globalps_testkit::kubernetes::workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -124,7 +125,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn clean_sources_and_pages_stay_clean() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = workspace();
     let mut all = Vec::new();
     for path in CLEAN.iter().flat_map(|path| files(&root.join(path))) {
         let text = fs::read_to_string(&path).expect("a text");

@@ -83,17 +83,19 @@ pub fn write(root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use globalps_testkit::kubernetes::workspace;
+
     use super::*;
 
     #[test]
     fn what_is_committed_is_what_the_code_says() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = workspace();
         check(&root).unwrap();
     }
 
     #[test]
     fn a_file_that_differs_is_named() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = workspace();
         let copy = tempfile::tempdir().unwrap();
         for (name, text) in files(&root).unwrap() {
             let path = copy.path().join(name);

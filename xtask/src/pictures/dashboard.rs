@@ -1,7 +1,6 @@
 //! Draws the Grafana dashboard in `docs/img/dashboard.svg` from the metrics of a rollout on twelve real nodes, of which one
 //! fails. Each panel must have data, and every alert must be evaluated.
 
-use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +36,7 @@ pub fn draw(args: &Args) -> Result<()> {
     })?;
     let product = Product::install_with(&cluster, &["--deliver-to-namespaces"])?;
     let directory = tempfile::tempdir()?;
-    let monitoring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring");
+    let monitoring = kubernetes::workspace().join("manifests/monitoring");
     let prometheus = Prometheus::start(
         &cluster,
         directory.path(),
@@ -73,7 +72,7 @@ pub fn draw(args: &Args) -> Result<()> {
         }
         answered.push((panel, answers));
     }
-    let picture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/img/dashboard.svg");
+    let picture = kubernetes::workspace().join("docs/img/dashboard.svg");
     std::fs::write(picture, svg(&answered, range)?)?;
     println!("docs/img/dashboard.svg: {} panels", answered.len());
     Ok(())

@@ -166,7 +166,7 @@ impl Studio<'_> {
 }
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/img/{name}.svg"))
+    kubernetes::workspace().join(format!("docs/img/{name}.svg"))
 }
 
 /// Writes the picture, unless it differs from the existing one in times only.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use flate2::{Compression, GzBuilder};
+use globalps_testkit::kubernetes::workspace;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
@@ -68,14 +69,9 @@ impl Platform {
     }
 }
 
-/// Root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// The template of the manifest.
 pub fn template() -> Result<String> {
-    fs::read_to_string(root().join(".krew.yaml")).context("could not read `.krew.yaml`")
+    fs::read_to_string(workspace().join(".krew.yaml")).context("could not read `.krew.yaml`")
 }
 
 /// Writes what [`archives`] writes, and `checksums.txt`. Returns the archives' names.
@@ -94,7 +90,7 @@ pub fn archives(
     output: &Path,
 ) -> Result<BTreeMap<String, String>> {
     fs::create_dir_all(output)?;
-    let license = fs::read(root().join("LICENSE"))?;
+    let license = fs::read(workspace().join("LICENSE"))?;
     let mut sums = BTreeMap::new();
     for platform in platforms {
         let path = platform.built(target);

@@ -2,7 +2,7 @@ use super::*;
 use crate::cli::Cli;
 use clap::Arg;
 
-fn told(line: &str) -> Option<String> {
+fn explained(line: &str) -> Option<String> {
     let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
     let failure = failure(&Cli::of(words.map(OsString::from)).expect_err(line))?;
     Some(format!("{}\n{}", failure.message, failure.hint))
@@ -100,7 +100,7 @@ fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
             "invalid value `It's` for `--deliver-to-namespaces[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
         ),
     ] {
-        assert_eq!(told(line).as_deref(), Some(expected), "{line}");
+        assert_eq!(explained(line).as_deref(), Some(expected), "{line}");
     }
 }
 
@@ -149,7 +149,7 @@ fn an_unknown_format_lists_the_known_ones_and_an_invalid_template_its_place() {
             "invalid value `jsonpath-file=/none` for `--output <FORMAT>`: the file could not be read: No such file or directory (os error 2)\nsee `kubectl globalps status --help`",
         ),
     ] {
-        assert_eq!(told(line).as_deref(), Some(expected), "{line}");
+        assert_eq!(explained(line).as_deref(), Some(expected), "{line}");
     }
 }
 
@@ -176,7 +176,7 @@ fn a_mistyped_command_suggests_the_nearest() {
             "did you mean `--pull-secret`?",
         ),
     ] {
-        let found = told(line).unwrap_or_default();
+        let found = explained(line).unwrap_or_default();
         assert!(found.contains(expected), "{line}: {found}");
     }
 }
@@ -206,6 +206,6 @@ fn help_is_no_error() {
         "--version",
         "",
     ] {
-        assert_eq!(told(line), None, "{line}");
+        assert_eq!(explained(line), None, "{line}");
     }
 }

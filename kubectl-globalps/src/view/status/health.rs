@@ -116,9 +116,7 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
         Sight::Here(lease) if is_current(lease, now) => Some(lease.holder.clone()),
         _ => None,
     };
-    let error = if let Some((reason, _)) = &seen.start {
-        reason.clone()
-    } else if let Some(reason) = &seen.stopped {
+    let error = if let Some(reason) = seen.cause() {
         reason.clone()
     } else if found.ready == 0 {
         format!("0 of {} pods are ready", found.wanted)
