@@ -49,6 +49,9 @@ pub(crate) async fn follow_some(
         let now = cluster.now();
         let mut status = Status::of(&facts, now);
         status.gone = view.gone(&status);
+        if how.goal.is_some() && status.is_stale() {
+            status.about = About::Awaited;
+        }
         if !facts.installed
             && let Some((message, hint)) = advice(&facts, &status)
         {

@@ -63,6 +63,8 @@ pub(crate) enum About {
     Now,
     /// The controller has not reported on what is in the cluster now.
     Before,
+    /// The same, where somebody waits for the change: no node has it.
+    Awaited,
     /// There is nothing to sync, so that nodes restore their own files.
     Restoration,
 }
@@ -177,12 +179,17 @@ impl Status {
         }
     }
 
+    /// A change waits for the controller.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self.about, About::Before | About::Awaited)
+    }
+
     /// Nodes that have reached what is wanted of them.
     pub(crate) fn done(&self) -> u32 {
         let restored = self.nodes.iter().filter(|row| row.phase == Phase::Restored);
         match self.about {
-            About::Now => self.counts.synced,
-            About::Before => 0,
+            About::Now | About::Before => self.counts.synced,
+            About::Awaited => 0,
             About::Restoration => self.gone + u32::try_from(restored.count()).unwrap_or(u32::MAX),
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn headline(status: &Status) -> String {
     let mut line = if status.about == About::Restoration && counts.total > 0 {
         let (restored, all) = (status.done(), nodes(counts.total + status.gone));
         format!("restoring  {restored}/{all} restored")
-    } else if status.about == About::Before && counts.total == 0 {
+    } else if status.is_stale() && counts.total == 0 {
         format!("revision {}", status.revision)
     } else if !has_nodes && counts.total == 0 {
         format!("revision {}  not delivered to nodes", status.revision)
@@ -44,7 +44,7 @@ pub(crate) fn headline(status: &Status) -> String {
     if status.paused {
         line.push_str("  paused");
     }
-    if status.about == About::Before {
+    if status.is_stale() {
         line.push_str("  a change waits for the controller");
     }
     line

@@ -177,6 +177,10 @@ fn a_change_that_the_controller_has_not_seen_is_shown() {
     let text = shown(&status, layout);
     let first = "revision 3  1/3 nodes synced  1 failed  a change waits for the controller\n";
     assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("  33%"), "{text}");
+    status.about = About::Awaited;
+    let text = shown(&status, layout);
+    assert!(text.starts_with(first), "{text}");
     assert!(text.contains("   0%"), "{text}");
     status.nodes.clear();
     status.counts = Counts::default();
