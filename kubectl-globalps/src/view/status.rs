@@ -63,7 +63,7 @@ pub(crate) enum About {
     Now,
     /// The controller has not reported on what is in the cluster now.
     Before,
-    /// The same, where somebody waits for the change: no node has it.
+    /// The same, where a client waits for the change: no node has it.
     Awaited,
     /// There is nothing to sync, so that nodes restore their own files.
     Restoration,
