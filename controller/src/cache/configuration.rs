@@ -51,6 +51,14 @@ impl Cache {
         self.state.kept.as_ref().or(self.configured())
     }
 
+    /// Whether a source selects namespaces by labels.
+    pub(crate) fn selects_namespaces(&self) -> bool {
+        let sources = self.spec().map(|spec| &spec.sources);
+        let scopes = sources.into_iter().flatten();
+        let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
+        scopes.any(|scope| scope.namespace_selector.is_some())
+    }
+
     /// Names of the sources to watch: those of the current configuration in their order, then those in force that it doesn't name.
     pub(crate) fn wanted_sources(&self) -> Vec<String> {
         let configured = self.configured().into_iter();

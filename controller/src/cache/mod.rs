@@ -41,18 +41,18 @@ pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
 use namespaces::{Purpose, WatchedNamespaces};
 use object_watch::ObjectState;
-pub(crate) use operators::{OperatorObjects, catalog_secret_events, operator_events};
+pub(crate) use operators::OperatorObjects;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 use own_secret::OwnSecret;
 use own_specs::OwnSpecs;
-pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
+pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch};
 use state::KnownState;
 use store::Store;
 use syncer_pods::SyncerPods;
 
 #[cfg(test)]
 pub(crate) use watches::stripped;
-pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
+pub(crate) use watches::{Watch, Watches};
 
 use crate::content::secret::{self, Global, RolledOutWrite};
 use crate::content::source::Source;
@@ -238,18 +238,51 @@ impl Cache {
         !self.config.is_not_served
     }
 
-    /// Replaces the watched original.
-    pub(crate) fn set_original(&mut self, original: Option<OriginalRef>) {
-        self.original = None;
-        self.original_ref = original;
+    /// These are watched from now on. Forgets the objects of others, and keeps the content of those that stay.
+    pub(crate) fn set_watches(&mut self, watches: &[Watch]) {
+        let (mut original, mut sources, mut catalog_secrets) = (None, Vec::new(), BTreeSet::new());
+        let (mut pull_secrets, mut operators, mut namespaces) = (None, false, false);
+        for watch in watches {
+            match watch.clone() {
+                Watch::Original(reference) => original = Some(reference),
+                Watch::Source(name) => sources.push(name),
+                Watch::Namespaces => namespaces = true,
+                Watch::PullSecrets(watch) => pull_secrets = Some(watch),
+                Watch::Operators => operators = true,
+                Watch::CatalogSecret(id) => {
+                    catalog_secrets.insert(id);
+                }
+            }
+        }
+        if original != self.original_ref {
+            self.original = None;
+            self.original_ref = original;
+        }
+        self.set_sources(&sources);
+        let secrets = pull_secrets.is_some() || operators;
+        if pull_secrets.as_ref() != self.pull_secrets.watch() {
+            self.pull_secrets = PullSecrets::new(pull_secrets);
+        }
+        if operators != self.operators.is_watched {
+            self.operators = OperatorObjects::new(operators);
+        }
+        self.operators.set_watched(catalog_secrets);
+        if namespaces != self.namespaces.is_watched {
+            self.namespaces = WatchedNamespaces::new(namespaces);
+        }
+        let scopes = self.selects_namespaces();
+        self.namespaces.set_purpose(Purpose { scopes, secrets });
     }
 
     pub(crate) fn original_ref(&self) -> Option<&OriginalRef> {
         self.original_ref.as_ref()
     }
 
-    /// Replaces the watched sources. Keeps the content of those that stay.
-    pub(crate) fn set_sources(&mut self, names: &[String]) {
+    /// Returns whether they are other ones.
+    pub(crate) fn set_sources(&mut self, names: &[String]) -> bool {
+        if self.sources.iter().map(|(name, _)| name).eq(names) {
+            return false;
+        }
         let mut known = std::mem::take(&mut self.sources);
         let mut known = |name: &String| {
             let known = known.iter_mut().find(|(known, _)| known == name);
@@ -258,11 +291,7 @@ impl Cache {
                 .unwrap_or_default()
         };
         self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
-    }
-
-    /// Whether namespaces are watched. If not, nothing is known about them.
-    pub(crate) fn set_namespaces_watched(&mut self, is_watched: bool) {
-        self.namespaces = WatchedNamespaces::new(is_watched);
+        true
     }
 
     pub(crate) fn live_namespaces(&self) -> &BTreeMap<String, NamespaceView> {
@@ -295,20 +324,6 @@ impl Cache {
     /// What `global-pull-secret-rolled-out` had, if another client deleted or changed it.
     pub(crate) fn lost_rolled_out(&self) -> Option<RolledOutWrite> {
         self.rolled_out().filter(|_| self.rolled_out.is_lost)
-    }
-
-    /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.
-    pub(crate) fn set_use_of_namespaces(&mut self, for_scopes: bool, for_secrets: bool) {
-        let (scopes, secrets) = (for_scopes, for_secrets);
-        self.namespaces.set_purpose(Purpose { scopes, secrets });
-    }
-
-    pub(crate) fn are_namespaces_watched(&self) -> bool {
-        self.namespaces.is_watched
-    }
-
-    pub(crate) fn are_sources(&self, names: &[String]) -> bool {
-        self.sources.iter().map(|(name, _)| name).eq(names)
     }
 
     pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {

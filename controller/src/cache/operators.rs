@@ -15,7 +15,7 @@ use super::event::{CacheEvent, OperatorEvent};
 use super::kept::{Bounded, Kept};
 use super::list_watch::{Update, list_watch};
 use super::versioned::Versioned;
-use super::watches::{CacheEvents, sources};
+use super::watches::sources;
 use crate::operators::olm::{OlmObject, resource};
 use crate::operators::views::{
     COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
@@ -73,7 +73,7 @@ pub(crate) struct OperatorObjects {
 }
 
 impl OperatorObjects {
-    pub(crate) fn new(is_watched: bool) -> Self {
+    pub(super) fn new(is_watched: bool) -> Self {
         Self {
             is_watched,
             ..Self::default()
@@ -136,7 +136,7 @@ impl OperatorObjects {
     }
 
     /// Replaces the watched pull secrets. Keeps what is known of those that stay.
-    pub(crate) fn set_watched(&mut self, watched: BTreeSet<Id>) {
+    pub(super) fn set_watched(&mut self, watched: BTreeSet<Id>) {
         self.secrets.retain(|id, _| watched.contains(id));
         self.watched = watched;
     }
@@ -156,8 +156,7 @@ impl OperatorObjects {
     }
 }
 
-/// Watches everything that operators need, except the pull secrets of catalogs.
-pub(crate) fn operator_events(client: &Client) -> CacheEvents {
+pub(super) fn operator_events(client: &Client) -> BoxStream<'static, CacheEvent> {
     fn watch<T: From<OlmObject> + 'static>(
         client: &Client,
         kind: &'static str,
@@ -193,22 +192,13 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
         watch(client, "ClusterServiceVersion", csvs, OperatorEvent::Csv),
         accounts.boxed(),
     ])
+    .boxed()
 }
 
-/// Watches each of these pull secrets separately, so that a forbidden one does not delay the others.
-pub(crate) fn catalog_secret_events(client: &Client, secrets: &BTreeSet<Id>) -> CacheEvents {
-    let watch = |id: &Id| {
-        let (namespace, name) = id;
-        let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
-        let id = id.clone();
-        sources(
-            secrets,
-            name,
-            "pull secret of a catalog",
-            DATA_KEY.to_owned(),
-        )
+pub(super) fn catalog_secret_events(client: &Client, id: Id) -> BoxStream<'static, CacheEvent> {
+    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), &id.0);
+    let key = DATA_KEY.to_owned();
+    sources(secrets, &id.1, "pull secret of a catalog", key)
         .map(move |source| CacheEvent::Operators(OperatorEvent::Secret(id.clone(), source)))
         .boxed()
-    };
-    stream::select_all(secrets.iter().map(watch))
 }

@@ -1,7 +1,6 @@
 //! Secrets and service accounts of the namespaces that get pull secrets: known only while some do.
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::stream::{BoxStream, StreamExt as _, select};
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_provider::Pattern;
@@ -15,7 +14,6 @@ use super::kept::{Bounded, Kept};
 use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
-use super::watches::CacheEvents;
 use crate::namespaces::views::PullSecretView;
 use crate::targets::PER_NAMESPACE;
 use crate::targets::account::{AccountFields, AccountView};
@@ -123,29 +121,31 @@ impl PullSecrets {
 }
 
 /// The Secrets with this name, of whose content only a digest is kept, and the relevant service accounts.
-pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> CacheEvents {
+pub(super) fn pull_secret_events(
+    client: &Client,
+    watch: &PullSecretsWatch,
+) -> BoxStream<'static, CacheEvent> {
     let config = watcher::Config::default()
         .fields(&format!("metadata.name={}", watch.secret_name))
         .page_size(PAGE);
     let secrets = Api::<Owned<Secret>>::all(client.clone());
     let secrets = list_watch(secrets, config, "pull secrets of namespaces")
         .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
-    let mut events = stream::select_all([secrets.boxed()]);
-    if let Some(patterns) = watch.accounts.clone() {
-        let accounts = Api::<Item<AccountFields>>::all(client.clone());
-        let config = watcher::Config::default().page_size(PAGE);
-        let secret_name = watch.secret_name.clone();
-        let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
-            let view = |account: AccountFields| {
-                let mut view = AccountView::new(&account, ATTACHED_ANNOTATION);
-                view.references.believe(|name| name == secret_name);
-                view
-            };
-            CacheEvent::ServiceAccount(only(update.map(view), &patterns))
-        });
-        events.push(accounts.boxed());
-    }
-    events
+    let Some(patterns) = watch.accounts.clone() else {
+        return secrets.boxed();
+    };
+    let accounts = Api::<Item<AccountFields>>::all(client.clone());
+    let config = watcher::Config::default().page_size(PAGE);
+    let secret_name = watch.secret_name.clone();
+    let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
+        let view = |account: AccountFields| {
+            let mut view = AccountView::new(&account, ATTACHED_ANNOTATION);
+            view.references.believe(|name| name == secret_name);
+            view
+        };
+        CacheEvent::ServiceAccount(only(update.map(view), &patterns))
+    });
+    select(secrets, accounts).boxed()
 }
 
 /// An irrelevant one counts as deleted, because there are thousands.

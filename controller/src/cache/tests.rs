@@ -76,11 +76,12 @@ fn what_globalps_wrote_is_no_original() {
         ("kube-system", "pull-secret", false),
         ("openshift-config", GLOBAL_SECRET, false),
     ] {
-        cache.set_original(Some(OriginalRef::Secret(SecretRef {
+        let original = OriginalRef::Secret(SecretRef {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             key: DATA_KEY.to_owned(),
-        })));
+        });
+        cache.set_watches(&[Watch::Original(original)]);
         let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
         let found = matches!(snapshot.original, Source::Unreadable(_));
         assert_eq!(found, is_own, "{namespace}/{name}");

@@ -1,9 +1,9 @@
-//! The watches of the cache.
+//! The watches of the cache, and their events as one stream.
 
 use std::fmt::Debug;
 
 use futures::future::ready;
-use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
+use futures::stream::{AbortHandle, BoxStream, SelectAll, Stream, StreamExt as _, abortable};
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
@@ -24,20 +24,100 @@ use super::hosted;
 use super::list_watch::{Update, list_watch};
 use super::node::node_view;
 use super::object_watch::{ObjectState, one, watch_object};
+use super::operators::{catalog_secret_events, operator_events};
+use super::pull_secrets::{PullSecretsWatch, pull_secret_events};
 use crate::content::source::{Data, Source};
 use crate::nodes::forget::may_have_old;
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::pods::{PodFields, pod_view};
 use crate::objects::views::{DaemonSetView, NodeFields};
+use crate::operators::views::Id;
 
 /// Objects per page. A Node with the names of its images can have 40 KB.
 const PAGE: u32 = 50;
 const PAGE_OF_NODES: u32 = 25;
 
-pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
+/// A watch of what the configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Original(OriginalRef),
+    /// The Secret of this name as a source. Each has its own watch, so that a forbidden one does not delay the others.
+    Source(String),
+    /// The labels of all namespaces.
+    Namespaces,
+    PullSecrets(PullSecretsWatch),
+    /// Everything that operators need, except the pull secrets of catalogs.
+    Operators,
+    /// The pull secret of a catalog, as [`Self::Source`].
+    CatalogSecret(Id),
+}
+
+impl Watch {
+    fn start(&self, client: &Client, namespace: &str) -> BoxStream<'static, CacheEvent> {
+        match self {
+            Self::Original(OriginalRef::Hosted(hosted)) => hosted::original(client, hosted)
+                .map(CacheEvent::Original)
+                .boxed(),
+            Self::Original(OriginalRef::Secret(secret)) => original_events(client, secret.clone()),
+            Self::Source(name) => source_events(client, namespace, name.clone()),
+            Self::Namespaces => {
+                let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
+                list_watch(namespaces, all(), "namespaces")
+                    .map(|update| CacheEvent::Namespace(update.map(Into::into)))
+                    .boxed()
+            }
+            Self::PullSecrets(watch) => pull_secret_events(client, watch),
+            Self::Operators => operator_events(client),
+            Self::CatalogSecret(id) => catalog_secret_events(client, id.clone()),
+        }
+    }
+}
+
+/// The watches of everything.
+pub(crate) struct Watches {
+    events: SelectAll<BoxStream<'static, CacheEvent>>,
+    /// Those that can end.
+    running: Vec<(Watch, AbortHandle)>,
+}
+
+impl Watches {
+    /// Watches what does not depend on the configuration.
+    pub(crate) fn new(client: &Client, namespace: &str) -> Self {
+        Self {
+            events: events(client, namespace).collect(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Starts those of these that don't run, and ends all others.
+    pub(crate) fn set(&mut self, client: &Client, namespace: &str, wanted: &[Watch]) {
+        self.end(|watch| !wanted.contains(watch));
+        for watch in wanted {
+            if self.running.iter().all(|(running, _)| running != watch) {
+                tracing::info!(?watch, "watching");
+                let (events, handle) = abortable(watch.start(client, namespace));
+                self.events.push(events.boxed());
+                self.running.push((watch.clone(), handle));
+            }
+        }
+    }
+
+    pub(crate) fn end(&mut self, is_over: impl Fn(&Watch) -> bool) {
+        let ended = self.running.extract_if(.., |(watch, _)| is_over(watch));
+        ended.for_each(|(_, handle)| handle.abort());
+    }
+
+    /// `None`: every watch has ended.
+    pub(crate) async fn next(&mut self) -> Option<CacheEvent> {
+        self.events.next().await
+    }
+}
 
 /// All objects that are watched from the start.
-pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
+fn events(
+    client: &Client,
+    namespace: &str,
+) -> impl Iterator<Item = BoxStream<'static, CacheEvent>> {
     fn api<K>(client: &Client, namespace: &str) -> Api<Item<K>>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -97,26 +177,17 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         pods.map(|update| CacheEvent::Pod(update.map(|pod| pod_view(&pod))))
             .boxed(),
     ];
-    stream::select_all(managed.chain(others))
+    managed.chain(others)
 }
 
-/// Watches the original pull secret.
-pub(crate) fn original_events(
+fn original_events(
     client: &Client,
-    reference: &OriginalRef,
-) -> BoxStream<'static, CacheEvent> {
-    let SecretRef {
+    SecretRef {
         namespace,
         name,
         key,
-    } = match reference {
-        OriginalRef::Hosted(hosted) => {
-            return hosted::original(client, hosted)
-                .map(CacheEvent::Original)
-                .boxed();
-        }
-        OriginalRef::Secret(secret) => secret.clone(),
-    };
+    }: SecretRef,
+) -> BoxStream<'static, CacheEvent> {
     let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), &namespace);
     sources(secrets, &name, "original pull secret", key)
         .map(move |source| {
@@ -137,24 +208,11 @@ pub(crate) fn original_events(
         .boxed()
 }
 
-/// Watches each of these Secrets separately, so that a forbidden one does not delay the others.
-pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) -> CacheEvents {
+fn source_events(client: &Client, namespace: &str, name: String) -> BoxStream<'static, CacheEvent> {
     let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
-    let watch = |name: &String| {
-        let name = name.clone();
-        sources(secrets.clone(), &name, "source", DATA_KEY.to_owned())
-            .map(move |source| CacheEvent::Source(name.clone(), source))
-            .boxed()
-    };
-    stream::select_all(names.iter().map(watch))
-}
-
-/// Watches the labels of all namespaces.
-pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
-    let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
-    let updates = list_watch(namespaces, all(), "namespaces");
-    let events = updates.map(|update| CacheEvent::Namespace(update.map(Into::into)));
-    stream::select_all([events.boxed()])
+    sources(secrets, &name, "source", DATA_KEY.to_owned())
+        .map(move |source| CacheEvent::Source(name.clone(), source))
+        .boxed()
 }
 
 /// The content of this key of the Secret. An error is reported only while nothing is known yet: an outage of the API server does

@@ -13,19 +13,18 @@ mod pending;
 mod reconcile;
 #[cfg(test)]
 mod refused_tests;
-mod sources;
 mod state;
 #[cfg(test)]
 mod state_properties;
 mod status;
 mod verification;
+mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use futures::stream::{self, BoxStream, Stream};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
 use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -35,7 +34,7 @@ use openshift::OpenshiftOriginal;
 use operator_writes::ForOperators;
 use verification::Verification;
 
-use crate::cache::{self, Cache, CacheEvent, CacheEvents};
+use crate::cache::{Cache, Watches};
 use crate::content::expiry::Expiries;
 use crate::content::history::HistoryWrite;
 use crate::content::secret::RolledOutWrite;
@@ -133,16 +132,10 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     reason = "they do not depend on each other"
 )]
 struct Controller {
-    events: CacheEvents,
-    original_events: BoxStream<'static, CacheEvent>,
-    source_events: CacheEvents,
-    namespace_events: CacheEvents,
-    pull_secret_events: CacheEvents,
+    watches: Watches,
     delivering: Delivering,
     /// Results in namespaces; `None`: they get nothing and have nothing.
     namespaces: Option<NamespacesReport>,
-    operator_events: CacheEvents,
-    catalog_secret_events: CacheEvents,
     for_operators: ForOperators,
     /// Results for operators; `None`: they get nothing and have nothing.
     operators: Option<OperatorsReport>,
@@ -189,15 +182,9 @@ impl Controller {
         let client = fenced_client(&process.client, token, &process.health);
         let namespace = &args.namespace;
         Self {
-            events: cache::events(&client, namespace),
-            original_events: stream::pending().boxed(),
-            source_events: CacheEvents::new(),
-            namespace_events: CacheEvents::new(),
-            pull_secret_events: CacheEvents::new(),
+            watches: Watches::new(&client, namespace),
             delivering: Delivering::default(),
             namespaces: None,
-            operator_events: CacheEvents::new(),
-            catalog_secret_events: CacheEvents::new(),
             for_operators: ForOperators::default(),
             operators: None,
             verification: Verification::default(),
@@ -244,16 +231,10 @@ impl Controller {
             let next = self.cache.settles_at().map_or(wake, |at| at.min(wake));
             let mut changed = tokio::select! {
                 _ = heartbeat.tick() => continue,
-                event = self.events.next() => match event {
+                event = self.watches.next() => match event {
                     Some(event) => self.cache.handle(event, Instant::now()),
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
-                Some(event) = self.original_events.next() => self.cache.handle(event, Instant::now()),
-                Some(event) = self.source_events.next() => self.cache.handle(event, Instant::now()),
-                Some(event) = self.namespace_events.next() => self.cache.handle(event, Instant::now()),
-                Some(event) = self.pull_secret_events.next() => self.cache.handle(event, Instant::now()),
-                Some(event) = self.operator_events.next() => self.cache.handle(event, Instant::now()),
-                Some(event) = self.catalog_secret_events.next() => self.cache.handle(event, Instant::now()),
                 Some(done) = self.delivering.pending.next() => {
                     let memory = &mut self.delivering.memory;
                     delivering::settle(memory, &mut self.cache.pull_secrets, done);
@@ -292,20 +273,9 @@ impl Controller {
         // The connection's task forwards events and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 7] = [
-                &mut self.events,
-                &mut self.original_events,
-                &mut self.source_events,
-                &mut self.namespace_events,
-                &mut self.pull_secret_events,
-                &mut self.operator_events,
-                &mut self.catalog_secret_events,
-            ];
-            for events in streams {
-                while let Some(Some(event)) = events.next().now_or_never() {
-                    changed |= self.cache.handle(event, Instant::now());
-                    quiet = 0;
-                }
+            while let Some(Some(event)) = self.watches.next().now_or_never() {
+                changed |= self.cache.handle(event, Instant::now());
+                quiet = 0;
             }
             tokio::task::yield_now().await;
         }

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::clock::steady;
 use super::delivering::{Delivering, NamespaceWrites};
-use super::pending::{Pending, perform};
+use super::pending::perform;
 use super::{Controller, RESYNC};
-use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch, uptime};
+use crate::cache::{PullSecretsWatch, uptime};
 use crate::content::secret::{self, Global};
 use crate::namespaces::clock::STUCK_AFTER;
 use crate::namespaces::identity::Parts;
@@ -32,34 +32,8 @@ const POLICY_RETRY: Duration = Duration::from_mins(1);
 const UNKNOWN_RETRY: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Watches Secrets and service accounts in namespaces while they get pull secrets or still have some.
-    pub(super) fn watch_pull_secrets(&mut self) {
-        let wanted = self.wanted_watch();
-        let is_same = wanted.as_ref() == self.cache.pull_secrets.watch();
-        if is_same && !self.lists_again() {
-            return;
-        }
-        self.delivering.listed = Some(Instant::now());
-        self.pull_secret_events = match &wanted {
-            Some(watch) => {
-                tracing::info!(
-                    secret = watch.secret_name,
-                    "watching the pull secrets of namespaces"
-                );
-                cache::pull_secret_events(&self.client, watch)
-            }
-            None => CacheEvents::new(),
-        };
-        if is_same {
-            return;
-        }
-        self.cache.pull_secrets = PullSecrets::new(wanted);
-        // The results of pending writes concern other Secrets.
-        self.delivering.pending = Pending::default();
-    }
-
     /// Whether a namespace may have room for service accounts that are not known.
-    fn lists_again(&self) -> bool {
+    pub(super) fn lists_again(&self) -> bool {
         let accounts = &self.cache.pull_secrets.accounts;
         let listed = self.delivering.listed;
         !accounts.full().is_empty() && listed.is_none_or(|at| at.elapsed() >= RESYNC)
@@ -75,7 +49,7 @@ impl Controller {
     }
 
     /// Nothing is watched once nothing is left. Secrets with an earlier name are removed first.
-    fn wanted_watch(&self) -> Option<PullSecretsWatch> {
+    pub(super) fn wanted_pull_secrets(&self) -> Option<PullSecretsWatch> {
         let (settings, copies) = self.settings()?;
         if !settings.enabled && copies.is_none() {
             return None;

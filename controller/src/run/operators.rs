@@ -1,4 +1,4 @@
-//! Delivery to operators: watches and plans.
+//! Delivery to operators: plans and writes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,9 +9,8 @@ use globalps_core::state::State;
 use super::Controller;
 use super::clock::steady;
 use super::namespaces::until;
-use super::operator_writes::{ForOperators, OperatorWrites};
+use super::operator_writes::OperatorWrites;
 use super::pending::perform;
-use crate::cache::{self, CacheEvents, OperatorObjects};
 use crate::operators::input::Input;
 use crate::operators::plan::{self, OperatorsPlan};
 use crate::operators::summary::OperatorsReport;
@@ -20,30 +19,8 @@ use crate::operators::summary::OperatorsReport;
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Watches what operators need while they get pull secrets or still have some.
-    pub(super) fn watch_operators(&mut self) {
-        let is_wanted = self.operator_settings().is_some();
-        if is_wanted != self.cache.operators.is_watched {
-            self.catalog_secret_events = CacheEvents::new();
-            self.operator_events = if is_wanted {
-                tracing::info!("watching operators");
-                cache::operator_events(&self.client)
-            } else {
-                CacheEvents::new()
-            };
-            self.cache.operators = OperatorObjects::new(is_wanted);
-            self.for_operators = ForOperators::default();
-        }
-        let named = self.cache.operators.named();
-        if named != self.cache.operators.watched {
-            tracing::info!(?named, "watching the pull secrets of catalogs");
-            self.catalog_secret_events = cache::catalog_secret_events(&self.client, &named);
-            self.cache.operators.set_watched(named);
-        }
-    }
-
     /// Whether operators should get pull secrets. `None`: they get nothing and have nothing.
-    fn operator_settings(&self) -> Option<bool> {
+    pub(super) fn operator_settings(&self) -> Option<bool> {
         let has_some = self.cache.state().operators;
         let is_enabled = self.cache.spec()?.operators.enabled;
         (is_enabled || has_some).then_some(is_enabled)

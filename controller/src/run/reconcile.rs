@@ -37,7 +37,7 @@ impl Controller {
         if let Some(delay) = self.create_missing_config().await {
             return delay;
         }
-        if !self.watch_all().await {
+        if !self.watch().await {
             return RESYNC;
         }
         let now = Timestamp::now();
@@ -136,16 +136,6 @@ impl Controller {
         ];
         let sooner = delays.into_iter().flatten().min();
         sooner.map_or(pause, |sooner| pause.min(sooner))
-    }
-
-    /// Watches what the configuration names. Returns whether all of it is known.
-    async fn watch_all(&mut self) -> bool {
-        self.watch_sources();
-        self.look_up_policy().await;
-        self.watch_pull_secrets();
-        self.watch_operators();
-        self.watch_namespaces();
-        self.watch_original().await
     }
 
     /// Time until the next reconcile after one that wrote nothing.

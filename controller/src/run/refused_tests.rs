@@ -29,7 +29,7 @@ use super::{Cli, Command, Controller};
 use crate::cache::list_watch::{Update, WatchError};
 use crate::cache::object_watch::ObjectState;
 use crate::cache::store::Store;
-use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, stripped, uptime};
+use crate::cache::{CacheEvent, PullSecretsWatch, Watch, stripped, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use crate::content::source::{Data, Source};
 use crate::leader::fencing::FencingToken;
@@ -422,12 +422,12 @@ fn watch_namespaces(controller: &mut Controller, state: &State, watches_accounts
     let mut secret = state.secret();
     secret.metadata.resource_version = Some("5".to_owned());
     controller.cache.put_state(secret);
-    controller.cache.pull_secrets = PullSecrets::new(Some(PullSecretsWatch {
+    let pull_secrets = PullSecretsWatch {
         secret_name: GLOBAL_SECRET.to_owned(),
         accounts: watches_accounts.then(Vec::new),
-    }));
-    controller.cache.set_namespaces_watched(true);
-    controller.cache.set_use_of_namespaces(false, true);
+    };
+    let watches = [Watch::Namespaces, Watch::PullSecrets(pull_secrets)];
+    controller.cache.set_watches(&watches);
 }
 
 /// Namespaces get pull secrets: these, of which some have these Secrets. Service accounts are not listed.
@@ -1437,7 +1437,6 @@ async fn a_cleanup_ends_though_the_state_can_only_be_deleted() {
 /// The API server can't read it, or says that the controller may not.
 #[tokio::test(start_paused = true)]
 async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
-    use futures::StreamExt as _;
     for code in [500, 403] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
@@ -1460,7 +1459,12 @@ async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
         let below = "/api/v1/namespaces/openshift-config/secrets".to_owned();
         api.state().unreadable = Some((below, code));
         Box::pin(controller.reconcile()).await;
-        let event = controller.original_events.next().await.unwrap();
+        let event = loop {
+            match controller.watches.next().await.unwrap() {
+                event @ CacheEvent::Original(_) => break event,
+                _ => {}
+            }
+        };
         controller.cache.handle(event, Instant::now());
         Box::pin(controller.reconcile()).await;
         let written = api.written();

@@ -302,8 +302,7 @@ impl World {
 
     fn reconcile(&mut self) {
         let names = self.cache.wanted_sources();
-        if !self.cache.are_sources(&names) {
-            self.cache.set_sources(&names);
+        if self.cache.set_sources(&names) {
             for name in NAMES.into_iter().filter(|name| *name != ADDITIONAL_SECRET) {
                 self.report(name);
             }

@@ -1,9 +1,7 @@
-//! Watches the Secrets that the configuration refers to as sources and original.
+//! Watches what the configuration names.
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream;
 use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
@@ -13,8 +11,10 @@ use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
 use super::openshift::Lookup;
+use super::operator_writes::ForOperators;
+use super::pending::Pending;
 use super::{Controller, RESYNC};
-use crate::cache::{self, CacheEvents, OriginalRef};
+use crate::cache::{OriginalRef, Watch};
 
 /// Interval between lookups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
@@ -23,59 +23,57 @@ const FAILED_RETRY: Duration = Duration::from_secs(10);
 const LOOKUP: Duration = Duration::from_secs(2);
 
 impl Controller {
-    /// Watches the additional sources in the configuration, and those in force.
-    pub(super) fn watch_sources(&mut self) {
-        let names = self.cache.wanted_sources();
-        if self.cache.are_sources(&names) {
-            return;
+    /// Returns whether the plan can be made: after a change it waits for the first lists.
+    pub(super) async fn watch(&mut self) -> bool {
+        self.look_up_policy().await;
+        let original = self.original().await;
+        let wanted = self.wanted(original);
+        let pull_secrets = self.cache.pull_secrets.watch().cloned();
+        let had_operators = self.cache.operators.is_watched;
+        self.cache.set_watches(&wanted);
+        let is_other = self.cache.pull_secrets.watch() != pull_secrets.as_ref();
+        if is_other {
+            // The results of pending writes concern other Secrets.
+            self.delivering.pending = Pending::default();
         }
-        tracing::info!(?names, "watching the sources");
-        self.source_events = cache::source_events(&self.client, &self.namespace, &names);
-        self.cache.set_sources(&names);
+        if self.cache.operators.is_watched != had_operators {
+            self.for_operators = ForOperators::default();
+        }
+        if is_other || self.lists_again() {
+            self.delivering.listed = Some(Instant::now());
+            self.watches
+                .end(|watch| matches!(watch, Watch::PullSecrets(_)));
+        }
+        self.watches.set(&self.client, &self.namespace, &wanted);
+        self.cache.caches_synced()
     }
 
-    /// Watches namespaces while a source selects some by labels, or while they get pull secrets.
-    pub(super) fn watch_namespaces(&mut self) {
-        let sources = self.cache.spec().map(|spec| &spec.sources);
-        let scopes = sources.into_iter().flatten();
-        let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
-        let are_selected = scopes.any(|scope| scope.namespace_selector.is_some());
-        let have_secrets =
-            self.cache.pull_secrets.watch().is_some() || self.cache.operators.is_watched;
-        let is_wanted = are_selected || have_secrets;
-        if is_wanted == self.cache.are_namespaces_watched() {
-            self.cache.set_use_of_namespaces(are_selected, have_secrets);
-            return;
+    /// The sources in the configuration and those in force; the original; what is needed while namespaces or operators get pull
+    /// secrets or still have some.
+    fn wanted(&self, original: Option<OriginalRef>) -> Vec<Watch> {
+        let sources = self.cache.wanted_sources().into_iter();
+        let mut wanted: Vec<Watch> = sources.map(Watch::Source).collect();
+        wanted.extend(original.map(Watch::Original));
+        let pull_secrets = self.wanted_pull_secrets();
+        let has_operators = self.operator_settings().is_some();
+        if pull_secrets.is_some() || has_operators || self.cache.selects_namespaces() {
+            wanted.push(Watch::Namespaces);
         }
-        self.namespace_events = if is_wanted {
-            tracing::info!("watching namespaces");
-            cache::namespace_events(&self.client)
-        } else {
-            CacheEvents::new()
-        };
-        self.cache.set_namespaces_watched(is_wanted);
-        self.cache.set_use_of_namespaces(are_selected, have_secrets);
+        wanted.extend(pull_secrets.map(Watch::PullSecrets));
+        if has_operators {
+            wanted.push(Watch::Operators);
+            let secrets = self.cache.operators.named().into_iter();
+            wanted.extend(secrets.map(Watch::CatalogSecret));
+        }
+        wanted
     }
 
-    /// Watches the original pull secret in the configuration. Returns whether the plan can be made: after a change it waits for the
-    /// first list.
-    pub(super) async fn watch_original(&mut self) -> bool {
-        let wanted = match self.cache.spec().and_then(configured) {
+    /// The original pull secret: that of the configuration, or `OpenShift`'s.
+    async fn original(&mut self) -> Option<OriginalRef> {
+        match self.cache.spec().and_then(configured) {
             None if self.has_openshift_original().await => Some(openshift_original()),
             configured => configured,
-        };
-        if wanted.as_ref() == self.cache.original_ref() {
-            return self.cache.caches_synced();
         }
-        self.original_events = match &wanted {
-            Some(reference) => {
-                tracing::info!(?reference, "watching the original pull secret");
-                cache::original_events(&self.client, reference)
-            }
-            None => stream::pending().boxed(),
-        };
-        self.cache.set_original(wanted);
-        self.cache.caches_synced()
     }
 
     /// Time until the next lookup of `OpenShift`'s original: short on `OpenShift`, so that a permission granted later takes
