@@ -30,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
-use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
@@ -91,8 +90,6 @@ pub(crate) struct Cache {
     nodes: Store<Box<NodeView>>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
-    /// The newest revision that has reached every namespace that can get it.
-    pub(crate) namespaces_have: Option<Revision>,
     pods: SyncerPods,
     /// What deviates of them, as of the last plan.
     pub(crate) syncers: Syncers,

@@ -92,7 +92,7 @@ impl Cache {
             rolled_out_revision: self.rolled_out.get().map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
-            namespaces_have: self.namespaces_have,
+            namespaces_have: None,
             has_copies: self.state().has_copies(),
             syncers: Cow::Borrowed(&self.syncers),
             clock: Cow::Borrowed(&self.clock),

@@ -11,6 +11,16 @@ impl Cache {
         self.config.unreadable.get(GLOBAL_SECRET).map(AsRef::as_ref)
     }
 
+    /// Generation of the newest spec; 0: there is none.
+    pub(crate) fn generation(&self) -> i64 {
+        let unreadable = self.config_unreadable();
+        let metadata = unreadable.map(|unreadable| &unreadable.metadata);
+        let metadata = metadata.or(self.config().map(|config| &config.metadata));
+        metadata
+            .and_then(|metadata| metadata.generation)
+            .unwrap_or_default()
+    }
+
     /// Objects that can't be decoded: kind, namespace and name, and why.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let operators = &self.operators;

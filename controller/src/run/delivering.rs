@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
+use globalps_core::rollout::Revision;
 use globalps_core::state::ProofKey;
 use tokio::time::Instant;
 
@@ -17,6 +18,7 @@ use crate::namespaces::digest::Digests;
 use crate::namespaces::input::Delivery;
 use crate::namespaces::ownership::Ownership;
 use crate::namespaces::plan::Write;
+use crate::namespaces::summary::NamespacesReport;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::process::backoff::random;
@@ -27,6 +29,10 @@ use crate::targets::proof::Proof;
 /// What this leader knows of namespaces beyond the cache.
 #[derive(Default)]
 pub(super) struct Delivering {
+    /// Results of the last reconcile; `None`: namespaces get nothing and have nothing.
+    pub(super) report: Option<NamespacesReport>,
+    /// The newest revision that has reached every namespace that can get it.
+    pub(super) everywhere: Option<Revision>,
     pub(super) memory: Memory,
     pub(super) clock: SecretClock,
     pub(super) ownership: Ownership,

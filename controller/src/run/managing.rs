@@ -8,15 +8,30 @@ use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
 use globalps_core::rollout::Goal;
 use globalps_manifests::Agent;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Controller;
 use super::state::needless;
+use super::{Controller, RESYNC};
+use crate::cache::uptime;
 use crate::content::history;
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
 use crate::objects::apply::TERMINATING;
-use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
+use crate::objects::managed::{
+    Installed, ManagedKind, ManagedObject, PerObject, RateLimiter, out_of_band_changes,
+};
+
+/// What this leader knows of the syncer's objects beyond the cache.
+#[derive(Default)]
+pub(super) struct Agents {
+    /// The objects as this leader wrote them; `None`: not written yet.
+    installed: Option<Installed>,
+    /// Rate limiter for reverts of each object.
+    reverts: PerObject<RateLimiter>,
+    /// Some objects could not be deleted after all nodes were restored.
+    pub(super) cleans_up: bool,
+}
 
 impl Controller {
     /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. `manages`: nodes get or have something,
@@ -49,8 +64,8 @@ impl Controller {
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
-                if self.forgets_history && !restores {
-                    self.forgets_history = !self.shorten_history(spec.history_limit).await;
+                if self.copies.is_too_long && !restores {
+                    self.copies.is_too_long = !self.shorten_history(spec.history_limit).await;
                 }
             }
             Aim::CleanUp if !self.are_namespaces_over() => {}
@@ -70,7 +85,7 @@ impl Controller {
                 cleans_up = removal != Removal::Gone;
             }
         }
-        self.cleans_up = cleans_up;
+        self.agents.cleans_up = cleans_up;
         let is_held = matches!(plan.aim, Aim::Hold(_));
         if self.cache.config().is_none() && !is_held && self.create_config().await {
             revert_delay = Some(Duration::ZERO);
@@ -78,8 +93,35 @@ impl Controller {
         revert_delay
     }
 
+    /// Creates the configuration if there is none and nothing is in force. Returns when to try again, if that failed.
+    pub(super) async fn create_missing_config(&mut self) -> Option<Duration> {
+        let has_no_config =
+            self.cache.config().is_none() && self.cache.config_unreadable().is_none();
+        let is_missing = has_no_config && self.cache.additional().is_some();
+        if !is_missing
+            || self
+                .cache
+                .snapshot(uptime(), Timestamp::now())
+                .needs_configuration()
+        {
+            return None;
+        }
+        // First, since the response also has a user's configuration that the watch has not reported yet. The plan is made from
+        // it, so a change needs no further reconcile.
+        let _ = self.create_config().await;
+        if self.cache.config().is_some() {
+            return None;
+        }
+        let delay = self.refusals.end(|_| false);
+        let errors = self.refusals.failures.messages(|_| true);
+        if !errors.is_empty() && !std::mem::replace(&mut self.reported.config_refused, true) {
+            self.recorder.record_config_refused(&errors);
+        }
+        Some(delay.unwrap_or(RESYNC))
+    }
+
     /// Creates the configuration with defaults. Returns whether it has another spec than the known one.
-    pub(super) async fn create_config(&mut self) -> bool {
+    async fn create_config(&mut self) -> bool {
         let applier = Arc::clone(&self.applier);
         let object = format!("GlobalPullSecret `{GLOBAL_SECRET}`");
         let config = self.refusals.one(object, applier.default_config()).await;
@@ -120,7 +162,7 @@ impl Controller {
         let stopped = self.remove(pods.into_iter().map(Leftover::Managed)).await;
         let unassigned = self.remove(nodes.map(Leftover::NodePullSecret)).await;
         let rest = self.remove(others.into_iter().map(Leftover::Managed)).await;
-        self.installed = None;
+        self.agents.installed = None;
         stopped.min(unassigned).min(rest)
     }
 
@@ -155,11 +197,11 @@ impl Controller {
         mut kept: Vec<Agent>,
         restores: bool,
     ) -> Option<Duration> {
-        let generation = self.generation();
+        let generation = self.cache.generation();
         let found = self.cache.fingerprints();
         let mut changes = Vec::new();
         let mut objects: Vec<_> = ManagedObject::all().collect();
-        if let Some(installed) = &self.installed {
+        if let Some(installed) = &self.agents.installed {
             changes = out_of_band_changes(&installed.fingerprints, &found);
             let is_current = installed.generation == generation
                 && installed.provider == spec.kubelet.credential_provider
@@ -179,12 +221,12 @@ impl Controller {
         if !changes.is_empty() {
             let delays = changes
                 .iter()
-                .map(|(object, _)| self.reverts.get(*object).delay(now));
+                .map(|(object, _)| self.agents.reverts.get(*object).delay(now));
             if let Some(delay) = delays.min().filter(|delay| !delay.is_zero()) {
                 return Some(delay);
             }
             for (object, _) in &changes {
-                self.reverts.get_mut(*object).reverted(now);
+                self.agents.reverts.get_mut(*object).reverted(now);
             }
         }
         let is_all = objects.len() == ManagedObject::all().count();
@@ -199,13 +241,13 @@ impl Controller {
         for object in &refused {
             *fingerprints.get_mut(*object) = None;
         }
-        match &mut self.installed {
+        match &mut self.agents.installed {
             Some(installed) if !is_all => {
                 installed.fingerprints = fingerprints;
                 installed.refused = refused;
             }
             installed => {
-                self.forgets_history |= !restores;
+                self.copies.is_too_long |= !restores;
                 *installed = Some(Installed {
                     generation,
                     provider: spec.kubelet.credential_provider.clone(),

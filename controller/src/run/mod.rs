@@ -2,8 +2,8 @@
 
 mod assigning;
 mod clock;
+mod content;
 mod delivering;
-mod forgetting;
 mod managing;
 mod namespaces;
 mod openshift;
@@ -29,26 +29,22 @@ use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use content::Copies;
 use delivering::Delivering;
+use managing::Agents;
 use openshift::OpenshiftOriginal;
 use operator_writes::ForOperators;
+use status::Reported;
 use verification::Verification;
 
 use crate::cache::{Cache, Watches};
-use crate::content::expiry::Expiries;
-use crate::content::history::HistoryWrite;
-use crate::content::secret::RolledOutWrite;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::leads::leads;
 use crate::leader::terms::Terms;
-use crate::namespaces::summary::NamespacesReport;
-use crate::nodes::forget::Forgotten;
 use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
-use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::objects::refusals::Refusals;
-use crate::operators::summary::OperatorsReport;
 use crate::process::{self, Process, ProcessArgs};
 use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
@@ -127,52 +123,25 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         .await
 }
 
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "they do not depend on each other"
-)]
 struct Controller {
-    watches: Watches,
-    delivering: Delivering,
-    /// Results in namespaces; `None`: they get nothing and have nothing.
-    namespaces: Option<NamespacesReport>,
-    for_operators: ForOperators,
-    /// Results for operators; `None`: they get nothing and have nothing.
-    operators: Option<OperatorsReport>,
-    verification: Verification,
-    openshift: OpenshiftOriginal,
-    cache: Cache,
-    applier: Arc<Applier>,
-    refusals: Refusals,
-    /// This reconcile wrote something that the next plan depends on.
-    wrote: bool,
-    /// What `global-pull-secret` no longer has, and could not be saved yet.
-    unsaved: (Option<HistoryWrite>, Option<RolledOutWrite>),
-    /// Slots of the history beyond the limit may exist.
-    forgets_history: bool,
-    /// Content that was forgotten on request.
-    forgotten: Option<Forgotten>,
-    /// Some objects could not be deleted after all nodes were restored.
-    cleans_up: bool,
-    recorder: EventRecorder,
     client: Client,
     namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// The `GlobalPullSecret` is missing, and an event has reported it. Whether its kind is served.
-    config_missing: Option<bool>,
-    /// The configuration can't be created, and an event has reported it.
-    config_refused: bool,
-    /// The syncer's objects as this leader wrote them; `None`: not written yet.
-    installed: Option<Installed>,
-    /// Rate limiter for reverts of each object.
-    reverts: PerObject<RateLimiter>,
-    /// Whether nothing is in progress, as computed for the last status, written or not; `None`: not yet.
-    at_rest: Option<bool>,
-    /// The last write of the status.
-    reported: Option<Instant>,
-    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
-    expiries: (Option<String>, Expiries),
+    watches: Watches,
+    cache: Cache,
+    applier: Arc<Applier>,
+    refusals: Refusals,
+    recorder: EventRecorder,
+    openshift: OpenshiftOriginal,
+    verification: Verification,
+    copies: Copies,
+    agents: Agents,
+    namespaces: Delivering,
+    operators: ForOperators,
+    reported: Reported,
+    /// This reconcile wrote something that the next plan depends on.
+    wrote: bool,
     /// Duration of planning in the last reconcile.
     planning: Duration,
 }
@@ -183,12 +152,6 @@ impl Controller {
         let namespace = &args.namespace;
         Self {
             watches: Watches::new(&client, namespace),
-            delivering: Delivering::default(),
-            namespaces: None,
-            for_operators: ForOperators::default(),
-            operators: None,
-            verification: Verification::default(),
-            openshift: OpenshiftOriginal::default(),
             cache: Cache::default(),
             applier: Arc::new(Applier::new(
                 client.clone(),
@@ -198,19 +161,15 @@ impl Controller {
                 args.helm_release.clone(),
             )),
             refusals: Refusals::default(),
-            wrote: false,
-            unsaved: (None, None),
-            forgets_history: false,
-            forgotten: None,
-            cleans_up: false,
             recorder: EventRecorder::new(client.clone(), namespace),
-            config_missing: None,
-            config_refused: false,
-            installed: None,
-            reverts: PerObject::default(),
-            at_rest: None,
-            reported: None,
-            expiries: (None, Expiries::default()),
+            openshift: OpenshiftOriginal::default(),
+            verification: Verification::default(),
+            copies: Copies::default(),
+            agents: Agents::default(),
+            namespaces: Delivering::default(),
+            operators: ForOperators::default(),
+            reported: Reported::default(),
+            wrote: false,
             planning: Duration::ZERO,
             client,
             namespace: namespace.clone(),
@@ -235,13 +194,13 @@ impl Controller {
                     Some(event) => self.cache.handle(event, Instant::now()),
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
-                Some(done) = self.delivering.pending.next() => {
-                    let memory = &mut self.delivering.memory;
+                Some(done) = self.namespaces.pending.next() => {
+                    let memory = &mut self.namespaces.memory;
                     delivering::settle(memory, &mut self.cache.pull_secrets, done);
                     true
                 }
-                Some(done) = self.for_operators.pending.next() => {
-                    let ForOperators { memory, copies, .. } = &mut self.for_operators;
+                Some(done) = self.operators.pending.next() => {
+                    let ForOperators { memory, copies, .. } = &mut self.operators;
                     operator_writes::settle(memory, copies, &mut self.cache.operators, done);
                     true
                 }

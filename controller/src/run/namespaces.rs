@@ -35,7 +35,7 @@ impl Controller {
     /// Whether a namespace may have room for service accounts that are not known.
     pub(super) fn lists_again(&self) -> bool {
         let accounts = &self.cache.pull_secrets.accounts;
-        let listed = self.delivering.listed;
+        let listed = self.namespaces.listed;
         !accounts.full().is_empty() && listed.is_none_or(|at| at.elapsed() >= RESYNC)
     }
 
@@ -71,7 +71,7 @@ impl Controller {
     /// How Secrets are attached, and why not as specified. `None`: this depends on the admission policy, which was not looked up
     /// yet.
     fn attach(&self, settings: &ImagePullSecrets) -> Option<(Attach, Option<&'static str>)> {
-        let has_policy = self.delivering.policy.map(|(_, _, found)| found);
+        let has_policy = self.namespaces.policy.map(|(_, _, found)| found);
         match (settings.attach, has_policy) {
             (None, None) => None,
             (None, Some(false)) => Some((
@@ -96,15 +96,15 @@ impl Controller {
         if !settings.enabled {
             return;
         }
-        let generation = self.generation();
-        if let Some((at, of, found)) = self.delivering.policy {
+        let generation = self.cache.generation();
+        if let Some((at, of, found)) = self.namespaces.policy {
             let again = if found { RESYNC } else { POLICY_RETRY };
             if of == generation && at.elapsed() < again {
                 return;
             }
         }
         match self.applier.has_admission_policy().await {
-            Ok(found) => self.delivering.policy = Some((Instant::now(), generation, found)),
+            Ok(found) => self.namespaces.policy = Some((Instant::now(), generation, found)),
             Err(error) => tracing::warn!(%error, "could not look up the admission policy"),
         }
     }
@@ -112,7 +112,7 @@ impl Controller {
     /// Writes missing Secrets and references in namespaces and removes leftovers. Returns the time until the next attempt, if one
     /// is pending. Never fails: a failed namespace is in the report, and does not block others.
     pub(super) async fn deliver_to_namespaces(&mut self, plan: &Plan) -> Option<Duration> {
-        self.namespaces = None;
+        self.namespaces.report = None;
         let (settings, copies) = self.settings()?;
         if !settings.enabled && copies.is_none() {
             return None;
@@ -145,7 +145,7 @@ impl Controller {
         report.is_stuck = left.is_zero() && !(is_known && has_accounts);
         // References are removed before Secrets, but a list of service accounts that doesn't come stops no Secret.
         if !is_known || !left.is_zero() {
-            self.namespaces = Some(report);
+            self.namespaces.report = Some(report);
             let retry = known.is_none().then_some(UNKNOWN_RETRY);
             let left = Some(left).filter(|left| !left.is_zero());
             return left.into_iter().chain(retry).min();
@@ -156,7 +156,7 @@ impl Controller {
             Err(problem) => {
                 // Existing Secrets stay.
                 report.problem = Some(Problem::Settings(problem));
-                self.namespaces = Some(report);
+                self.namespaces.report = Some(report);
                 return None;
             }
         };
@@ -183,7 +183,7 @@ impl Controller {
         let needed = delivery.map(|_| copies_with(has_references)).or(copies);
         if !self.remember_namespaces(needed).await && delivery.is_some() {
             report.problem = Some(Problem::NotRemembered(self.not_remembered()));
-            self.namespaces = Some(report);
+            self.namespaces.report = Some(report);
             return Some(UNKNOWN_RETRY);
         }
         let namespaces = self
@@ -192,7 +192,7 @@ impl Controller {
         let summary = namespaces.summary;
         let is_empty = delivery.is_none() && summary.is_clean;
         let is_settled =
-            has_accounts && namespaces.writes.is_empty() && self.delivering.pending.is_empty();
+            has_accounts && namespaces.writes.is_empty() && self.namespaces.pending.is_empty();
         let has_references = summary.accounts > 0 || has_references && !is_settled;
         let left = Some(copies_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
@@ -203,10 +203,10 @@ impl Controller {
             && summary.waiting == 0
             && summary.synced > 0
             && summary.canary.is_none();
-        self.cache.namespaces_have = revision.filter(|_| is_complete);
+        self.namespaces.everywhere = revision.filter(|_| is_complete);
         report.summary = Some(summary);
         // Once nothing is left, the status entry is removed, and another name can be used.
-        self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
+        self.namespaces.report = Some(report).filter(|report| is_wanted || !report.is_clean());
         if !namespaces.writes.is_empty() || is_forgotten && is_remembered {
             return Some(Duration::ZERO);
         }
@@ -228,12 +228,12 @@ impl Controller {
     /// Time until nothing else waits any more for what can't be listed.
     fn waits_for_lists(&mut self, is_complete: bool) -> Duration {
         if is_complete {
-            self.delivering.unknown_since = None;
+            self.namespaces.unknown_since = None;
             return Duration::ZERO;
         }
-        let since = self.delivering.unknown_since;
+        let since = self.namespaces.unknown_since;
         let since = since.unwrap_or_else(Instant::now);
-        self.delivering.unknown_since = Some(since);
+        self.namespaces.unknown_since = Some(since);
         STUCK_AFTER.unsigned_abs().saturating_sub(since.elapsed())
     }
 
@@ -253,7 +253,7 @@ impl Controller {
         has_accounts: bool,
     ) -> NamespacesPlan {
         let live = self.cache.live_namespaces();
-        self.delivering
+        self.namespaces
             .memory
             .retain(|name| live.contains_key(name));
         let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
@@ -275,7 +275,7 @@ impl Controller {
             let key = self.cache.state().proof_key;
             let mut writes = NamespaceWrites {
                 applier: &self.applier,
-                memory: &mut self.delivering.memory,
+                memory: &mut self.namespaces.memory,
                 watched: &mut self.cache.pull_secrets,
                 name: &watch.secret_name,
                 delivery: delivery.as_ref(),
@@ -283,7 +283,7 @@ impl Controller {
                 waiting: writes.into_iter(),
                 rendered: HashMap::new(),
             };
-            perform(&mut writes, &mut self.delivering.pending).await;
+            perform(&mut writes, &mut self.namespaces.pending).await;
             namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
         namespaces
@@ -291,9 +291,8 @@ impl Controller {
 
     /// Whether nothing that the controller created is left in any namespace, but what it can't remove.
     pub(super) fn are_namespaces_over(&self) -> bool {
-        self.namespaces
-            .as_ref()
-            .is_none_or(NamespacesReport::is_over)
+        let report = self.namespaces.report.as_ref();
+        report.is_none_or(NamespacesReport::is_over)
     }
 
     fn rollout(&self) -> Rollout {
@@ -316,7 +315,7 @@ impl Controller {
             ownership,
             digests,
             ..
-        } = &mut self.delivering;
+        } = &mut self.namespaces;
         clock.observe(secrets, uptime(), wall);
         ownership.observe(secrets, self.cache.state().proof_key, secret_name);
         let input = Input {

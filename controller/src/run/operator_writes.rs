@@ -13,6 +13,7 @@ use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
 use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
+use crate::operators::summary::OperatorsReport;
 use crate::operators::views::CatalogSecret;
 use crate::process::backoff::random;
 use crate::targets::account::AccountView;
@@ -22,6 +23,8 @@ use crate::targets::proof::Proof;
 /// What this leader knows of operators beyond the cache.
 #[derive(Default)]
 pub(super) struct ForOperators {
+    /// Results of the last reconcile; `None`: operators get nothing and have nothing.
+    pub(super) report: Option<OperatorsReport>,
     pub(super) memory: Memory,
     pub(super) copies: Copies,
     pub(super) pending: Pending<Done>,

@@ -29,7 +29,7 @@ impl Controller {
     /// Writes what operators lack and removes leftovers. Returns the time until the next attempt, if one is pending. Never fails:
     /// a failed operator is in the report, and does not block others.
     pub(super) async fn deliver_to_operators(&mut self) -> Option<Duration> {
-        self.operators = None;
+        self.operators.report = None;
         let is_enabled = self.operator_settings()?;
         let objects = &self.cache.operators;
         let mut report = OperatorsReport {
@@ -38,11 +38,11 @@ impl Controller {
             summary: None,
         };
         if !objects.is_synced() || !self.cache.are_namespaces_synced() {
-            self.operators = Some(report);
+            self.operators.report = Some(report);
             return None;
         }
         let live = self.cache.live_namespaces();
-        let memory = &mut self.for_operators.memory;
+        let memory = &mut self.operators.memory;
         memory.retain(|name| live.contains_key(name));
         let names = self.operator_secrets(is_enabled);
         self.cache.operators.believe(&names);
@@ -50,19 +50,19 @@ impl Controller {
         if !plan.writes.is_empty() {
             // The state first: from it a new leader knows that there may be leftovers.
             if !self.remember_operators(Some(names)).await {
-                self.operators = Some(report);
+                self.operators.report = Some(report);
                 return Some(RETRY);
             }
             let key = self.cache.state().proof_key;
             let mut writes = OperatorWrites {
                 applier: &self.applier,
-                memory: &mut self.for_operators.memory,
-                copies: &mut self.for_operators.copies,
+                memory: &mut self.operators.memory,
+                copies: &mut self.operators.copies,
                 objects: &mut self.cache.operators,
                 key,
                 waiting: plan.writes.into_iter(),
             };
-            perform(&mut writes, &mut self.for_operators.pending).await;
+            perform(&mut writes, &mut self.operators.pending).await;
             plan = self.plan_operators(is_enabled);
         }
         report.summary = Some(plan.summary);
@@ -71,10 +71,10 @@ impl Controller {
             .as_ref()
             .is_some_and(|summary| summary.is_clean);
         if is_over && !self.remember_operators(None).await {
-            self.operators = Some(report);
+            self.operators.report = Some(report);
             return Some(RETRY);
         }
-        self.operators = Some(report).filter(|_| !is_over);
+        self.operators.report = Some(report).filter(|_| !is_over);
         if !plan.writes.is_empty() || is_over {
             return Some(Duration::ZERO);
         }
@@ -103,7 +103,7 @@ impl Controller {
     fn plan_operators(&mut self, is_enabled: bool) -> OperatorsPlan {
         let spec = self.cache.spec();
         let objects = &self.cache.operators;
-        plan::forget(&mut self.for_operators.copies, &objects.accounts.live);
+        plan::forget(&mut self.operators.copies, &objects.accounts.live);
         plan::plan(&Input {
             is_enabled,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
@@ -113,8 +113,8 @@ impl Controller {
             csvs: &objects.csvs.live,
             secrets: &objects.secrets,
             accounts: &objects.accounts.live,
-            copies: &self.for_operators.copies,
-            memory: &self.for_operators.memory,
+            copies: &self.operators.copies,
+            memory: &self.operators.memory,
             now: steady(),
         })
     }

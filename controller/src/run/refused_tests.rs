@@ -394,7 +394,7 @@ async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_
         secret.metadata.resource_version = Some("5".to_owned());
         api.put(&secret_path(STATE_SECRET), &secret);
         controller.cache.put_state(secret);
-        controller.namespaces = Some(NamespacesReport {
+        controller.namespaces.report = Some(NamespacesReport {
             secret_name: "s".to_owned(),
             attach: Attach::Admission,
             note: None,
@@ -483,7 +483,7 @@ async fn a_webhook_that_denies_with_not_found_is_named_and_stops_no_other_namesp
     assert!(api.get(&pull_secret_path("b")).is_some());
     let refusals = api.state().refusals;
     assert!((1..=3).contains(&refusals), "{refusals} writes");
-    let summary = controller.namespaces.unwrap().summary.unwrap();
+    let summary = controller.namespaces.report.unwrap().summary.unwrap();
     let mut failures = summary.failures.iter();
     let mut of_a = failures.find(|it| it.namespace == "a").into_iter();
     assert!(of_a.any(|it| it.reason == "Rejected" && it.message.contains("gate.example.com")));
@@ -595,7 +595,10 @@ async fn a_removal_ends_though_the_selector_is_invalid_or_the_namespaces_cant_be
         tokio::time::advance(again.unwrap()).await;
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
         assert!(controller.are_namespaces_over(), "{case}: after a while");
-        assert!(controller.namespaces.is_some(), "{case}: it is named");
+        assert!(
+            controller.namespaces.report.is_some(),
+            "{case}: it is named"
+        );
         assert!(has_copies(&controller), "{case}: it is not forgotten");
     }
 }
@@ -633,7 +636,7 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
         let path = pull_secret_path("t");
         assert_eq!(api.written().contains(&path), expected, "{case}");
-        let report = controller.namespaces.unwrap();
+        let report = controller.namespaces.report.unwrap();
         assert_eq!(report.summary.is_some(), expected, "{case}");
         let problem = match report.problem {
             Some(Problem::NotRemembered(message)) => message,
@@ -1384,7 +1387,7 @@ async fn a_cleanup_ends_though_a_finalizer_keeps_an_object_and_brings_nothing_ba
         };
         lose_the_secret(&mut controller);
         for _ in 0..20 {
-            if is_deleted() && controller.cleans_up {
+            if is_deleted() && controller.agents.cleans_up {
                 break;
             }
             Box::pin(controller.reconcile()).await;

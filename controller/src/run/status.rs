@@ -1,19 +1,20 @@
 //! Writes the status of the `GlobalPullSecret`, with its events and metrics.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
+use globalps_core::names::ROLLED_OUT_SECRET;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
+use super::reconcile::snapshot;
 use crate::cache::uptime;
 use crate::content::expiry::Expiries;
-use crate::nodes::forget::Forgotten;
-use crate::nodes::plan::Plan;
+use crate::nodes::plan::{Aim, Hold, Plan};
+use crate::refused::title;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report, unreadable};
 
@@ -29,6 +30,21 @@ pub(super) fn until_next_expiry(expiries: &Expiries, now: Timestamp) -> Option<D
     Duration::try_from(next.duration_since(now)).ok()
 }
 
+/// What this leader has reported.
+#[derive(Default)]
+pub(super) struct Reported {
+    /// Whether nothing is in progress, as computed for the last status, written or not; `None`: not yet.
+    at_rest: Option<bool>,
+    /// The last write of the status.
+    written: Option<Instant>,
+    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
+    pub(super) expiries: (Option<String>, Expiries),
+    /// The `GlobalPullSecret` is missing, and an event has reported it. Whether its kind is served.
+    config_missing: Option<bool>,
+    /// The configuration can't be created, and an event has reported it.
+    pub(super) config_refused: bool,
+}
+
 impl Controller {
     /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
     pub(super) async fn report(&mut self, now: Timestamp, plan: &Plan) -> Option<Duration> {
@@ -36,28 +52,32 @@ impl Controller {
         let additional = self.additional_version();
         let config = self.cache.config();
         let is_missing = config.is_none();
-        let generation = self.generation();
+        let generation = self.cache.generation();
         let before = config.and_then(|config| config.status.clone());
-        let mut snapshot = self.cache.snapshot(uptime(), now);
-        snapshot.refused = Cow::Borrowed(&self.refusals.failures);
-        Forgotten::add(self.forgotten, &mut snapshot);
+        let snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
         let version = self.cache.global_version();
-        if self.expiries.0.as_deref() != version {
+        if self.reported.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.global.as_ref());
-            self.expiries = (version.map(str::to_owned), expiries);
+            self.reported.expiries = (version.map(str::to_owned), expiries);
         }
         let after = report(
             &snapshot,
             plan,
-            (self.namespaces.as_ref(), self.operators.as_ref()),
-            (&self.expiries.1, self.verification.verified().as_ref()),
+            (
+                self.namespaces.report.as_ref(),
+                self.operators.report.as_ref(),
+            ),
+            (
+                &self.reported.expiries.1,
+                self.verification.verified().as_ref(),
+            ),
             &additional,
             generation,
             before.as_ref(),
         );
-        self.at_rest = Some(is_at_rest(&after));
+        self.reported.at_rest = Some(is_at_rest(&after));
         self.metrics.set_fleet(
-            figures(&snapshot, &after, &self.expiries.1),
+            figures(&snapshot, &after, &self.reported.expiries.1),
             rollout_seconds(before.as_ref(), &after, now),
             &snapshot.node_pull_secrets,
         );
@@ -75,7 +95,7 @@ impl Controller {
         if before
             .as_ref()
             .is_some_and(|before| only_counts(before, &after))
-            && let Some(last) = self.reported
+            && let Some(last) = self.reported.written
             && let Some(left) = BETWEEN_COUNTS.checked_sub(last.elapsed())
         {
             return Some(left);
@@ -88,7 +108,7 @@ impl Controller {
         let nodes: Vec<_> = nodes.values().map(AsRef::as_ref).collect();
         self.recorder.record(plan, before.as_ref(), &after, &nodes);
         let has_other_spec = config.is_some_and(|config| self.cache.put_config(config));
-        self.reported = Some(Instant::now());
+        self.reported.written = Some(Instant::now());
         has_other_spec.then_some(Duration::ZERO)
     }
 
@@ -98,7 +118,7 @@ impl Controller {
         if self.recorder.knows(&snapshot.unreadable_objects) {
             return;
         }
-        let generation = self.generation();
+        let generation = self.cache.generation();
         let conditions = unreadable(&snapshot, generation);
         let status = json!({"observedGeneration": generation, "conditions": conditions});
         let call = self.applier.status(&status);
@@ -108,12 +128,53 @@ impl Controller {
         }
     }
 
+    /// Records events about the out-of-band changes that this reconcile reverted, and drops the others.
+    pub(super) fn record_reverted(&mut self, plan: &Plan) {
+        let mut deleted = Vec::new();
+        let mut changed = Vec::new();
+        for change in self.cache.take_out_of_band_changes() {
+            let is_reverted = match change.kind {
+                "Secret" if change.name == ROLLED_OUT_SECRET => {
+                    plan.keeps_content() && !self.cache.is_rolled_out_lost()
+                }
+                "Secret" => plan.global.is_some(),
+                "NodePullSecret" => plan
+                    .assignments
+                    .iter()
+                    .any(|(node, _)| *node == change.name),
+                _ => self.cache.additional().is_some() && self.cache.config().is_some(),
+            };
+            let object = title(change.kind, &change.name);
+            let is_reverted = is_reverted && !self.refusals.has(&object);
+            if is_reverted && change.is_deleted {
+                deleted.push(object);
+            } else if is_reverted {
+                changed.push(object);
+            }
+        }
+        self.recorder.record_reverted(&deleted, "deleted");
+        self.recorder.record_reverted(&changed, "changed");
+    }
+
+    /// Records that the configuration was deleted, once.
+    pub(super) fn record_missing_config(&mut self, plan: &Plan) {
+        let is_missing = plan.aim == Aim::Hold(Hold::ConfigMissing);
+        let missing = is_missing.then(|| self.cache.is_config_served());
+        if let Some(is_served) = missing.filter(|_| missing != self.reported.config_missing) {
+            let is_remembered = self.cache.state().configuration.is_some();
+            self.recorder
+                .record_config_missing(is_served, is_remembered);
+        }
+        self.reported.config_missing = missing;
+    }
+
     /// Nothing is in progress. A refused write of the status must not keep an earlier answer, so the stored status counts only until
     /// this leader has computed one.
     pub(super) fn at_rest(&self) -> bool {
         let config = self.cache.config();
         let stored = config.and_then(|config| config.status.as_ref());
-        self.at_rest
+        self.reported
+            .at_rest
             .unwrap_or_else(|| stored.is_some_and(is_at_rest))
     }
 

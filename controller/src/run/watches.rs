@@ -34,13 +34,13 @@ impl Controller {
         let is_other = self.cache.pull_secrets.watch() != pull_secrets.as_ref();
         if is_other {
             // The results of pending writes concern other Secrets.
-            self.delivering.pending = Pending::default();
+            self.namespaces.pending = Pending::default();
         }
         if self.cache.operators.is_watched != had_operators {
-            self.for_operators = ForOperators::default();
+            self.operators = ForOperators::default();
         }
         if is_other || self.lists_again() {
-            self.delivering.listed = Some(Instant::now());
+            self.namespaces.listed = Some(Instant::now());
             self.watches
                 .end(|watch| matches!(watch, Watch::PullSecrets(_)));
         }

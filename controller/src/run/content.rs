@@ -1,0 +1,155 @@
+//! Writes the Secrets with content, and deletes the controller's own copies of what is to be forgotten.
+
+use std::sync::Arc;
+
+use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, history_secret};
+
+use super::Controller;
+use super::reconcile::Facts;
+use crate::content::history::{self, HistoryWrite, is_back, slots_up_to};
+use crate::content::secret::RolledOutWrite;
+use crate::content::source::Source;
+use crate::nodes::forget::{Forget, Forgotten};
+use crate::nodes::plan::{Aim, Plan};
+use crate::objects::agents::{Leftover, Removal};
+use crate::objects::apply::Applier;
+use crate::refused::title;
+
+/// What this leader knows of the copies of earlier content.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// What `global-pull-secret` no longer has, and could not be saved yet.
+    history: Option<HistoryWrite>,
+    rolled_out: Option<RolledOutWrite>,
+    /// Slots of the history beyond the limit may exist.
+    pub(super) is_too_long: bool,
+    /// Content that was forgotten on request.
+    pub(super) forgotten: Option<Forgotten>,
+}
+
+impl Controller {
+    /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation
+    /// goes first, and this leader saves it later.
+    pub(super) async fn write_content(&mut self, plan: &Plan, facts: &Facts) {
+        let applier = Arc::clone(&self.applier);
+        let is_kept = plan.keeps_content();
+        if !is_kept {
+            self.copies.rolled_out = None;
+        }
+        if matches!(plan.aim, Aim::Nothing | Aim::CleanUp) {
+            self.copies.history = None;
+        }
+        if plan.history.is_some() {
+            self.copies.history.clone_from(&plan.history);
+        }
+        if plan.rolled_out.is_some() {
+            self.copies.rolled_out.clone_from(&plan.rolled_out);
+        } else if self.copies.rolled_out.is_none() && is_kept {
+            self.copies.rolled_out = self.cache.lost_rolled_out();
+        }
+        if let Some(write) = &self.copies.history {
+            let keep = async {
+                let slots = applier.history(facts.spec.history_limit).await?;
+                applier.keep(history::slot_for(write, &slots), write).await
+            };
+            let kept = self.refusals.one("history".to_owned(), keep).await;
+            if kept.is_some() {
+                self.copies.history = None;
+            }
+        }
+        if facts.forgets_rolled_out {
+            let object = Leftover::Secret(ROLLED_OUT_SECRET.to_owned());
+            self.remove([object]).await;
+        } else if let Some(write) = &self.copies.rolled_out {
+            let object = title("Secret", ROLLED_OUT_SECRET);
+            let call = applier.rolled_out_secret(write);
+            if let Some(secret) = self.refusals.one(object, call).await {
+                self.cache.put_rolled_out(secret);
+                self.copies.rolled_out = None;
+            }
+        }
+        if let Some(write) = &plan.global {
+            let object = title("Secret", GLOBAL_SECRET);
+            let call = async {
+                let revision = write.global.revision.number;
+                tracing::info!(revision, "writing global-pull-secret");
+                applier.global_secret(write).await
+            };
+            if let Some(secret) = self.refusals.one(object, call).await {
+                self.cache.put_global(secret);
+                self.wrote = true;
+            }
+        }
+        self.forget_old(plan).await;
+    }
+
+    /// Deletes earlier content, if the plan says so: every slot of the history, what is not saved there yet, and the revision for
+    /// new nodes. A new leader looks again, so that a Secret from a backup goes as well.
+    async fn forget_old(&mut self, plan: &Plan) {
+        let Some(up_to) = plan.forget.up_to() else {
+            if plan.forget == Forget::NotAsked {
+                self.copies.forgotten = None;
+            }
+            return;
+        };
+        let Some(global) = self.cache.decoded_global() else {
+            return;
+        };
+        let is_known = |known: Forgotten| known.answers(up_to, global.revision);
+        if self.copies.forgotten.is_some_and(is_known) {
+            return;
+        }
+        let applier = Arc::clone(&self.applier);
+        let read = applier.history(HISTORY_SLOTS);
+        let Some(slots) = self
+            .refusals
+            .one("history to forget".to_owned(), read)
+            .await
+        else {
+            return;
+        };
+        let rolled_out = self.cache.rolled_out();
+        let rolled_out = rolled_out.filter(|it| it.revision.number <= up_to);
+        let forgotten = Forgotten {
+            up_to,
+            revision: global.revision,
+            is_back: matches!(plan.forget, Forget::Due(_))
+                && is_back(&slots, rolled_out.as_ref(), &global, up_to),
+        };
+        if forgotten.is_back {
+            self.copies.forgotten = Some(forgotten);
+            self.wrote = true;
+            return;
+        }
+        let copies = &mut self.copies;
+        copies.history.take_if(|it| it.revision <= up_to);
+        copies.rolled_out.take_if(|it| it.revision.number <= up_to);
+        let slots = slots_up_to(&slots, up_to).map(history_secret);
+        let second = rolled_out.map(|_| ROLLED_OUT_SECRET.to_owned());
+        let objects = slots.chain(second).map(Leftover::Secret);
+        if self.remove(objects).await != Removal::Gone {
+            return;
+        }
+        tracing::info!(
+            up_to,
+            "deleted the Secrets with content that is to be forgotten"
+        );
+        self.copies.forgotten = Some(forgotten);
+        self.wrote = true;
+    }
+}
+
+/// The additional Secret that the fleet had last. `None`: the history can't be read.
+pub(super) async fn last_rolled_out(
+    applier: &Applier,
+    limit: u32,
+    revision: Option<i64>,
+) -> Option<Source> {
+    match applier.history(limit).await {
+        Ok(slots) => Some(history::last(slots, revision).map_or(Source::Absent, Source::Found)),
+        Err(error) => {
+            tracing::warn!(%error, "could not read the history for a rollback");
+            None
+        }
+    }
+}
