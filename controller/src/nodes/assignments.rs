@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{NodeView, Snapshot};
-use super::progress::{Context, at_rest, failed_revision, min_ready, progress};
+use super::progress::{Case, Context, at_rest, min_ready};
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
@@ -171,8 +171,8 @@ fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>)
         || object.spec.failed(),
         |node| {
             let min_ready = min_ready(&snapshot.spec, false);
-            let context = Context::of(snapshot, node, Some(object), min_ready);
-            failed_revision(object, progress(object, node, context))
+            let case = Case::of(object, node, Context::of(snapshot, node, object, min_ready));
+            case.failed_revision(case.progress())
         },
     )
 }

@@ -9,7 +9,7 @@ use super::abandoned::is_abandoned;
 use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Context, failed_revision, is_retry_due, lost, min_ready, progress};
+use super::progress::{Case, Context, is_retry_due, min_ready};
 
 /// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -84,7 +84,10 @@ fn member(
         uptime,
         ..
     } = snapshot;
-    let context = Context::of(snapshot, node, object, min_ready);
+    let case = object.map(|object| {
+        let context = Context::of(snapshot, node, object, min_ready);
+        Case::of(object, node, context)
+    });
     let unreadable = snapshot.unreadable.get(&node.name);
     let annotations = match (unreadable, object) {
         (Some(unreadable), _) => unreadable.metadata.annotations.as_ref(),
@@ -96,7 +99,7 @@ fn member(
     let refused = snapshot.refused(&node.name);
     let asked = retry(snapshot, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
-    let progress = object.and_then(|object| progress(object, node, context));
+    let progress = case.and_then(|case| case.progress());
     let mut member = Member {
         name: node.name.clone(),
         goal,
@@ -131,14 +134,14 @@ fn member(
         assigned_for: object.map_or(SignedDuration::ZERO, |object| {
             clock.assigned_for(object, *uptime)
         }),
-        is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
+        is_up_to_date: case.is_some_and(|case| case.status.is_some()),
         agent_down: snapshot.syncers.down_for(&node.name, *uptime),
         unable: clock.unable_for(&node.name, *uptime),
         awaits_agent: snapshot.syncers.is_replaced(&node.name),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
-        has_failed_before: object.is_some_and(|object| {
-            let failed = failed_revision(object, progress);
+        has_failed_before: case.is_some_and(|case| {
+            let failed = case.failed_revision(progress);
             rollout::has_failed_another(failed, goal)
         }),
         zone: node.zone().to_owned(),
@@ -242,13 +245,9 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let context = Context::of(
-        snapshot,
-        node,
-        Some(object),
-        min_ready(&snapshot.spec, false),
-    );
-    let reason = lost(object, node, context).unwrap_or_else(|| match status.phase {
+    let min_ready = min_ready(&snapshot.spec, false);
+    let case = Case::of(object, node, Context::of(snapshot, node, object, min_ready));
+    let reason = case.lost().unwrap_or_else(|| match status.phase {
         Phase::Synced | Phase::Restored => {
             "it does not stay Ready and unchanged: `minReadySeconds` has not passed once since the change"
                 .to_owned()
@@ -256,7 +255,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         _ => format!("{}: {}", status.phase, status.message),
     });
     let failed = object.spec.failed();
-    let counts = match progress(object, node, context) {
+    let counts = match case.progress() {
         Some((goal, Progress::Failed)) if rollout::has_failed_another(failed, goal) => {
             format!(
                 "; it failed revision {} before and has not been synced since, so this does not halt the rollout",

@@ -31,7 +31,7 @@ const KUBELET_DOWN: &str = "KubeletDown";
 /// Reason of a `Syncing` node whose revision is no longer available. It has changed nothing.
 const SUPERSEDED: &str = "Superseded";
 
-/// Input of [`progress`] besides the object and the node.
+/// What a node's progress depends on besides the object and the node.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Context<'a> {
@@ -53,9 +53,10 @@ impl<'a> Context<'a> {
     pub(super) fn of(
         snapshot: &'a Snapshot,
         node: &NodeView,
-        object: Option<&NodePullSecret>,
+        object: &NodePullSecret,
         min_ready: SignedDuration,
     ) -> Self {
+        let spec = &object.spec;
         let global = snapshot.global.as_ref();
         Self {
             clock: &snapshot.clock,
@@ -63,9 +64,7 @@ impl<'a> Context<'a> {
             min_ready,
             joins_the_fleet: snapshot.joins_the_fleet(node),
             is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
-            is_own: object.is_none_or(|it| {
-                it.spec.revision == 0 || snapshot.may_have_assigned(it.spec.assigned())
-            }),
+            is_own: spec.revision == 0 || snapshot.may_have_assigned(spec.assigned()),
             is_changed: snapshot.changed_out_of_band.contains(&node.name),
         }
     }
@@ -82,52 +81,206 @@ pub(super) fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedD
     SignedDuration::from_secs(seconds.into())
 }
 
-/// Last assignment and progress; `None`: the node has no assignment and no content.
-pub(super) fn progress(
-    object: &NodePullSecret,
-    node: &NodeView,
-    context: Context,
-) -> Option<(Goal, Progress)> {
-    let spec = &object.spec;
-    let goal = match (spec.restore, spec.revision) {
-        (true, _) => Goal::Restore,
-        (false, 0) => return unassigned(object, node, context),
-        (false, _) if !context.is_own => return unassigned(object, node, context),
-        (false, _) => Goal::Revision(spec.assigned()),
-    };
-    let Some(status) = up_to_date(object) else {
-        if let Some(status) = had(object, goal).filter(|_| !context.is_changed) {
-            return Some((goal, settled(object, status, node, context)));
+/// A node with an object, as the leader sees both.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    object: &'a NodePullSecret,
+    node: &'a NodeView,
+    context: Context<'a>,
+    /// The status, if it describes the current spec.
+    pub(super) status: Option<&'a NodePullSecretStatus>,
+    received: Received,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn of(object: &'a NodePullSecret, node: &'a NodeView, context: Context<'a>) -> Self {
+        Self {
+            object,
+            node,
+            context,
+            status: up_to_date(object),
+            received: context.clock.received(object, node, context.now),
         }
-        // A revoked node already has the revision that is assigned now.
-        let progress = match (spec.revoked, is_bootstrapping(object, context)) {
-            (true, _) => Progress::Done,
-            (false, true) => Progress::Bootstrapping,
-            (false, false) => Progress::InFlight,
+    }
+
+    /// Last assignment and progress; `None`: the node has no assignment and no content.
+    pub(super) fn progress(&self) -> Option<(Goal, Progress)> {
+        let spec = &self.object.spec;
+        let goal = match (spec.restore, spec.revision) {
+            (true, _) => Goal::Restore,
+            (false, 0) => return self.unassigned(),
+            (false, _) if !self.context.is_own => return self.unassigned(),
+            (false, _) => Goal::Revision(spec.assigned()),
         };
-        return Some((goal, progress));
-    };
-    let progress = match (&status.phase, goal) {
-        (Phase::Synced, Goal::Revision(revision)) if status.in_force() == revision => {
-            settled(object, status, node, context)
+        let Some(status) = self.status else {
+            if let Some(status) = had(self.object, goal).filter(|_| !self.context.is_changed) {
+                return Some((goal, self.settled(status)));
+            }
+            // A revoked node already has the revision that is assigned now.
+            let progress = match (spec.revoked, self.is_bootstrapping()) {
+                (true, _) => Progress::Done,
+                (false, true) => Progress::Bootstrapping,
+                (false, false) => Progress::InFlight,
+            };
+            return Some((goal, progress));
+        };
+        let progress = match (&status.phase, goal) {
+            (Phase::Synced, Goal::Revision(revision)) if status.in_force() == revision => {
+                self.settled(status)
+            }
+            (Phase::Restored, Goal::Restore) => self.settled(status),
+            // Its syncer only restores: nothing changes, and nothing was verified.
+            (Phase::Pending, Goal::Revision(revision)) if status.in_force() == revision => {
+                Progress::Blocked
+            }
+            // It refuses to be restored while its kubelet serves, which harms nobody.
+            (Phase::RolledBack, Goal::Restore) if self.lost().is_none() => Progress::Blocked,
+            (Phase::RolledBack, _) => Progress::Failed,
+            (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
+            (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
+            (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
+            _ if self.is_bootstrapping() => Progress::Bootstrapping,
+            _ => Progress::InFlight,
+        };
+        Some((goal, progress))
+    }
+
+    /// The revision that the node has failed and not recovered from; `NONE`: none. `progress`: as of [`Self::progress`].
+    pub(super) fn failed_revision(&self, progress: Option<(Goal, Progress)>) -> Revision {
+        let spec = &self.object.spec;
+        let is_synced = self.status.is_some_and(|status| {
+            let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
+            status.phase == Phase::Synced && has_assigned
+        });
+        rollout::failed_revision(spec.failed(), progress, is_synced)
+    }
+
+    /// The state of a node without an assignment. Its object may be younger than the content on its disk.
+    fn unassigned(&self) -> Option<(Goal, Progress)> {
+        let context = self.context;
+        let progress = match self.status {
+            Some(status) if status.restored => return None,
+            Some(status) => match status.phase {
+                Phase::Syncing | Phase::Restoring if !is_at_rest(status) => Progress::InFlight,
+                // What it reports to have is no assignment.
+                _ => Progress::Done,
+            },
+            // It must report first. One that never does, and can't have had an assignment, has no content.
+            None => {
+                let assigned_for = context.clock.assigned_for(self.object, context.now);
+                let is_awaited = assigned_for < UNRESPONSIVE_AFTER;
+                let may_have_content = self.object.spec.revoked || !context.is_own;
+                match (may_have_content, is_awaited) {
+                    (true, true) if self.node.ready.is_ok() => Progress::Unknown,
+                    (true, _) | (false, true) => Progress::Blocked,
+                    (false, false) => return None,
+                }
+            }
+        };
+        Some((Goal::Revision(Revision::NONE), progress))
+    }
+
+    /// A new node that never had content: its first assignment disrupts nothing.
+    fn is_bootstrapping(&self) -> bool {
+        let status = self.object.status.as_ref();
+        let has_nothing = status.is_some_and(|status| status.revision == 0);
+        self.context.joins_the_fleet && has_nothing && !self.object.spec.restore
+    }
+
+    /// The progress of a node that reports that it is done. It is done once its kubelet has posted a heartbeat since its restart,
+    /// and the leader has had the report, and seen the node Ready, for long enough.
+    fn settled(&self, status: &NodePullSecretStatus) -> Progress {
+        let (context, received) = (self.context, self.received);
+        if self.lost().is_some() {
+            return Progress::Failed;
         }
-        (Phase::Restored, Goal::Restore) => settled(object, status, node, context),
-        // Its syncer only restores: nothing changes, and nothing was verified.
-        (Phase::Pending, Goal::Revision(revision)) if status.in_force() == revision => {
-            Progress::Blocked
+        // A new leader does not wait again for nodes that were done before its term.
+        let was_done = context.is_rolled_out && !received.saw_report;
+        let soaked_for = match self.node.ready {
+            Ok(_) => received.ago.min(received.unchanged_for),
+            Err(_) => received.lost_after.unwrap_or_default(),
+        };
+        match self.node.ready {
+            Ok(_) if !self.has_heartbeat(status) => Progress::InFlight,
+            // It has soaked once, or nobody waits for that any more.
+            _ if !was_done && is_soaked_too_long(received, context) => {
+                if flaps(received, context) {
+                    Progress::Blocked
+                } else {
+                    Progress::Done
+                }
+            }
+            _ if !was_done && soaked_for.max(SignedDuration::ZERO) < context.min_ready => {
+                Progress::Soaking
+            }
+            // Also NotReady for another reason, or only briefly: the rollout counts it as unavailable.
+            _ => Progress::Done,
         }
-        // It refuses to be restored while its kubelet serves, which harms nobody.
-        (Phase::RolledBack, Goal::Restore) if lost(object, node, context).is_none() => {
-            Progress::Blocked
+    }
+
+    /// Whether the kubelet has posted a heartbeat since its restart. The node's clock has both times, but may have been set in
+    /// between.
+    fn has_heartbeat(&self, status: &NodePullSecretStatus) -> bool {
+        let Some(restarted) = &status.kubelet_restarted_at else {
+            return true;
+        };
+        let (heartbeat, received) = (self.node.heartbeat, self.received);
+        let by_node = heartbeat >= seconds(restarted.0);
+        match (received.has_restarted, received.heard) {
+            (Some(false), _) | (_, Heard::SinceReport) => true,
+            // It may be one of before the restart; a kubelet that is dead since would be NotReady by now.
+            (_, Heard::SinceAssignment) => by_node || received.ago >= HEARTBEAT_WITHIN,
+            // The kubelet may have posted just before its restart and again in the same second, which changes nothing in the Node.
+            (Some(true), Heard::Nothing) => heartbeat == seconds(restarted.0),
+            (None, Heard::Nothing) => by_node,
         }
-        (Phase::RolledBack, _) => Progress::Failed,
-        (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
-        (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
-        (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
-        _ if is_bootstrapping(object, context) => Progress::Bootstrapping,
-        _ => Progress::InFlight,
-    };
-    Some((goal, progress))
+    }
+
+    /// How the change broke a node whose kubelet served after it, as a clause; `None`: it did not.
+    pub(super) fn lost(&self) -> Option<String> {
+        let (status, received) = (self.status?, self.received);
+        match status.phase {
+            Phase::Synced | Phase::Restored => {}
+            // Its kubelet served when it reported this.
+            Phase::RolledBack if self.object.spec.restore => {}
+            _ => return None,
+        }
+        // Without a restart the change can't have broken it.
+        let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
+        if received.has_restarted == Some(false) {
+            return None;
+        }
+        let Err(not_ready) = self.node.ready else {
+            let within = match received.has_restarted {
+                Some(_) => HEARTBEAT_WITHIN,
+                None => NEXT_HEARTBEAT_WITHIN,
+            };
+            let is_unresponsive = received.heard == Heard::Nothing
+                && !self.has_heartbeat(status)
+                && received.ago >= within;
+            return is_unresponsive
+                .then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
+        };
+        let suspect = SUSPECT_FOR.max(self.context.min_ready);
+        let (within, is_lasting) = if not_ready.unknown {
+            (suspect.saturating_add(NODE_MONITOR_GRACE), true)
+        } else {
+            (suspect, received.unchanged_for >= BLIP)
+        };
+        let after = match received.lost_after {
+            Some(after) => after,
+            None if received.was_not_ready || not_ready.since < restarted => return None,
+            // This leader did not see it. Both times are of the node's clock, unless the control plane noticed it.
+            None => {
+                let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
+                not_ready.since.duration_since(done)
+            }
+        };
+        (after <= within && is_lasting).then(|| {
+            let seconds = after.as_secs().max(0);
+            format!("it became NotReady {seconds} s after the change")
+        })
+    }
 }
 
 /// The revision with which the node is at rest: it has responded to its assignment and has nothing to do.
@@ -153,101 +306,12 @@ fn had(object: &NodePullSecret, goal: Goal) -> Option<&NodePullSecretStatus> {
     })
 }
 
-/// The revision that the node has failed and not recovered from; `NONE`: none. `progress`: as of [`progress`].
-pub(super) fn failed_revision(
-    object: &NodePullSecret,
-    progress: Option<(Goal, Progress)>,
-) -> Revision {
-    let spec = &object.spec;
-    let is_synced = up_to_date(object).is_some_and(|status| {
-        let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
-        status.phase == Phase::Synced && has_assigned
-    });
-    rollout::failed_revision(spec.failed(), progress, is_synced)
-}
-
 /// Whether a blocked node may retry. One with a conflict over its file, or whose kubelet did not serve, may not: each attempt
 /// restarts its kubelet.
 pub(super) fn is_retry_due(object: &NodePullSecret, clock: &LeaderClock, now: Uptime) -> bool {
     let is_failed = up_to_date(object)
         .is_some_and(|status| status.phase == Phase::Failed && status.reason != KUBELET_DOWN);
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
-}
-
-/// The state of a node without an assignment. Its object may be younger than the content on its disk.
-fn unassigned(
-    object: &NodePullSecret,
-    node: &NodeView,
-    context: Context,
-) -> Option<(Goal, Progress)> {
-    match up_to_date(object) {
-        Some(status) if status.restored => None,
-        Some(status) => {
-            let progress = match status.phase {
-                Phase::Syncing | Phase::Restoring if !is_at_rest(status) => Progress::InFlight,
-                // What it reports to have is no assignment.
-                _ => Progress::Done,
-            };
-            Some((Goal::Revision(Revision::NONE), progress))
-        }
-        // It must report first. One that never does, and can't have had an assignment, has no content.
-        None => {
-            let assigned_for = context.clock.assigned_for(object, context.now);
-            let is_awaited = assigned_for < UNRESPONSIVE_AFTER;
-            let may_have_content = object.spec.revoked || !context.is_own;
-            let progress = match (may_have_content, is_awaited) {
-                (true, true) if node.ready.is_ok() => Progress::Unknown,
-                (true, _) | (false, true) => Progress::Blocked,
-                (false, false) => return None,
-            };
-            Some((Goal::Revision(Revision::NONE), progress))
-        }
-    }
-}
-
-/// A new node that never had content: its first assignment disrupts nothing.
-fn is_bootstrapping(object: &NodePullSecret, context: Context) -> bool {
-    let has_nothing = object
-        .status
-        .as_ref()
-        .is_some_and(|status| status.revision == 0);
-    context.joins_the_fleet && has_nothing && !object.spec.restore
-}
-
-/// The progress of a node that reports that it is done. It is done once its kubelet has posted a heartbeat since its restart, and
-/// the leader has had the report, and seen the node Ready, for long enough.
-fn settled(
-    object: &NodePullSecret,
-    status: &NodePullSecretStatus,
-    node: &NodeView,
-    context: Context,
-) -> Progress {
-    let received = context.clock.received(object, node, context.now);
-    if lost_since(object, node, received, context).is_some() {
-        return Progress::Failed;
-    }
-    // A new leader does not wait again for nodes that were done before its term.
-    let was_done = context.is_rolled_out && !received.saw_report;
-    let soaked_for = match node.ready {
-        Ok(_) => received.ago.min(received.unchanged_for),
-        Err(_) => received.lost_after.unwrap_or_default(),
-    };
-    match node.ready {
-        Ok(_) if !has_heartbeat(status, node, received) => Progress::InFlight,
-        // It has soaked once, or nobody waits for that any more.
-        _ if !was_done && is_soaked_too_long(received, context) => {
-            if flaps(received, context) {
-                Progress::Blocked
-            } else {
-                Progress::Done
-            }
-        }
-        _ if !was_done && soaked_for.max(SignedDuration::ZERO) < context.min_ready => {
-            Progress::Soaking
-        }
-        // Also NotReady for another reason, or only briefly: the rollout counts it as unavailable.
-        _ => Progress::Done,
-    }
 }
 
 /// A node that flaps, or reports again, begins to soak again and again, which must not hold a slot permanently.
@@ -261,81 +325,9 @@ fn flaps(received: Received, context: Context) -> bool {
     received.longest_ready < context.min_ready
 }
 
-/// Whether the kubelet has posted a heartbeat since its restart. The node's clock has both times, but may have been set in between.
-fn has_heartbeat(status: &NodePullSecretStatus, node: &NodeView, received: Received) -> bool {
-    let Some(restarted) = &status.kubelet_restarted_at else {
-        return true;
-    };
-    let by_node = node.heartbeat >= seconds(restarted.0);
-    match (received.has_restarted, received.heard) {
-        (Some(false), _) | (_, Heard::SinceReport) => true,
-        // It may be one of before the restart; a kubelet that is dead since would be NotReady by now.
-        (_, Heard::SinceAssignment) => by_node || received.ago >= HEARTBEAT_WITHIN,
-        // The kubelet may have posted just before its restart and again in the same second, which changes nothing in the Node.
-        (Some(true), Heard::Nothing) => node.heartbeat == seconds(restarted.0),
-        (None, Heard::Nothing) => by_node,
-    }
-}
-
 /// A Node's conditions have whole seconds, so the times to compare are truncated.
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-/// How the change broke a node whose kubelet served after it, as a clause; `None`: it did not.
-pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -> Option<String> {
-    let received = context.clock.received(object, node, context.now);
-    lost_since(object, node, received, context)
-}
-
-fn lost_since(
-    object: &NodePullSecret,
-    node: &NodeView,
-    received: Received,
-    context: Context,
-) -> Option<String> {
-    let status = up_to_date(object)?;
-    match status.phase {
-        Phase::Synced | Phase::Restored => {}
-        // Its kubelet served when it reported this.
-        Phase::RolledBack if object.spec.restore => {}
-        _ => return None,
-    }
-    // Without a restart the change can't have broken it.
-    let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
-    if received.has_restarted == Some(false) {
-        return None;
-    }
-    let Err(not_ready) = node.ready else {
-        let within = match received.has_restarted {
-            Some(_) => HEARTBEAT_WITHIN,
-            None => NEXT_HEARTBEAT_WITHIN,
-        };
-        let is_unresponsive = received.heard == Heard::Nothing
-            && !has_heartbeat(status, node, received)
-            && received.ago >= within;
-        return is_unresponsive
-            .then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
-    };
-    let suspect = SUSPECT_FOR.max(context.min_ready);
-    let (within, is_lasting) = if not_ready.unknown {
-        (suspect.saturating_add(NODE_MONITOR_GRACE), true)
-    } else {
-        (suspect, received.unchanged_for >= BLIP)
-    };
-    let after = match received.lost_after {
-        Some(after) => after,
-        None if received.was_not_ready || not_ready.since < restarted => return None,
-        // This leader did not see it. Both times are of the node's clock, unless the control plane noticed it.
-        None => {
-            let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
-            not_ready.since.duration_since(done)
-        }
-    };
-    (after <= within && is_lasting).then(|| {
-        let seconds = after.as_secs().max(0);
-        format!("it became NotReady {seconds} s after the change")
-    })
 }
 
 #[cfg(test)]

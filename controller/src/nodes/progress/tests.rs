@@ -128,7 +128,9 @@ impl Story {
             min_ready: SignedDuration::from_secs(self.min_ready),
             ..context(&clock, now)
         };
-        progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+        Case::of(&object, &node, context)
+            .progress()
+            .map_or(Progress::Done, |(_, progress)| progress)
     }
 }
 
@@ -486,7 +488,9 @@ fn a_report_of_the_same_phase_at_another_time_soaks_again() {
             min_ready: SignedDuration::from_secs(60),
             ..context(&clock, second)
         };
-        progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+        Case::of(&object, &node, context)
+            .progress()
+            .map_or(Progress::Done, |(_, progress)| progress)
     };
     assert_eq!(at_second(again.reports), Progress::Soaking);
     assert_eq!(at_second(first.reports + 60), Progress::Soaking);
@@ -504,7 +508,9 @@ fn a_new_leader_does_not_wait_again_for_a_fleet_that_is_done() {
             min_ready: SignedDuration::from_secs(60),
             ..context(&clock, 1001)
         };
-        let found = progress(&object, &node, context).map(|(_, progress)| progress);
+        let found = Case::of(&object, &node, context)
+            .progress()
+            .map(|(_, progress)| progress);
         assert_eq!(found, Some(expected), "{is_rolled_out}");
     }
 }
@@ -524,7 +530,9 @@ fn of(revision: i64, revoked: bool, status: Option<NodePullSecretStatus>) -> Pro
         joins_the_fleet: false,
         ..context(&clock, 1000)
     };
-    progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+    Case::of(&object, &node, context)
+        .progress()
+        .map_or(Progress::Done, |(_, progress)| progress)
 }
 
 /// An object of this generation, and a clock that has seen it for this long at 1000.
@@ -639,7 +647,11 @@ fn a_node_without_an_assignment_must_report_its_state() {
             ..NodeView::of_test("a", at(0))
         };
         let context = context(&clock, 1000);
-        assert_eq!(progress(&object, &node, context), expected, "{case}");
+        assert_eq!(
+            Case::of(&object, &node, context).progress(),
+            expected,
+            "{case}"
+        );
     }
 }
 
@@ -664,7 +676,7 @@ fn a_new_node_applying_its_first_revision_still_bootstraps() {
             ..context(&clock, 1000)
         };
         let node = NodeView::of_test("a", at(0));
-        let found = progress(&object, &node, context);
+        let found = Case::of(&object, &node, context).progress();
         assert_eq!(
             found,
             Some((
@@ -752,7 +764,7 @@ fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
     object.status = status(1, "Pending", "", 0);
     let clock = LeaderClock::default();
     let context = context(&clock, 1000);
-    let found = progress(&object, &new, context);
+    let found = Case::of(&object, &new, context).progress();
     assert_eq!(
         found,
         Some((
@@ -764,7 +776,7 @@ fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
         joins_the_fleet: false,
         ..context
     };
-    let found = progress(&object, &new, first_rollout);
+    let found = Case::of(&object, &new, first_rollout).progress();
     assert_eq!(
         found,
         Some((
@@ -773,7 +785,7 @@ fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
         ))
     );
     object.status = status(1, "Pending", "", 4);
-    let found = progress(&object, &new, context);
+    let found = Case::of(&object, &new, context).progress();
     assert_eq!(
         found,
         Some((
@@ -783,7 +795,7 @@ fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
         "it already has content"
     );
     object.status = status(2, "Pending", "", 5);
-    let found = progress(&object, &new, context);
+    let found = Case::of(&object, &new, context).progress();
     assert_eq!(
         found.map(|(_, progress)| progress),
         Some(Blocked),
