@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
+use globalps_core::rollout::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
@@ -301,6 +302,10 @@ impl Cache {
 
     pub(crate) fn decoded_global(&self) -> Option<Global> {
         self.global.get().map(secret::decode)
+    }
+
+    pub(crate) fn global_revision(&self) -> Option<Revision> {
+        self.global.get().map(secret::revision)
     }
 
     /// `resourceVersion` of the current `global-pull-secret`.

@@ -23,16 +23,43 @@ pub(crate) enum Hold {
     NoValidContent,
 }
 
+/// Why nothing may change; `None`: it may. Invalid content is not the same as absence: the nodes restore only if every source is absent,
+/// or if a restore has begun.
+pub(super) fn why_held(snapshot: &Snapshot, has_content: bool) -> Option<Hold> {
+    let is_delivered = has_content && snapshot.spec.kubelet.delivery != DeliveryType::None;
+    if snapshot.config_missing && snapshot.needs_configuration() {
+        Some(Hold::ConfigMissing)
+    } else if snapshot.config_unreadable.is_some() {
+        Some(Hold::ConfigUnreadable)
+    } else if !snapshot.are_nodes_known && (snapshot.may_be_on_nodes() || is_delivered) {
+        let is_removal_held = is_removal_held(snapshot);
+        Some(if is_removal_held {
+            Hold::SourcesRemoved
+        } else {
+            Hold::NodesNotServed
+        })
+    } else if has_content && !is_removal_held(snapshot) {
+        selects_nothing(snapshot).then_some(Hold::NoNodeSelected)
+    } else if !snapshot.is_in_force() || snapshot.is_restoring() {
+        None
+    } else {
+        match snapshot.absence() {
+            Absence::Yes => None,
+            Absence::OnlyUnnamed(_) => Some(Hold::SourcesRemoved),
+            Absence::No => Some(Hold::NoValidContent),
+        }
+    }
+}
+
 /// A new additional Secret does not end the hold of a removal: the sources would go without a word.
 pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
-    let is_held = || matches!(snapshot.absence(), Absence::OnlyUnnamed(_));
-    !snapshot.is_restoring() && is_held()
+    !snapshot.is_restoring() && matches!(snapshot.absence(), Absence::OnlyUnnamed(_))
 }
 
 /// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded
 /// by its labels is restored on purpose, and one that is `NotReady` can't be assigned it. While it is not known what nodes have, each
 /// counts.
-pub(super) fn selects_nothing(snapshot: &Snapshot) -> bool {
+fn selects_nothing(snapshot: &Snapshot) -> bool {
     is_on_other_nodes(snapshot, |node, object| {
         node.ready.is_ok() && !node.labels.is_excluded && object.is_none_or(has_content)
     })

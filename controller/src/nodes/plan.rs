@@ -7,12 +7,11 @@ use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::abandoned::no_longer_abandoned;
-use super::absence::Absence;
 use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::forget::{Forget, forget, to_annotate};
 pub(crate) use super::hold::Hold;
-use super::hold::{is_removal_held, keeps_selector, selects_nothing};
+use super::hold::{is_removal_held, keeps_selector, why_held};
 use super::input::Snapshot;
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
@@ -119,29 +118,19 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
 fn decide(snapshot: &Snapshot) -> Plan {
     let before = snapshot.global.as_ref();
     let resolved = selection::resolved_for_rollout(snapshot, before);
-    if snapshot.config_missing && snapshot.needs_configuration() {
-        return hold(snapshot, resolved, Hold::ConfigMissing);
-    }
-    if snapshot.config_unreadable.is_some() {
-        return hold(snapshot, resolved, Hold::ConfigUnreadable);
-    }
-    let is_delivered =
-        resolved.desired.is_some() && snapshot.spec.kubelet.delivery != DeliveryType::None;
-    if !snapshot.are_nodes_known && (snapshot.may_be_on_nodes() || is_delivered) {
-        let reason = if is_removal_held(snapshot) {
-            Hold::SourcesRemoved
-        } else {
-            Hold::NodesNotServed
-        };
+    if let Some(reason) = why_held(snapshot, resolved.desired.is_some()) {
         return hold(snapshot, resolved, reason);
     }
     let desired = match &resolved.desired {
         Some(desired) if !is_removal_held(snapshot) => desired,
-        _ => return without_content(snapshot, resolved),
+        _ if snapshot.is_in_force() => return restore(snapshot, resolved),
+        _ => {
+            return Plan {
+                removes_agents: snapshot.has_leftovers,
+                ..Plan::new(resolved, Aim::Nothing)
+            };
+        }
     };
-    if selects_nothing(snapshot) {
-        return hold(snapshot, resolved, Hold::NoNodeSelected);
-    }
     let mut plan = reach(snapshot, &resolved, desired, before);
     match rollback(snapshot, &plan, before, desired) {
         Rollback::No => plan,
@@ -159,22 +148,6 @@ fn decide(snapshot: &Snapshot) -> Plan {
                 _ => plan,
             }
         }
-    }
-}
-
-/// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
-fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
-    if !snapshot.is_in_force() {
-        return Plan {
-            removes_agents: snapshot.has_leftovers,
-            ..Plan::new(resolved, Aim::Nothing)
-        };
-    }
-    match snapshot.absence() {
-        _ if snapshot.is_restoring() => restore(snapshot, resolved),
-        Absence::Yes => restore(snapshot, resolved),
-        Absence::OnlyUnnamed(_) => hold(snapshot, resolved, Hold::SourcesRemoved),
-        Absence::No => hold(snapshot, resolved, Hold::NoValidContent),
     }
 }
 

@@ -17,7 +17,7 @@ impl Controller {
     /// Writes the assignments, revocations first. Returns whether all of them were written.
     pub(super) async fn assign(&mut self, plan: &Plan) -> bool {
         let abandoned = &plan.no_longer_abandoned;
-        let stored = self.cache.decoded_global().map(|global| global.revision);
+        let stored = self.cache.global_revision();
         let unstored = plan.global.as_ref().map(|write| write.global.revision);
         let unstored = unstored.filter(|revision| Some(*revision) != stored);
         let has_content = |spec: &NodePullSecretSpec| {
