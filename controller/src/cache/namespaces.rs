@@ -59,7 +59,6 @@ pub(super) struct WatchedNamespaces {
     store: Store<NamespaceView>,
     pub(super) is_watched: bool,
     purpose: Purpose,
-    is_forbidden: bool,
     /// The value for the plan; `None`: not known yet.
     settled: Option<Namespaces>,
     changed: Option<Instant>,
@@ -86,14 +85,12 @@ impl WatchedNamespaces {
 
     /// Whether the plan may change now: after the first list, or once it is clear that there will be none.
     pub(super) fn handle(&mut self, update: Update<NamespaceView>, now: Instant) -> bool {
-        if let Update::Failed(error) = &update {
-            let changed = error.is_forbidden && !self.is_forbidden;
-            self.is_forbidden |= error.is_forbidden;
-            return changed;
-        }
+        let was_forbidden = self.store.is_forbidden;
         let changed = self.store.handle(update);
+        if self.store.is_forbidden && !was_forbidden {
+            return true;
+        }
         if self.store.synced && self.settled.is_none() {
-            self.is_forbidden = false;
             self.settle_now();
             return true;
         }
@@ -124,7 +121,7 @@ impl WatchedNamespaces {
 
     /// Unknown namespaces are waited for, unless they can't be known.
     pub(super) fn is_synced(&self) -> bool {
-        !self.is_watched || self.store.synced || self.is_forbidden
+        !self.is_watched || self.store.synced || self.store.is_forbidden
     }
 
     /// All of them are known.

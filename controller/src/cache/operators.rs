@@ -67,9 +67,6 @@ pub(crate) struct OperatorObjects {
     pub(crate) watched: BTreeSet<Id>,
     /// Those that have been looked up.
     pub(crate) secrets: BTreeMap<Id, CatalogSecret>,
-    /// The controller may not list them.
-    pub(crate) is_forbidden: bool,
-    pub(crate) is_not_served: bool,
 }
 
 impl OperatorObjects {
@@ -90,15 +87,12 @@ impl OperatorObjects {
 
     /// Whether the event may change the plan.
     pub(super) fn handle(&mut self, event: OperatorEvent) -> bool {
-        match event {
-            OperatorEvent::Subscription(update) => {
-                self.note(&update) | self.subscriptions.handle_optional(update)
-            }
-            OperatorEvent::Catalog(update) => {
-                self.note(&update) | self.catalogs.handle_optional(update)
-            }
-            OperatorEvent::Csv(update) => self.note(&update) | self.csvs.handle_optional(update),
-            OperatorEvent::Account(update) => self.note(&update) | self.accounts.handle(update),
+        let before = (self.is_forbidden(), self.is_served());
+        let changed = match event {
+            OperatorEvent::Subscription(update) => self.subscriptions.handle_optional(update),
+            OperatorEvent::Catalog(update) => self.catalogs.handle_optional(update),
+            OperatorEvent::Csv(update) => self.csvs.handle_optional(update),
+            OperatorEvent::Account(update) => self.accounts.handle(update),
             OperatorEvent::Secret(id, source) => {
                 let known = self.secrets.get(&id);
                 if known.is_some_and(|known| known.source == source) {
@@ -109,23 +103,21 @@ impl OperatorObjects {
                 self.secrets.insert(id, secret);
                 true
             }
-        }
+        };
+        changed || (self.is_forbidden(), self.is_served()) != before
     }
 
-    /// Whether permission or existence of the resources changed.
-    fn note<T>(&mut self, update: &Update<T>) -> bool {
-        let before = (self.is_forbidden, self.is_not_served);
-        match update {
-            Update::Failed(error) => {
-                self.is_forbidden |= error.is_forbidden;
-                self.is_not_served |= error.is_not_served;
-            }
-            Update::Event(watcher::Event::InitDone) => {
-                (self.is_forbidden, self.is_not_served) = (false, false);
-            }
-            _ => {}
-        }
-        before != (self.is_forbidden, self.is_not_served)
+    /// The controller may not list them.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.subscriptions.is_forbidden
+            || self.catalogs.is_forbidden
+            || self.csvs.is_forbidden
+            || self.accounts.is_forbidden
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        let (subscriptions, catalogs) = (&self.subscriptions, &self.catalogs);
+        !(subscriptions.is_not_served || catalogs.is_not_served || self.csvs.is_not_served)
     }
 
     /// No service account's record names other Secrets than these.

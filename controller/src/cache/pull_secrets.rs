@@ -75,8 +75,6 @@ pub(crate) struct PullSecrets {
     watch: Option<PullSecretsWatch>,
     pub(crate) secrets: Store<PullSecretView>,
     pub(crate) accounts: Kept<AccountView>,
-    /// The controller may not list them.
-    pub(crate) is_forbidden: bool,
 }
 
 impl PullSecrets {
@@ -102,21 +100,18 @@ impl PullSecrets {
     }
 
     pub(super) fn handle_secret(&mut self, update: Update<PullSecretView>) -> bool {
-        self.note(&update) | self.secrets.handle(update)
+        let was_forbidden = self.is_forbidden();
+        self.secrets.handle(update) || self.is_forbidden() != was_forbidden
     }
 
     pub(super) fn handle_account(&mut self, update: Update<AccountView>) -> bool {
-        self.note(&update) | self.accounts.handle(update)
+        let was_forbidden = self.is_forbidden();
+        self.accounts.handle(update) || self.is_forbidden() != was_forbidden
     }
 
-    /// Whether the permission to list them changed.
-    fn note<T>(&mut self, update: &Update<T>) -> bool {
-        let is_forbidden = match update {
-            Update::Failed(error) => self.is_forbidden || error.is_forbidden,
-            Update::Event(Event::InitDone) => false,
-            _ => self.is_forbidden,
-        };
-        std::mem::replace(&mut self.is_forbidden, is_forbidden) != is_forbidden
+    /// The controller may not list them.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.secrets.is_forbidden || self.accounts.is_forbidden
     }
 }
 

@@ -3,7 +3,7 @@
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::input::Snapshot;
-use super::members::members;
+use super::members::members_now;
 use super::outcome::has_halted;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
@@ -48,13 +48,12 @@ fn is_tried(snapshot: &Snapshot, global: &Global) -> bool {
         return false;
     }
     let goal = Goal::Revision(global.revision);
-    let had_passed = global.canary_passed;
-    let members = members(snapshot, goal, had_passed, global.provider_since);
+    let members = members_now(snapshot, global);
     if !members.iter().any(|member| member.goal == goal) {
         return false;
     }
     has_halted(snapshot, &members)
-        || if had_passed || rollout::has_canary_passed(&members, goal, limits) {
+        || if global.canary_passed || rollout::has_canary_passed(&members, goal, limits) {
             members.iter().any(Member::waits_in_place)
         } else {
             rollout::stuck_canaries(&members, goal, limits).is_none()

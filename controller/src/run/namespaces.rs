@@ -125,7 +125,7 @@ impl Controller {
             secret_name: watch.secret_name.clone(),
             attach,
             note,
-            is_forbidden: self.cache.pull_secrets.is_forbidden,
+            is_forbidden: self.cache.pull_secrets.is_forbidden(),
             problem: None,
             summary: None,
             is_stuck: false,

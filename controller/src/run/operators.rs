@@ -33,8 +33,8 @@ impl Controller {
         let is_enabled = self.operator_settings()?;
         let objects = &self.cache.operators;
         let mut report = OperatorsReport {
-            is_forbidden: objects.is_forbidden,
-            is_served: !objects.is_not_served,
+            is_forbidden: objects.is_forbidden(),
+            is_served: objects.is_served(),
             summary: None,
         };
         if !objects.is_synced() || !self.cache.are_namespaces_synced() {

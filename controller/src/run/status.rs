@@ -49,7 +49,8 @@ impl Controller {
     /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
     pub(super) async fn report(&mut self, now: Timestamp, plan: &Plan) -> Option<Duration> {
         let begun = Instant::now();
-        let additional = self.additional_version();
+        let additional = self.cache.additional();
+        let additional = additional.and_then(kube::ResourceExt::resource_version);
         let config = self.cache.config();
         let is_missing = config.is_none();
         let generation = self.cache.generation();
@@ -71,7 +72,7 @@ impl Controller {
                 &self.reported.expiries.1,
                 self.verification.verified().as_ref(),
             ),
-            &additional,
+            &additional.unwrap_or_default(),
             generation,
             before.as_ref(),
         );
@@ -176,14 +177,6 @@ impl Controller {
         self.reported
             .at_rest
             .unwrap_or_else(|| stored.is_some_and(is_at_rest))
-    }
-
-    /// `resourceVersion` of the additional Secret; empty: there is none.
-    fn additional_version(&self) -> String {
-        let additional = self.cache.additional();
-        additional
-            .and_then(kube::ResourceExt::resource_version)
-            .unwrap_or_default()
     }
 }
 
