@@ -18,6 +18,7 @@ mod own_secret;
 pub(crate) mod own_specs;
 mod pull_secrets;
 mod snapshot;
+mod sources;
 mod state;
 pub(crate) mod store;
 mod syncer_pods;
@@ -36,16 +37,15 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 pub(crate) use clock::uptime;
-use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
 use namespaces::{Purpose, WatchedNamespaces};
-use object_watch::ObjectState;
 pub(crate) use operators::OperatorObjects;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 use own_secret::OwnSecret;
 use own_specs::OwnSpecs;
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch};
+use sources::Sources;
 use state::KnownState;
 use store::Store;
 use syncer_pods::SyncerPods;
@@ -55,7 +55,6 @@ pub(crate) use watches::stripped;
 pub(crate) use watches::{Watch, Watches};
 
 use crate::content::secret::{self, Global, RolledOutWrite};
-use crate::content::source::Source;
 use crate::nodes::clock::LeaderClock;
 use crate::nodes::input::NodeView;
 use crate::nodes::syncers::Syncers;
@@ -65,14 +64,7 @@ use crate::targets::namespace::NamespaceView;
 
 #[derive(Default)]
 pub(crate) struct Cache {
-    additional: Debounced<Secret>,
-    /// Why its newest version can't be decoded.
-    additional_unreadable: Option<String>,
-    /// The watched original, and its content; `None`: not listed yet.
-    original_ref: Option<OriginalRef>,
-    original: Option<Source>,
-    /// The content of each of the configuration's sources in order, then of sources in force that it no longer names.
-    sources: Vec<(String, Debounced<Source>)>,
+    sources: Sources,
     namespaces: WatchedNamespaces,
     /// The pull secrets and service accounts in namespaces.
     pub(crate) pull_secrets: PullSecrets,
@@ -100,48 +92,9 @@ impl Cache {
     /// Whether the event may change the plan.
     pub(crate) fn handle(&mut self, event: CacheEvent, now: Instant) -> bool {
         match event {
-            CacheEvent::Additional(state) => match state {
-                ObjectState::Present(secret) => {
-                    self.additional_unreadable = None;
-                    self.additional.found(secret);
-                    true
-                }
-                ObjectState::Absent => {
-                    self.additional_unreadable = None;
-                    self.additional.absent(now);
-                    // It may be the last missing list.
-                    true
-                }
-                ObjectState::Forbidden | ObjectState::Stale => {
-                    self.additional.is_known = false;
-                    false
-                }
-                ObjectState::Unreadable(reason) => {
-                    self.additional.is_known = true;
-                    let changed = self.additional_unreadable.as_ref() != Some(&reason);
-                    self.additional_unreadable = Some(reason);
-                    changed
-                }
-                ObjectState::Unknown(_) => false,
-            },
-            CacheEvent::Original(source) => {
-                let changed = self.original.as_ref() != Some(&source);
-                self.original = Some(source);
-                changed
-            }
-            CacheEvent::Source(name, source) => {
-                let known = self.sources.iter_mut().find(|(known, _)| *known == name);
-                let Some((_, known)) = known else {
-                    return false;
-                };
-                if source == Source::Absent {
-                    known.absent(now);
-                    return true;
-                }
-                let changed = known.get() != Some(&source);
-                known.found(source);
-                changed
-            }
+            CacheEvent::Additional(state) => self.sources.handle_additional(state, now),
+            CacheEvent::Original(source) => self.sources.handle_original(source),
+            CacheEvent::Source(name, source) => self.sources.handle_named(&name, source, now),
             CacheEvent::Global(event) => {
                 let (changed, lost) = self.global.handle(GLOBAL_SECRET, event);
                 self.out_of_band_changes.extend(lost);
@@ -189,34 +142,21 @@ impl Cache {
 
     /// When the absence of a Secret or a change of namespaces takes effect; call [`Self::settle`] then.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
-        let sources = self.sources.iter().map(|(_, source)| source.settles_at());
-        sources
-            .chain([self.additional.settles_at(), self.namespaces.settles_at()])
-            .flatten()
-            .min()
+        let times = [self.sources.settles_at(), self.namespaces.settles_at()];
+        times.into_iter().flatten().min()
     }
 
     /// Whether the absence of a Secret or a change of namespaces takes effect now.
     pub(crate) fn settle(&mut self, now: Instant) -> bool {
-        let mut settled = self.additional.settle(now) | self.namespaces.settle(now);
-        for (_, source) in &mut self.sources {
-            settled |= source.settle(now);
-        }
-        settled
+        self.sources.settle(now) | self.namespaces.settle(now)
     }
 
     /// Every watch has delivered its first list, and no later list is overdue. So a missing object is known to be absent.
     pub(crate) fn caches_synced(&self) -> bool {
         // If nothing is in force, no Secret needs to come back.
         let is_in_force = self.global.get().is_some();
-        let mut pending = self
-            .sources
-            .iter()
-            .map(|(_, s)| s.is_pending_without_value());
-        let is_pending =
-            self.additional.is_pending_without_value() || pending.any(|pending| pending);
-        !(is_in_force && is_pending)
-            && self.additional.is_known
+        self.sources.are_synced()
+            && !(is_in_force && self.sources.are_pending())
             && self.global.store.synced
             && self.rolled_out.store.synced
             && self.config.synced
@@ -227,8 +167,6 @@ impl Cache {
             && self.nodes.synced
             && self.pods.are_settled()
             && self.namespaces.is_synced()
-            && (self.original_ref.is_none() || self.original.is_some())
-            && self.sources.iter().all(|(_, source)| source.is_known)
     }
 
     /// The API server knows the kind `GlobalPullSecret`.
@@ -252,11 +190,8 @@ impl Cache {
                 }
             }
         }
-        if original != self.original_ref {
-            self.original = None;
-            self.original_ref = original;
-        }
-        self.set_sources(&sources);
+        self.sources.set_original(original);
+        self.sources.set_named(&sources);
         let secrets = pull_secrets.is_some() || operators;
         if pull_secrets.as_ref() != self.pull_secrets.watch() {
             self.pull_secrets = PullSecrets::new(pull_secrets);
@@ -273,23 +208,7 @@ impl Cache {
     }
 
     pub(crate) fn original_ref(&self) -> Option<&OriginalRef> {
-        self.original_ref.as_ref()
-    }
-
-    /// Returns whether they are other ones.
-    pub(crate) fn set_sources(&mut self, names: &[String]) -> bool {
-        if self.sources.iter().map(|(name, _)| name).eq(names) {
-            return false;
-        }
-        let mut known = std::mem::take(&mut self.sources);
-        let mut known = |name: &String| {
-            let known = known.iter_mut().find(|(known, _)| known == name);
-            known
-                .map(|(_, source)| std::mem::take(source))
-                .unwrap_or_default()
-        };
-        self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
-        true
+        self.sources.original_ref.as_ref()
     }
 
     pub(crate) fn live_namespaces(&self) -> &BTreeMap<String, NamespaceView> {
@@ -323,17 +242,12 @@ impl Cache {
         self.rolled_out.is_lost
     }
 
-    /// What `global-pull-secret-rolled-out` had, if another client deleted or changed it.
-    pub(crate) fn lost_rolled_out(&self) -> Option<RolledOutWrite> {
-        self.rolled_out().filter(|_| self.rolled_out.is_lost)
-    }
-
     pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {
         self.config.get(GLOBAL_SECRET)
     }
 
     pub(crate) fn additional(&self) -> Option<&Secret> {
-        self.additional.get()
+        self.sources.additional.get()
     }
 
     fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {

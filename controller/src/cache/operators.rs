@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
-use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
-use k8s_openapi::api::core::v1::Secret;
+use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
@@ -15,7 +14,6 @@ use super::event::{CacheEvent, OperatorEvent};
 use super::kept::{Bounded, Kept};
 use super::list_watch::{Update, list_watch};
 use super::versioned::Versioned;
-use super::watches::sources;
 use crate::operators::olm::{OlmObject, resource};
 use crate::operators::views::{
     COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
@@ -185,12 +183,4 @@ pub(super) fn operator_events(client: &Client) -> BoxStream<'static, CacheEvent>
         accounts.boxed(),
     ])
     .boxed()
-}
-
-pub(super) fn catalog_secret_events(client: &Client, id: Id) -> BoxStream<'static, CacheEvent> {
-    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), &id.0);
-    let key = DATA_KEY.to_owned();
-    sources(secrets, &id.1, "pull secret of a catalog", key)
-        .map(move |source| CacheEvent::Operators(OperatorEvent::Secret(id.clone(), source)))
-        .boxed()
 }

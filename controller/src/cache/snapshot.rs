@@ -23,7 +23,7 @@ type Sources = Vec<(String, Source)>;
 
 impl Cache {
     pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
-        let additional = match (&self.additional_unreadable, self.additional()) {
+        let additional = match (&self.sources.additional_unreadable, self.additional()) {
             (Some(reason), _) => Source::Unreadable(reason.clone()),
             (None, Some(secret)) => Source::Found(Data::of(secret, DATA_KEY)),
             (None, None) => Source::Absent,
@@ -73,13 +73,13 @@ impl Cache {
                 })
                 .unwrap_or_default(),
             is_content_back: false,
-            original: match &self.original_ref {
+            original: match self.original_ref() {
                 None => Source::Absent,
                 Some(OriginalRef::Secret(secret)) if self.is_own(secret) => {
                     Source::Unreadable("globalps writes it, so it can't be the original".to_owned())
                 }
                 // `caches_synced` holds, so it is known.
-                Some(_) => self.original.clone().unwrap_or(Source::Absent),
+                Some(_) => self.sources.original.clone().unwrap_or(Source::Absent),
             },
             sources,
             unnamed_sources,
@@ -122,7 +122,7 @@ impl Cache {
     fn sources(&self) -> (Sources, Sources) {
         let named = self.configured().map_or(&[][..], |spec| &spec.sources);
         let content = |known: &Debounced<Source>| known.get().cloned().unwrap_or(Source::Absent);
-        let sources = self.sources.iter();
+        let sources = self.sources.named.iter();
         sources
             .map(|(name, known)| (name.clone(), content(known)))
             .partition(|(name, _)| named.iter().any(|source| source.name == *name))

@@ -7,7 +7,9 @@ use serde_json::json;
 
 use super::debounce::GRACE;
 use super::list_watch::WatchError;
+use super::object_watch::ObjectState;
 use super::*;
+use crate::content::source::Source;
 
 fn secret(name: &str) -> Secret {
     let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});

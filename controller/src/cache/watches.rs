@@ -19,12 +19,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::event::{CacheEvent, OriginalRef};
+use super::event::{CacheEvent, OperatorEvent, OriginalRef};
 use super::hosted;
 use super::list_watch::{Update, list_watch};
 use super::node::node_view;
 use super::object_watch::{ObjectState, one, watch_object};
-use super::operators::{catalog_secret_events, operator_events};
+use super::operators::operator_events;
 use super::pull_secrets::{PullSecretsWatch, pull_secret_events};
 use crate::content::source::{Data, Source};
 use crate::nodes::forget::may_have_old;
@@ -59,7 +59,19 @@ impl Watch {
                 .map(CacheEvent::Original)
                 .boxed(),
             Self::Original(OriginalRef::Secret(secret)) => original_events(client, secret.clone()),
-            Self::Source(name) => source_events(client, namespace, name.clone()),
+            Self::Source(name) => {
+                let name = name.clone();
+                sources(client, (namespace, &name), "source", DATA_KEY)
+                    .map(move |source| CacheEvent::Source(name.clone(), source))
+                    .boxed()
+            }
+            Self::CatalogSecret(id) => {
+                let id = id.clone();
+                sources(client, (&id.0, &id.1), "pull secret of a catalog", DATA_KEY)
+                    .map(move |source| OperatorEvent::Secret(id.clone(), source))
+                    .map(CacheEvent::Operators)
+                    .boxed()
+            }
             Self::Namespaces => {
                 let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
                 list_watch(namespaces, all(), "namespaces")
@@ -68,7 +80,6 @@ impl Watch {
             }
             Self::PullSecrets(watch) => pull_secret_events(client, watch),
             Self::Operators => operator_events(client),
-            Self::CatalogSecret(id) => catalog_secret_events(client, id.clone()),
         }
     }
 }
@@ -188,8 +199,7 @@ fn original_events(
         key,
     }: SecretRef,
 ) -> BoxStream<'static, CacheEvent> {
-    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), &namespace);
-    sources(secrets, &name, "original pull secret", key)
+    sources(client, (&namespace, &name), "original pull secret", &key)
         .map(move |source| {
             CacheEvent::Original(match source {
                 Source::Forbidden => Source::Unreadable(format!(
@@ -208,21 +218,16 @@ fn original_events(
         .boxed()
 }
 
-fn source_events(client: &Client, namespace: &str, name: String) -> BoxStream<'static, CacheEvent> {
-    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
-    sources(secrets, &name, "source", DATA_KEY.to_owned())
-        .map(move |source| CacheEvent::Source(name.clone(), source))
-        .boxed()
-}
-
 /// The content of this key of the Secret. An error is reported only while nothing is known yet: an outage of the API server does
 /// not change the Secret.
-pub(super) fn sources(
-    secrets: Api<Item<Secret>>,
-    name: &str,
+fn sources(
+    client: &Client,
+    (namespace, name): (&str, &str),
     what: &'static str,
-    key: String,
+    key: &str,
 ) -> impl Stream<Item = Source> + Send + use<> {
+    let secrets: Api<Item<Secret>> = Api::namespaced(client.clone(), namespace);
+    let key = key.to_owned();
     let mut is_known = false;
     watch_object(secrets, name, what).filter_map(move |state| {
         let source = match state {

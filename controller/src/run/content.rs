@@ -45,7 +45,8 @@ impl Controller {
         if plan.rolled_out.is_some() {
             self.copies.rolled_out.clone_from(&plan.rolled_out);
         } else if self.copies.rolled_out.is_none() && is_kept {
-            self.copies.rolled_out = self.cache.lost_rolled_out();
+            let rolled_out = self.cache.rolled_out();
+            self.copies.rolled_out = rolled_out.filter(|_| self.cache.is_rolled_out_lost());
         }
         if let Some(write) = &self.copies.history {
             let keep = async {

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::state::{needless, remembered};
 use crate::cache::list_watch::Update;
 use crate::cache::object_watch::ObjectState;
-use crate::cache::{Cache, CacheEvent};
+use crate::cache::{self, Cache, CacheEvent};
 use crate::content::secret::{self, encode};
 use crate::content::source::{Data, Source};
 use crate::nodes::clock::Uptime;
@@ -91,6 +91,7 @@ struct World {
     state: Option<Secret>,
     node: Option<NodePullSecret>,
     cache: Cache,
+    watches: Vec<cache::Watch>,
     /// The last configuration that was in force, as far as the controller can know it.
     last: Option<GlobalPullSecretSpec>,
 }
@@ -107,6 +108,7 @@ impl World {
             state: None,
             node: None,
             cache: Cache::default(),
+            watches: Vec::new(),
             last: None,
         };
         world.lead();
@@ -125,7 +127,7 @@ impl World {
             let events = [Watch::Init].into_iter().chain(objects);
             events.chain([Watch::InitDone]).map(Update::Event)
         }
-        self.cache = Cache::default();
+        (self.cache, self.watches) = Default::default();
         let view = NodeView::of_test(NODE, Timestamp::UNIX_EPOCH);
         let node = self.node.clone().map(Box::new);
         let additional = self.secrets.get(ADDITIONAL_SECRET).cloned();
@@ -302,7 +304,11 @@ impl World {
 
     fn reconcile(&mut self) {
         let names = self.cache.wanted_sources();
-        if self.cache.set_sources(&names) {
+        let names = names.into_iter();
+        let watches: Vec<_> = names.map(cache::Watch::Source).collect();
+        if watches != self.watches {
+            self.cache.set_watches(&watches);
+            self.watches = watches;
             for name in NAMES.into_iter().filter(|name| *name != ADDITIONAL_SECRET) {
                 self.report(name);
             }
