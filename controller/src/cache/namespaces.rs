@@ -68,10 +68,6 @@ impl WatchedNamespaces {
     pub(super) fn new(is_watched: bool) -> Self {
         Self {
             is_watched,
-            purpose: Purpose {
-                scopes: is_watched,
-                secrets: false,
-            },
             ..Self::default()
         }
     }
@@ -161,6 +157,7 @@ mod tests {
         };
         let now = Instant::now();
         let mut namespaces = WatchedNamespaces::new(true);
+        namespaces.purpose.scopes = true;
         assert!(!namespaces.is_synced());
         let forbidden = Update::Failed(WatchError {
             message: String::new(),

@@ -10,7 +10,6 @@ use super::assignments::{has_new_owner, has_unassigned, may_have_something, retr
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::progress::{Case, Context, is_retry_due, min_ready};
-use crate::content::secret::Global;
 
 /// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -51,12 +50,6 @@ pub(crate) fn members(
     let mut all = Vec::with_capacity(snapshot.nodes.len());
     all.extend(members);
     all
-}
-
-/// The same with the revision in force as their goal.
-pub(super) fn members_now(snapshot: &Snapshot, global: &Global) -> Vec<Member> {
-    let goal = Goal::Revision(global.revision);
-    members(snapshot, goal, global.canary_passed, global.provider_since)
 }
 
 /// The node's kubelet runs the provider with the current configuration, so other content needs no restart. A node that reports

@@ -5,7 +5,7 @@ use globalps_core::rollout::{self, Goal, Member, Revision};
 use jiff::Timestamp;
 
 use super::input::Snapshot;
-use super::members::members_now;
+use super::members::members;
 use crate::content::history::HistoryWrite;
 use crate::content::secret::{Global, RolledOutWrite};
 
@@ -20,7 +20,7 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn of(snapshot: &Snapshot, global: &Global) -> Self {
         let goal = Goal::Revision(global.revision);
-        let members = members_now(snapshot, global);
+        let members = members(snapshot, goal, global.canary_passed, global.provider_since);
         let limits = &snapshot.spec.rollout;
         let has_passed = global.canary_passed || rollout::has_canary_passed(&members, goal, limits);
         let is_complete = is_complete(snapshot, &members, global.revision);

@@ -204,7 +204,8 @@ impl<'a> Case<'a> {
             Ok(_) if !self.has_heartbeat(status) => Progress::InFlight,
             // It has soaked once, or nobody waits for that any more.
             _ if !was_done && is_soaked_too_long(received, context) => {
-                if flaps(received, context) {
+                // It has not stayed ready for long enough since a report.
+                if received.longest_ready < context.min_ready {
                     Progress::Blocked
                 } else {
                     Progress::Done
@@ -318,11 +319,6 @@ pub(super) fn is_retry_due(object: &NodePullSecret, clock: &LeaderClock, now: Up
 fn is_soaked_too_long(received: Received, context: Context) -> bool {
     let twice = context.min_ready.saturating_mul(2);
     received.done_ago >= rollout::DEADLINE.max(twice)
-}
-
-/// It has not stayed ready for long enough since a report.
-fn flaps(received: Received, context: Context) -> bool {
-    received.longest_ready < context.min_ready
 }
 
 /// A Node's conditions have whole seconds, so the times to compare are truncated.

@@ -3,7 +3,7 @@
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::input::Snapshot;
-use super::members::members_now;
+use super::members::members;
 use super::outcome::has_halted;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
@@ -48,7 +48,7 @@ fn is_tried(snapshot: &Snapshot, global: &Global) -> bool {
         return false;
     }
     let goal = Goal::Revision(global.revision);
-    let members = members_now(snapshot, global);
+    let members = members(snapshot, goal, global.canary_passed, global.provider_since);
     if !members.iter().any(|member| member.goal == goal) {
         return false;
     }

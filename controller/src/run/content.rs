@@ -8,11 +8,9 @@ use super::Controller;
 use super::reconcile::Facts;
 use crate::content::history::{self, HistoryWrite, is_back, slots_up_to};
 use crate::content::secret::RolledOutWrite;
-use crate::content::source::Source;
 use crate::nodes::forget::{Forget, Forgotten};
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
-use crate::objects::apply::Applier;
 use crate::refused::title;
 
 /// What this leader knows of the copies of earlier content.
@@ -137,20 +135,5 @@ impl Controller {
         );
         self.copies.forgotten = Some(forgotten);
         self.wrote = true;
-    }
-}
-
-/// The additional Secret that the fleet had last. `None`: the history can't be read.
-pub(super) async fn last_rolled_out(
-    applier: &Applier,
-    limit: u32,
-    revision: Option<i64>,
-) -> Option<Source> {
-    match applier.history(limit).await {
-        Ok(slots) => Some(history::last(slots, revision).map_or(Source::Absent, Source::Found)),
-        Err(error) => {
-            tracing::warn!(%error, "could not read the history for a rollback");
-            None
-        }
     }
 }

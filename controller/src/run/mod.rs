@@ -1,7 +1,6 @@
 //! The loop of the leader: wait for events, plan, write, report.
 
 mod assigning;
-mod clock;
 mod content;
 mod delivering;
 mod managing;
@@ -26,6 +25,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use futures::FutureExt as _;
 use globalps_core::names::{self, LEADER, LEASE};
+use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -46,7 +46,9 @@ use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
 use crate::objects::refusals::Refusals;
 use crate::process::{self, Process, ProcessArgs};
+use crate::refused;
 use crate::report::events::EventRecorder;
+use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
@@ -243,4 +245,9 @@ impl Controller {
         }
         changed
     }
+}
+
+/// The time of what deliveries remember, by the clock that nobody sets.
+fn steady() -> Timestamp {
+    refused::steady(clock::now())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use globalps_core::api::{Attach, ImagePullSecrets, Rollout};
+use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
 use globalps_core::rollout::Goal;
@@ -12,9 +12,9 @@ use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::clock::steady;
 use super::delivering::{Delivering, NamespaceWrites};
 use super::pending::perform;
+use super::steady;
 use super::{Controller, RESYNC};
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::content::secret::{self, Global};
@@ -161,7 +161,7 @@ impl Controller {
             }
         };
         let accounts = accounts(&settings);
-        let rollout = self.rollout();
+        let rollout = self.cache.spec()?.rollout.clone();
         let is_wanted = settings.enabled && settings.secret_name == watch.secret_name;
         let parts = content.filter(|_| is_wanted).and_then(Parts::of);
         let delivery = selection.as_ref().zip(parts);
@@ -293,11 +293,6 @@ impl Controller {
     pub(super) fn are_namespaces_over(&self) -> bool {
         let report = self.namespaces.report.as_ref();
         report.is_none_or(NamespacesReport::is_over)
-    }
-
-    fn rollout(&self) -> Rollout {
-        let spec = self.cache.spec();
-        spec.map(|spec| spec.rollout.clone()).unwrap_or_default()
     }
 
     fn plan_namespaces(

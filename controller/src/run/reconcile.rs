@@ -10,10 +10,12 @@ use globalps_core::state::State;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::content::{Copies, last_rolled_out};
+use super::content::Copies;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
 use crate::cache::{Cache, uptime};
+use crate::content::history;
+use crate::content::source::Source;
 use crate::nodes::forget::Forgotten;
 use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Plan, plan};
@@ -136,9 +138,13 @@ impl Controller {
         if next.needs_history {
             let limit = snapshot.spec.history_limit;
             let revision = snapshot.rolled_out_revision.map(|it| it.number);
-            snapshot.last_rolled_out = last_rolled_out(&self.applier, limit, revision).await;
-            if snapshot.last_rolled_out.is_some() {
-                next = plan(&snapshot);
+            match self.applier.history(limit).await {
+                Ok(slots) => {
+                    let last = history::last(slots, revision);
+                    snapshot.last_rolled_out = Some(last.map_or(Source::Absent, Source::Found));
+                    next = plan(&snapshot);
+                }
+                Err(error) => tracing::warn!(%error, "could not read the history for a rollback"),
             }
         }
         let facts = Facts::of(&snapshot, &next, self.cache.state());
