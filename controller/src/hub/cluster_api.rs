@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
+use globalps_runtime::backoff::Backoff;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher;
@@ -14,7 +15,6 @@ use tokio::time::{sleep, timeout};
 
 use super::views::{ClusterObject, cluster};
 use crate::cache::list_watch::{NOT_SERVED, Update, list_watch};
-use crate::process::backoff::backoff;
 use crate::telemetry::client::without_content;
 
 const GROUP: &str = "cluster.x-k8s.io";
@@ -22,8 +22,8 @@ pub(super) const KIND: &str = "Cluster";
 const PLURAL: &str = "clusters";
 /// Deadline of a request of the discovery.
 const DISCOVERY: Duration = Duration::from_secs(15);
-/// First and longest pause before another discovery after one that failed.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Longest pause before another discovery after one that failed.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// What the API server says of them.
 pub(super) enum Clusters {
@@ -45,8 +45,8 @@ pub(super) fn clusters(
     scope: String,
     config: watcher::Config,
 ) -> BoxStream<'static, Clusters> {
-    let begin = (Step::Discover, 0_u32);
-    stream::unfold(begin, move |(mut step, mut failures)| {
+    let begin = (Step::Discover, Backoff::new(Duration::from_secs(1), RETRY));
+    stream::unfold(begin, move |(mut step, mut backoff)| {
         let (client, scope, config) = (client.clone(), scope.clone(), config.clone());
         async move {
             loop {
@@ -57,12 +57,13 @@ pub(super) fn clusters(
                     }
                     Step::Discover => match discover(&client).await {
                         Ok(Some(resource)) => {
-                            failures = 0;
+                            backoff.reset();
                             let version = resource.api_version.clone();
                             Step::Watch(version, watch(&client, &scope, &resource, &config))
                         }
                         Ok(None) => {
-                            let next = (Step::Wait(NOT_SERVED), 0);
+                            backoff.reset();
+                            let next = (Step::Wait(NOT_SERVED), backoff);
                             return Some((Clusters::NotServed, next));
                         }
                         Err(error) => {
@@ -70,9 +71,7 @@ pub(super) fn clusters(
                                 error,
                                 "the API server does not say whether it serves Cluster API; the hub asks again"
                             );
-                            let pause = backoff(RETRY, failures);
-                            failures = failures.saturating_add(1);
-                            Step::Wait(pause)
+                            Step::Wait(backoff.pause())
                         }
                     },
                     Step::Watch(version, mut updates) => {
@@ -82,11 +81,11 @@ pub(super) fn clusters(
                             matches!(&update, Update::Failed(error) if error.is_not_served);
                         let event = update.map(|it| cluster(&it, &version));
                         let next = if is_over {
-                            Step::Wait(RETRY.1)
+                            Step::Wait(RETRY)
                         } else {
                             Step::Watch(version, updates)
                         };
-                        return Some((Clusters::Listed(event), (next, failures)));
+                        return Some((Clusters::Listed(event), (next, backoff)));
                     }
                 };
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::decode::Item;
+use globalps_runtime::backoff::random_bits;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Client, ResourceExt as _};
@@ -17,7 +18,6 @@ use tokio::time::sleep;
 use super::fencing::LEASE_DURATION;
 use super::lease::{Lease, LeaseApi, LeaseError, warn};
 use super::lease_guard::LeaseGuard;
-use crate::process::backoff::random_bits;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 

@@ -1,7 +1,5 @@
 //! The process of each control-plane program: its log, ports and signals, and memory protection.
 
-pub(crate) mod backoff;
-
 use std::sync::Arc;
 
 use anyhow::Context as _;

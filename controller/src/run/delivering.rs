@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
 use globalps_core::state::ProofKey;
+use globalps_runtime::backoff::random;
 use tokio::time::Instant;
 
 use super::clock::steady;
@@ -19,7 +20,6 @@ use crate::namespaces::ownership::Ownership;
 use crate::namespaces::plan::Write;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
-use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::proof::Proof;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use globalps_core::state::ProofKey;
+use globalps_runtime::backoff::random;
 
 use super::clock::steady;
 use super::pending::{Pending, Writes};
@@ -14,7 +15,6 @@ use crate::objects::namespaced::Refusal;
 use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
 use crate::operators::views::CatalogSecret;
-use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::proof::Proof;

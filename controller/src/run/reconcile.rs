@@ -8,6 +8,7 @@ use std::time::Duration;
 use globalps_core::api::Verify;
 use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_core::rollout::{Goal, RevisionId};
+use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -20,7 +21,6 @@ use crate::nodes::forget::Forgotten;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::agents::Leftover;
 use crate::objects::apply::Applier;
-use crate::process::backoff::random_bits;
 use crate::refused::title;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.

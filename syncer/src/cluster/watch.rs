@@ -6,13 +6,13 @@ use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::NodePullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::forget_up_to;
+use globalps_runtime::backoff::Backoff;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::backoff::Backoff;
-use super::{Cluster, TIMEOUT};
+use super::{BACKOFF, Cluster, TIMEOUT};
 
 /// A watch is renewed after this time; a connection without traffic for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
@@ -59,11 +59,11 @@ impl Cluster {
         let sender = Sender { objects, versions };
         let cluster = self.clone();
         tokio::spawn(async move {
-            let mut backoff = Backoff::default();
+            let mut backoff = BACKOFF;
             let mut rejected_since = None;
             loop {
                 let ended = cluster.watch_once(&sender, &mut backoff).await;
-                let pause = backoff.next();
+                let pause = backoff.pause();
                 if is_cut_off(&mut rejected_since, ended.as_ref().err(), Instant::now()) {
                     return;
                 }
