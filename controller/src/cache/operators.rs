@@ -7,13 +7,13 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
+use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use super::event::{CacheEvent, OperatorEvent};
 use super::kept::{Bounded, Kept};
-use super::list_watch::{Update, list_watch};
 use super::versioned::Versioned;
 use super::watches::{CacheEvents, sources};
 use crate::operators::olm::{OlmObject, resource};

@@ -5,6 +5,7 @@ use futures::stream;
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_provider::Pattern;
+use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;
@@ -12,7 +13,6 @@ use kube::runtime::watcher::{self, Event};
 
 use super::event::CacheEvent;
 use super::kept::{Bounded, Kept};
-use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
 use super::watches::CacheEvents;

@@ -10,6 +10,8 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
     RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
+use globalps_runtime::list_watch::{Update, list_watch};
+use globalps_runtime::object_watch::{ObjectState, one, watch_object};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -21,9 +23,7 @@ use serde::de::DeserializeOwned;
 
 use super::event::{CacheEvent, OriginalRef};
 use super::hosted;
-use super::list_watch::{Update, list_watch};
 use super::node::node_view;
-use super::object_watch::{ObjectState, one, watch_object};
 use crate::content::source::{Data, Source};
 use crate::nodes::forget::may_have_old;
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};

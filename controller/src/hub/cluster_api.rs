@@ -7,6 +7,8 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_runtime::backoff::Backoff;
+use globalps_runtime::list_watch::{NOT_SERVED, Update, list_watch};
+use globalps_runtime::request::without_content;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher;
@@ -14,8 +16,6 @@ use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
 use super::views::{ClusterObject, cluster};
-use crate::cache::list_watch::{NOT_SERVED, Update, list_watch};
-use crate::telemetry::client::without_content;
 
 const GROUP: &str = "cluster.x-k8s.io";
 pub(super) const KIND: &str = "Cluster";

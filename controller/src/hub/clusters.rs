@@ -129,6 +129,7 @@ impl HubCache {
 
 #[cfg(test)]
 mod tests {
+    use globalps_runtime::list_watch::Update;
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::Secret;
     use kube::api::DynamicObject;
@@ -138,7 +139,6 @@ mod tests {
     use super::super::views::{cluster, kubeconfig};
     use super::super::watches::HubEvent;
     use super::*;
-    use crate::cache::list_watch::Update;
 
     fn metadata(name: &str, uid: &str, annotation: Option<&str>) -> Value {
         let labels = json!({

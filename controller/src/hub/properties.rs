@@ -15,6 +15,7 @@ use globalps_core::names::{
     fleet_revision,
 };
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_runtime::list_watch::Update;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -32,7 +33,6 @@ use super::reconcile::with_obstacles;
 use super::statuses::{dated, due};
 use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
-use crate::cache::list_watch::Update;
 use crate::clusters::clock::ClusterClock;
 use crate::clusters::desired::Desired;
 use crate::clusters::input::{ClusterKey, Input};

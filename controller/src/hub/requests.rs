@@ -7,6 +7,7 @@ use globalps_core::names::{
     CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
     SECRET_TYPE,
 };
+use globalps_runtime::request::without_content;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::PartialObjectMeta;
@@ -19,7 +20,6 @@ use crate::clusters::desired::Release;
 use crate::clusters::member::Reason;
 use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
-use crate::telemetry::client::without_content;
 
 /// Maximum length of the uid of a member's `kube-system`: a member can report any text.
 const IDENTITY: usize = 64;

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use globalps_runtime::list_watch::Update;
 use kube::runtime::watcher::Event;
 
 use super::views::RevisionSecret;
 use crate::cache::kept::Kept;
-use crate::cache::list_watch::Update;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::revision::Revision;
 

@@ -283,6 +283,9 @@ mod tests {
         // On a busy machine, some of them are due by now.
         refusals.failures = Failures::default();
         let pause = refusals.end(|_| true).unwrap_or_default();
-        assert!(pause > Duration::ZERO && pause <= Duration::from_secs(2), "{pause:?}");
+        assert!(
+            pause > Duration::ZERO && pause <= Duration::from_secs(2),
+            "{pause:?}"
+        );
     }
 }

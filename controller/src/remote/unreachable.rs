@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::telemetry::client::without_content;
+use globalps_runtime::request::without_content;
 
 /// Texts in the chain of errors, and their reason. The first match counts.
 const CAUSES: [(&[&str], &str); 9] = [

@@ -18,6 +18,8 @@ use globalps_core::names::{
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
 use globalps_provider::Content;
+use globalps_runtime::list_watch::{Update, WatchError};
+use globalps_runtime::object_watch::ObjectState;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -26,8 +28,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Cli, Command, Controller};
-use crate::cache::list_watch::{Update, WatchError};
-use crate::cache::object_watch::ObjectState;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PullSecrets, PullSecretsWatch, stripped, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};

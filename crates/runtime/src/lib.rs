@@ -1,3 +1,10 @@
 //! What every program of globalps needs to run beside a Kubernetes API server.
 
+#![cfg_attr(test, allow(clippy::panic))]
+
 pub mod backoff;
+pub mod bounds;
+mod list_events;
+pub mod list_watch;
+pub mod object_watch;
+pub mod request;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::telemetry::bounds::TooLarge;
+use crate::bounds::TooLarge;
 
 /// Seconds until the API server ends a watch, which then resumes. A watch without traffic for longer than both counts as dead.
 const WATCH_SECONDS: u32 = 60;
@@ -24,7 +24,7 @@ const FRACTION: u32 = 8;
 static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// After an error it must not be polled again.
-pub(super) fn list_events<K>(
+pub(crate) fn list_events<K>(
     api: Api<K>,
     config: Config,
 ) -> impl Stream<Item = kube::Result<Event<K>>> + Send
@@ -193,7 +193,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::telemetry::bounds::{self, Bounded};
+    use crate::bounds::{self, Bounded};
 
     const USUAL: u32 = 100;
     const MIB: usize = 1 << 20;

@@ -11,18 +11,18 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::list_events::list_events;
-use crate::telemetry::client::without_content;
+use crate::list_events::list_events;
+use crate::request::without_content;
 
 /// Deadline of a list, and of each page of it.
 const LIST: Duration = Duration::from_secs(15);
 /// Interval between lists of a resource that the API server doesn't serve; it may never be installed.
-pub(crate) const NOT_SERVED: Duration = Duration::from_secs(30);
+pub const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Maximum backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(crate) enum Update<K> {
+pub enum Update<K> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
     /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
@@ -37,7 +37,7 @@ pub(crate) enum Update<K> {
 }
 
 impl<K> Update<K> {
-    pub(crate) fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
+    pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
             Self::Event(Event::Apply(object)) => Update::Event(Event::Apply(f(object))),
             Self::Event(Event::Delete(object)) => Update::Event(Event::Delete(f(object))),
@@ -69,13 +69,13 @@ impl<K, const OWNERS: bool> From<Event<Item<K, OWNERS>>> for Update<K> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WatchError {
+pub struct WatchError {
     /// Without content of a response.
-    pub(crate) message: String,
+    pub message: String,
     /// The API server does not allow it.
-    pub(crate) is_forbidden: bool,
+    pub is_forbidden: bool,
     /// The API server does not serve the resource, so there are no such objects.
-    pub(crate) is_not_served: bool,
+    pub is_not_served: bool,
 }
 
 struct ListWatch<K, const OWNERS: bool> {
@@ -97,7 +97,7 @@ struct ListWatch<K, const OWNERS: bool> {
 }
 
 /// The objects that `config` selects, and each change of them.
-pub(crate) fn list_watch<K, const OWNERS: bool>(
+pub fn list_watch<K, const OWNERS: bool>(
     api: Api<Item<K, OWNERS>>,
     config: watcher::Config,
     what: &'static str,
