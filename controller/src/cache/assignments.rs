@@ -1,8 +1,8 @@
 //! The `NodePullSecret`s: the controller writes their spec, the syncers their status.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec};
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
-use kube::runtime::watcher::Event;
 
 use super::Cache;
 use super::out_of_band::out_of_band_changes;

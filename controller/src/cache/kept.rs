@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
 use std::ops::{Deref, DerefMut};
 
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use jiff::Timestamp;
-use kube::runtime::watcher::Event;
 
 use super::store::Store;
 use super::versioned::Versioned;

@@ -28,10 +28,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 pub(crate) use clock::uptime;

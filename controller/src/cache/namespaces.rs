@@ -148,8 +148,8 @@ impl WatchedNamespaces {
 
 #[cfg(test)]
 mod tests {
+    use globalps_runtime::list_events::Event;
     use globalps_runtime::list_watch::WatchError;
-    use kube::runtime::watcher::Event;
 
     use super::*;
 

@@ -7,9 +7,10 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher;
+use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::event::{CacheEvent, OperatorEvent};
@@ -120,7 +121,7 @@ impl OperatorObjects {
                 self.is_forbidden |= error.is_forbidden;
                 self.is_not_served |= error.is_not_served;
             }
-            Update::Event(watcher::Event::InitDone) => {
+            Update::Event(Event::InitDone) => {
                 (self.is_forbidden, self.is_not_served) = (false, false);
             }
             _ => {}
@@ -161,7 +162,7 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
     fn watch<T: From<OlmObject> + 'static>(
         client: &Client,
         kind: &'static str,
-        config: watcher::Config,
+        config: ListParams,
         event: fn(Update<T>) -> OperatorEvent,
     ) -> BoxStream<'static, CacheEvent> {
         let objects = Api::<Item<OlmObject>>::all_with(client.clone(), &resource(kind));
@@ -169,9 +170,9 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
             .map(move |update| CacheEvent::Operators(event(update.map(T::from))))
             .boxed()
     }
-    let config = || watcher::Config::default().page_size(PAGE);
-    let csvs = watcher::Config::default()
-        .page_size(PAGE_OF_CSVS)
+    let config = || ListParams::default().limit(PAGE);
+    let csvs = ListParams::default()
+        .limit(PAGE_OF_CSVS)
         .labels(&format!("!{COPIED_LABEL}"));
     let accounts = list_watch(
         Api::<Item<AccountFields>>::all(client.clone()),

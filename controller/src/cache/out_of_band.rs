@@ -1,7 +1,7 @@
 //! Detects changes by other clients. Pure.
 
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
-use kube::runtime::watcher::Event;
 
 use super::store::Store;
 use super::versioned::Versioned;

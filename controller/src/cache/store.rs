@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use globalps_core::decode::Unreadable;
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
-use kube::runtime::watcher::Event;
 
 use super::versioned::Versioned;
 use crate::targets::version_of;

@@ -10,14 +10,14 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
     RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
+use globalps_runtime::list_events::one;
 use globalps_runtime::list_watch::{Update, list_watch};
-use globalps_runtime::object_watch::{ObjectState, one, watch_object};
+use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PartialObjectMeta;
-use kube::runtime::watcher;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -59,13 +59,13 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
     let state = named(api(client, namespace), STATE_SECRET, "state");
     // Nodes are large objects: keep only the fields that the plan needs.
     let nodes = Api::<Item<NodeFields>>::all(client.clone());
-    let nodes = list_watch(nodes, all().page_size(PAGE_OF_NODES), "nodes");
+    let nodes = list_watch(nodes, all().limit(PAGE_OF_NODES), "nodes");
     let node_pull_secrets = list_watch(
         api::<NodePullSecret>(client, namespace),
         all(),
         "NodePullSecrets",
     );
-    let pods = watcher::Config {
+    let pods = ListParams {
         label_selector: Some(format!("name in ({SYNCER}, {RESTORER})")),
         ..all()
     };
@@ -202,8 +202,8 @@ where
     list_watch(api, one(name), what)
 }
 
-fn all() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
+fn all() -> ListParams {
+    ListParams::default().limit(PAGE)
 }
 
 /// Without fields that nothing depends on: there are thousands of these objects.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{FLEET_LABEL, fleet_revision};
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event;
 
 use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;

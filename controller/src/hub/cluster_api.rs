@@ -8,12 +8,12 @@ use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_runtime::backoff::Backoff;
 use globalps_runtime::list_watch::{NOT_SERVED, Update, list_watch};
-use globalps_runtime::request::without_content;
+use globalps_runtime::request::{within, without_content};
+use kube::api::ListParams;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::runtime::watcher;
 use kube::{Api, Client};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::views::{ClusterObject, cluster};
 
@@ -43,7 +43,7 @@ enum Step {
 pub(super) fn clusters(
     client: Client,
     scope: String,
-    config: watcher::Config,
+    config: ListParams,
 ) -> BoxStream<'static, Clusters> {
     let begin = (Step::Discover, Backoff::new(Duration::from_secs(1), RETRY));
     stream::unfold(begin, move |(mut step, mut backoff)| {
@@ -68,7 +68,7 @@ pub(super) fn clusters(
                         }
                         Err(error) => {
                             tracing::warn!(
-                                error,
+                                error = without_content(&error),
                                 "the API server does not say whether it serves Cluster API; the hub asks again"
                             );
                             Step::Wait(backoff.pause())
@@ -98,7 +98,7 @@ fn watch(
     client: &Client,
     scope: &str,
     resource: &ApiResource,
-    config: &watcher::Config,
+    config: &ListParams,
 ) -> BoxStream<'static, Update<DynamicObject>> {
     let clusters: Api<Item<DynamicObject>> = if scope.is_empty() {
         Api::all_with(client.clone(), resource)
@@ -109,15 +109,19 @@ fn watch(
 }
 
 /// `Cluster` in the version that the API server prefers among those with it; `None`: it is not served.
-async fn discover(client: &Client) -> Result<Option<ApiResource>, String> {
-    let groups = within(client.list_api_groups()).await?;
+async fn discover(client: &Client) -> kube::Result<Option<ApiResource>> {
+    let groups = within(DISCOVERY, client.list_api_groups()).await?;
     let group = groups.groups.into_iter().find(|group| group.name == GROUP);
     let Some(group) = group else {
         return Ok(None);
     };
     let preferred = group.preferred_version.into_iter();
     for version in preferred.chain(group.versions) {
-        let resources = within(client.list_api_group_resources(&version.group_version)).await?;
+        let resources = within(
+            DISCOVERY,
+            client.list_api_group_resources(&version.group_version),
+        )
+        .await?;
         if resources.resources.iter().any(|it| it.name == PLURAL) {
             let kind = GroupVersionKind::gvk(GROUP, &version.version, KIND);
             return Ok(Some(ApiResource::from_gvk(&kind)));
@@ -126,22 +130,14 @@ async fn discover(client: &Client) -> Result<Option<ApiResource>, String> {
     Ok(None)
 }
 
-async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match timeout(DISCOVERY, call).await {
-        Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(without_content(&error)),
-        Err(_) => Err("the API server does not respond".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
+    use globalps_runtime::list_events::Event;
     use hyper::{Request, Response};
     use kube::client::Body;
-    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
     use tokio::time::Instant;
     use tower::{BoxError, service_fn};
@@ -214,7 +210,7 @@ mod tests {
         count: usize,
     ) -> Vec<(u64, String)> {
         let begun = Instant::now();
-        let events = clusters(client(replies), String::new(), watcher::Config::default());
+        let events = clusters(client(replies), String::new(), ListParams::default());
         let described = events.take(count).map(|event| {
             let text = match event {
                 Clusters::NotServed => "absent".to_owned(),

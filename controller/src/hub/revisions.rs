@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
-use kube::runtime::watcher::Event;
 
 use super::views::RevisionSecret;
 use crate::cache::kept::Kept;

@@ -201,7 +201,7 @@ impl Session {
                         self.reached(backoff);
                         true
                     }
-                    Some(WatchEvent::Failed(error)) => match failed(error) {
+                    Some(WatchEvent::Failed(error)) => match failed(&error) {
                         Ok(report) => {
                             self.facts.report = report;
                             self.reached(backoff);

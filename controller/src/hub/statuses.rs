@@ -164,8 +164,8 @@ pub(super) fn dated(
 #[cfg(test)]
 mod tests {
     use globalps_core::api::ClusterPullSecretSpec;
+    use globalps_runtime::list_events::Event;
     use globalps_runtime::list_watch::Update;
-    use kube::runtime::watcher::Event;
 
     use super::super::watches::HubEvent;
     use super::*;

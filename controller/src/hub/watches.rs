@@ -7,8 +7,8 @@ use globalps_core::decode::Item;
 use globalps_core::names::{CLUSTER_LABEL, FLEET_LABEL};
 use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::ListParams;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
@@ -68,8 +68,8 @@ pub(super) fn scopes(namespaces: &[String]) -> Vec<String> {
     }
 }
 
-fn config(labels: Option<&str>) -> watcher::Config {
-    let config = watcher::Config::default().page_size(100);
+fn config(labels: Option<&str>) -> ListParams {
+    let config = ListParams::default().limit(100);
     match labels {
         Some(labels) => config.labels(labels),
         None => config,

@@ -25,7 +25,16 @@ const CAUSES: [(&[&str], &str); 9] = [
     (&["certificate", "Certificate", "alert"], "TlsFailed"),
     (&["dns error", "resolve", "lookup"], "NameNotResolved"),
     (&["refused"], "ConnectionRefused"),
-    (&["timed out", "deadline", "elapsed", "timeout"], "Timeout"),
+    (
+        &[
+            "timed out",
+            "deadline",
+            "elapsed",
+            "timeout",
+            "does not respond",
+        ],
+        "Timeout",
+    ),
 ];
 
 /// Reason and message for a failed request. The message contains neither content of a response nor credentials in the server's URL.

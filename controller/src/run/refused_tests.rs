@@ -18,12 +18,12 @@ use globalps_core::names::{
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
 use globalps_provider::Content;
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
 use globalps_runtime::object_watch::ObjectState;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 
 pub mod backoff;
 pub mod bounds;
-mod list_events;
+pub mod list_events;
 pub mod list_watch;
 pub mod object_watch;
 pub mod request;

@@ -5,10 +5,10 @@ use std::future::ready;
 
 use futures::stream::{BoxStream, StreamExt as _};
 use globalps_core::decode::Item;
-use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::list_events::{Event, one};
 use crate::list_watch::{Update, list_watch};
 
 /// What is known about the object.
@@ -41,12 +41,6 @@ where
     list_watch(api, one(name), what)
         .filter_map(move |update| ready(state(update, &mut listed)))
         .boxed()
-}
-
-/// Selects the object of this name in a namespace. It may be large, so it is a page of its own.
-pub fn one(name: &str) -> watcher::Config {
-    let config = watcher::Config::default().page_size(1);
-    config.fields(&format!("metadata.name={name}"))
 }
 
 /// The object as a list has it, or why it is unreadable.

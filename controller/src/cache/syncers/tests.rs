@@ -1,6 +1,6 @@
+use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::watcher::Event;
 use serde_json::json;
 use tokio::time::Instant;
 
