@@ -6,5 +6,8 @@ pub mod backoff;
 pub mod bounds;
 pub mod list_events;
 pub mod list_watch;
+pub mod memory;
 pub mod object_watch;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod request;
