@@ -20,8 +20,6 @@ use super::views::{ClusterObject, cluster};
 const GROUP: &str = "cluster.x-k8s.io";
 pub(super) const KIND: &str = "Cluster";
 const PLURAL: &str = "clusters";
-/// Deadline of a request of the discovery.
-const DISCOVERY: Duration = Duration::from_secs(15);
 /// Longest pause before another discovery after one that failed.
 const RETRY: Duration = Duration::from_secs(30);
 
@@ -110,18 +108,14 @@ fn watch(
 
 /// `Cluster` in the version that the API server prefers among those with it; `None`: it is not served.
 async fn discover(client: &Client) -> kube::Result<Option<ApiResource>> {
-    let groups = within(DISCOVERY, client.list_api_groups()).await?;
+    let groups = within(client.list_api_groups()).await?;
     let group = groups.groups.into_iter().find(|group| group.name == GROUP);
     let Some(group) = group else {
         return Ok(None);
     };
     let preferred = group.preferred_version.into_iter();
     for version in preferred.chain(group.versions) {
-        let resources = within(
-            DISCOVERY,
-            client.list_api_group_resources(&version.group_version),
-        )
-        .await?;
+        let resources = within(client.list_api_group_resources(&version.group_version)).await?;
         if resources.resources.iter().any(|it| it.name == PLURAL) {
             let kind = GroupVersionKind::gvk(GROUP, &version.version, KIND);
             return Ok(Some(ApiResource::from_gvk(&kind)));

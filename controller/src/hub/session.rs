@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_runtime::backoff::Backoff;
+use globalps_runtime::request::within;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
 use super::messages::{MemberSpec, Outcome, Shared};
-use super::requests::{body, identity, secrets, target, unreachable_reason, within};
+use super::requests::{body, identity, secrets, target, unreachable_reason};
 use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
@@ -323,7 +324,7 @@ impl Session {
                 self.installing = Some((release, since));
                 Ok(written)
             }
-            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+            Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
                     401 | 403 => "InstallForbidden",
                     _ => "NotInstalled",
@@ -331,7 +332,7 @@ impl Session {
                 self.block(reason, &format!("globalps: {}", status.message));
                 Ok(false)
             }
-            Err(error) => Err(unreachable_reason(error)),
+            Err(error) => Err(unreachable_reason(&error)),
         }
     }
 
@@ -375,12 +376,12 @@ impl Session {
                 self.facts.target = secret.and_then(|it| it.into_result().ok()).map(view);
                 Ok(())
             }
-            Err(Some(kube::Error::Api(status))) if is_absent(&status) => {
+            Err(kube::Error::Api(status)) if is_absent(&status) => {
                 self.facts.target = None;
                 self.block("NotFound", &status.message);
                 Ok(())
             }
-            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+            Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
                     409 => CONFLICT,
                     401 | 403 => "Forbidden",
@@ -392,7 +393,7 @@ impl Session {
                 // The Secret may have changed since it was read.
                 self.read_target(client, spec).await
             }
-            Err(error) => Err(unreachable_reason(error)),
+            Err(error) => Err(unreachable_reason(&error)),
         }
     }
 }

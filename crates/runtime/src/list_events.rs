@@ -15,8 +15,6 @@ use crate::backoff::Backoff;
 use crate::bounds::TooLarge;
 use crate::request::within;
 
-/// Deadline of a page of a list, and of the begin of a watch.
-pub const RESPONSE: Duration = Duration::from_secs(15);
 /// Seconds until the API server ends a watch, which then resumes: the usual number.
 pub const WATCH_SECONDS: u32 = 60;
 /// A watch without traffic for longer than its time and this counts as dead.
@@ -145,7 +143,7 @@ where
                             bookmarks: true,
                             send_initial_events: false,
                         };
-                        let events = within(RESPONSE, self.api.watch(&params, version)).await?;
+                        let events = within(self.api.watch(&params, version)).await?;
                         *watch = Some((Instant::now(), events.boxed()));
                         continue;
                     };
@@ -194,7 +192,7 @@ where
                 continue_token: token.clone(),
                 ..self.params.clone()
             };
-            match within(RESPONSE, self.api.list(&params)).await {
+            match within(self.api.list(&params)).await {
                 Err(error) if self.page > 1 && TooLarge::is_cause_of(&error) => {
                     self.page = (self.page / FRACTION).max(1);
                     self.pages = 0;

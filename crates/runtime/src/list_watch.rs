@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::list_events::{Event, RESPONSE, SETTLED, WATCH_SECONDS, list_events};
-use crate::request::without_content;
+use crate::list_events::{Event, SETTLED, WATCH_SECONDS, list_events};
+use crate::request::{RESPONSE, without_content};
 
 /// Deadline of a list.
 const LIST: Duration = RESPONSE;
