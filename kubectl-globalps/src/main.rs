@@ -28,7 +28,7 @@ const COMPLETE: [&str; 2] = [
 ];
 
 fn main() -> ExitCode {
-    keep_memory_private();
+    globalps_runtime::memory::keep_private();
     let mut words = std::env::args_os();
     let program = words.next().map(PathBuf::from).unwrap_or_default();
     if COMPLETE
@@ -59,24 +59,4 @@ fn main() -> ExitCode {
         failure.exit
     });
     exit.into()
-}
-
-/// Credentials in memory never reach a core dump or, on Linux, another process of the same user.
-fn keep_memory_private() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        let none = Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
-        // Lowering a limit needs no right.
-        let _ = setrlimit(Resource::Core, none);
-    }
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-        // A kernel without it has nothing better to offer.
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    }
 }

@@ -22,11 +22,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use globalps_core::names;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, registry};
+use globalps_runtime::memory::keep_private;
+use globalps_runtime::process::{LogFormat, Stop};
 
 use agent::restore::{Restore, Restored};
 use node::kubelet::Unit;
@@ -155,15 +152,9 @@ enum Restart {
     Never,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
-    keep_memory_private();
+    keep_private();
     match Cli::parse().command {
         Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
         Command::Run(args) => Box::pin(run(args)).await,
@@ -205,32 +196,9 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Keeps credentials in memory out of core dumps and away from other processes of the same user.
-fn keep_memory_private() {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    // Lowering a limit needs no privilege, and there is no fallback if it fails.
-    let _ = setrlimit(Resource::Core, none);
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-}
-
 async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    // Only this program's: kube's client would log a whole response that it can't decode.
-    let filter = Targets::new().with_target("globalps_syncer", tracing::Level::INFO);
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    match args.log_format {
-        LogFormat::Text => registry()
-            .with(log.with_ansi(false).with_filter(filter))
-            .init(),
-        LogFormat::Json => registry()
-            .with(log.json().flatten_event(true).with_filter(filter))
-            .init(),
-    }
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    args.log_format.start("globalps_syncer");
+    let mut stop = Stop::new()?;
     // Never a kubeconfig: as root, it would be one that a pod's volume or variable brings.
     let client = kube::Client::try_from(kube::Config::incluster()?)?;
     let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
@@ -245,8 +213,7 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut agent = agent::Agent::new(options, cluster, args.node.systemd());
     // File writes are never interrupted: they contain no await.
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop.wait() => {}
         () = agent.run() => anyhow::bail!(
             "the API server no longer accepts this pod's token: the pod or its ServiceAccount was deleted. Exiting, so that \
              a newer syncer can take over the node"

@@ -1,10 +1,10 @@
 //! The `NodePullSecret`s: the controller writes their spec, the syncers their status.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec};
-use kube::runtime::watcher::Event;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 
 use super::Cache;
-use super::list_watch::Update;
 use super::out_of_band::out_of_band_changes;
 use super::versioned::Versioned as _;
 use super::watches::stripped;

@@ -1,10 +1,10 @@
 //! The events of the watches.
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
+use globalps_runtime::list_watch::Update;
+use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::list_watch::Update;
-use super::object_watch::ObjectState;
 use crate::content::source::Source;
 use crate::namespaces::views::PullSecretView;
 use crate::nodes::input::NodeView;

@@ -5,12 +5,12 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use globalps_core::api::HostedControlPlaneRef;
 use globalps_core::decode::Item;
 use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY};
+use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 
-use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
 use crate::remote::kubeconfig::connect;
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
 use std::ops::{Deref, DerefMut};
 
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use jiff::Timestamp;
-use kube::runtime::watcher::Event;
 
-use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
 

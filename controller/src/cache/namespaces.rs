@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globalps_core::decode::Unreadable;
+use globalps_runtime::list_watch::Update;
 use tokio::time::Instant;
 
-use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
 use crate::content::scope::Namespaces;
@@ -141,9 +141,9 @@ impl WatchedNamespaces {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::watcher::Event;
+    use globalps_runtime::list_events::Event;
+    use globalps_runtime::list_watch::WatchError;
 
-    use super::super::list_watch::WatchError;
     use super::*;
 
     #[test]

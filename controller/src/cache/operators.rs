@@ -7,12 +7,12 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
-use kube::runtime::watcher;
+use globalps_runtime::list_watch::{Update, list_watch};
+use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::event::{CacheEvent, OperatorEvent};
 use super::kept::{Bounded, Kept};
-use super::list_watch::{Update, list_watch};
 use super::versioned::Versioned;
 use crate::operators::olm::{OlmObject, resource};
 use crate::operators::views::{
@@ -150,7 +150,7 @@ pub(super) fn operator_events(client: &Client) -> BoxStream<'static, CacheEvent>
     fn watch<T: From<OlmObject> + 'static>(
         client: &Client,
         kind: &'static str,
-        config: watcher::Config,
+        config: ListParams,
         event: fn(Update<T>) -> OperatorEvent,
     ) -> BoxStream<'static, CacheEvent> {
         let objects = Api::<Item<OlmObject>>::all_with(client.clone(), &resource(kind));
@@ -158,9 +158,9 @@ pub(super) fn operator_events(client: &Client) -> BoxStream<'static, CacheEvent>
             .map(move |update| CacheEvent::Operators(event(update.map(T::from))))
             .boxed()
     }
-    let config = || watcher::Config::default().page_size(PAGE);
-    let csvs = watcher::Config::default()
-        .page_size(PAGE_OF_CSVS)
+    let config = || ListParams::default().limit(PAGE);
+    let csvs = ListParams::default()
+        .limit(PAGE_OF_CSVS)
         .labels(&format!("!{COPIED_LABEL}"));
     let accounts = list_watch(
         Api::<Item<AccountFields>>::all(client.clone()),

@@ -1,8 +1,8 @@
 //! Detects changes by other clients. Pure.
 
-use kube::runtime::watcher::Event;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 
-use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
 use crate::targets::version_of;

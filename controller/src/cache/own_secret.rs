@@ -2,9 +2,9 @@
 //! it is written again.
 
 use globalps_core::checksum::has_checksum;
+use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::list_watch::Update;
 use super::out_of_band::OutOfBandChange;
 use super::store::Store;
 

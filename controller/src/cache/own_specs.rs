@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecretSpec, NodePullSecretSpec};
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::core::object::HasSpec;
-use kube::runtime::watcher::Event;
 
-use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
 

@@ -4,14 +4,15 @@ use futures::stream::{BoxStream, StreamExt as _, select};
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_provider::Pattern;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::watcher::{self, Event};
+use kube::api::ListParams;
 
 use super::event::CacheEvent;
 use super::kept::{Bounded, Kept};
-use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
 use crate::namespaces::views::PullSecretView;
@@ -120,9 +121,9 @@ pub(super) fn pull_secret_events(
     client: &Client,
     watch: &PullSecretsWatch,
 ) -> BoxStream<'static, CacheEvent> {
-    let config = watcher::Config::default()
+    let config = ListParams::default()
         .fields(&format!("metadata.name={}", watch.secret_name))
-        .page_size(PAGE);
+        .limit(PAGE);
     let secrets = Api::<Owned<Secret>>::all(client.clone());
     let secrets = list_watch(secrets, config, "pull secrets of namespaces")
         .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
@@ -130,7 +131,7 @@ pub(super) fn pull_secret_events(
         return secrets.boxed();
     };
     let accounts = Api::<Item<AccountFields>>::all(client.clone());
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = ListParams::default().limit(PAGE);
     let secret_name = watch.secret_name.clone();
     let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
         let view = |account: AccountFields| {

@@ -3,9 +3,9 @@
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names::STATE_SECRET;
 use globalps_core::state::State;
+use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::list_watch::Update;
 use super::store::Store;
 
 #[derive(Default)]

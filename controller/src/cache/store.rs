@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use globalps_core::decode::Unreadable;
-use kube::runtime::watcher::Event;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::{Update, WatchError};
 
-use super::list_watch::{Update, WatchError};
 use super::versioned::Versioned;
 use crate::targets::version_of;
 

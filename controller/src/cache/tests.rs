@@ -1,13 +1,14 @@
 use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
 use globalps_core::checksum::add_checksum;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::WatchError;
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::watcher::Event;
 use serde_json::json;
 
 use super::debounce::GRACE;
-use super::list_watch::WatchError;
-use super::object_watch::ObjectState;
+use globalps_runtime::list_watch::WatchError;
+use globalps_runtime::object_watch::ObjectState;
 use super::*;
 use crate::content::source::Source;
 

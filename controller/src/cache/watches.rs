@@ -10,20 +10,20 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
     RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
+use globalps_runtime::list_events::one;
+use globalps_runtime::list_watch::{Update, list_watch};
+use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PartialObjectMeta;
-use kube::runtime::watcher;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::event::{CacheEvent, OperatorEvent, OriginalRef};
 use super::hosted;
-use super::list_watch::{Update, list_watch};
 use super::node::node_view;
-use super::object_watch::{ObjectState, one, watch_object};
 use super::operators::operator_events;
 use super::pull_secrets::{PullSecretsWatch, pull_secret_events};
 use crate::content::source::{Data, Source};
@@ -150,13 +150,13 @@ fn events(
     let state = named(api(client, namespace), STATE_SECRET, "state");
     // Nodes are large objects: keep only the fields that the plan needs.
     let nodes = Api::<Item<NodeFields>>::all(client.clone());
-    let nodes = list_watch(nodes, all().page_size(PAGE_OF_NODES), "nodes");
+    let nodes = list_watch(nodes, all().limit(PAGE_OF_NODES), "nodes");
     let node_pull_secrets = list_watch(
         api::<NodePullSecret>(client, namespace),
         all(),
         "NodePullSecrets",
     );
-    let pods = watcher::Config {
+    let pods = ListParams {
         label_selector: Some(format!("name in ({SYNCER}, {RESTORER})")),
         ..all()
     };
@@ -265,8 +265,8 @@ where
     list_watch(api, one(name), what)
 }
 
-fn all() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
+fn all() -> ListParams {
+    ListParams::default().limit(PAGE)
 }
 
 /// Without fields that nothing depends on: there are thousands of these objects.

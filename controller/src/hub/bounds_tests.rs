@@ -6,12 +6,13 @@ use globalps_core::api::{
     FleetPullSecret, GlobalPullSecret,
 };
 use globalps_core::names::{FLEET_LABEL, cluster_pull_secret, fleet_revision};
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::cache::HubCache;
@@ -20,7 +21,6 @@ use super::source::SourceState;
 use super::statuses::due;
 use super::views::{Kubeconfig, MAX_KUBECONFIG, kubeconfig, revision};
 use super::watches::HubEvent;
-use crate::cache::list_watch::Update;
 use crate::clusters::desired::Desired;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member_report::MemberStatus;

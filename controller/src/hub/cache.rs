@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{FLEET_LABEL, fleet_revision};
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event;
 
 use super::objects::{cluster_of, connects, owner_uid};
 use super::scope::Scope;
@@ -15,7 +16,6 @@ use super::views::{NamespaceLabels, RevisionSecret, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::kept::Bounded as _;
-use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
 use crate::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
 use crate::clusters::revision::Revision;
@@ -359,7 +359,7 @@ impl HubCache {
 mod tests {
     use super::super::views::Id;
     use super::*;
-    use crate::cache::list_watch::WatchError;
+    use globalps_runtime::list_watch::WatchError;
 
     #[test]
     fn a_shard_is_not_woken_by_the_clusters_of_others_unless_it_plans() {

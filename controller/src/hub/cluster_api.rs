@@ -6,24 +6,22 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
+use globalps_runtime::backoff::Backoff;
+use globalps_runtime::list_watch::{NOT_SERVED, Update, list_watch};
+use globalps_runtime::request::{within, without_content};
+use kube::api::ListParams;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::runtime::watcher;
 use kube::{Api, Client};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::views::{ClusterObject, cluster};
-use crate::cache::list_watch::{NOT_SERVED, Update, list_watch};
-use crate::process::backoff::backoff;
-use crate::telemetry::client::without_content;
 
 const GROUP: &str = "cluster.x-k8s.io";
 pub(super) const KIND: &str = "Cluster";
 const PLURAL: &str = "clusters";
-/// Deadline of a request of the discovery.
-const DISCOVERY: Duration = Duration::from_secs(15);
-/// First and longest pause before another discovery after one that failed.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Longest pause before another discovery after one that failed.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// What the API server says of them.
 pub(super) enum Clusters {
@@ -43,10 +41,10 @@ enum Step {
 pub(super) fn clusters(
     client: Client,
     scope: String,
-    config: watcher::Config,
+    config: ListParams,
 ) -> BoxStream<'static, Clusters> {
-    let begin = (Step::Discover, 0_u32);
-    stream::unfold(begin, move |(mut step, mut failures)| {
+    let begin = (Step::Discover, Backoff::new(Duration::from_secs(1), RETRY));
+    stream::unfold(begin, move |(mut step, mut backoff)| {
         let (client, scope, config) = (client.clone(), scope.clone(), config.clone());
         async move {
             loop {
@@ -57,22 +55,21 @@ pub(super) fn clusters(
                     }
                     Step::Discover => match discover(&client).await {
                         Ok(Some(resource)) => {
-                            failures = 0;
+                            backoff.reset();
                             let version = resource.api_version.clone();
                             Step::Watch(version, watch(&client, &scope, &resource, &config))
                         }
                         Ok(None) => {
-                            let next = (Step::Wait(NOT_SERVED), 0);
+                            backoff.reset();
+                            let next = (Step::Wait(NOT_SERVED), backoff);
                             return Some((Clusters::NotServed, next));
                         }
                         Err(error) => {
                             tracing::warn!(
-                                error,
+                                error = without_content(&error),
                                 "the API server does not say whether it serves Cluster API; the hub asks again"
                             );
-                            let pause = backoff(RETRY, failures);
-                            failures = failures.saturating_add(1);
-                            Step::Wait(pause)
+                            Step::Wait(backoff.pause())
                         }
                     },
                     Step::Watch(version, mut updates) => {
@@ -82,11 +79,11 @@ pub(super) fn clusters(
                             matches!(&update, Update::Failed(error) if error.is_not_served);
                         let event = update.map(|it| cluster(&it, &version));
                         let next = if is_over {
-                            Step::Wait(RETRY.1)
+                            Step::Wait(RETRY)
                         } else {
                             Step::Watch(version, updates)
                         };
-                        return Some((Clusters::Listed(event), (next, failures)));
+                        return Some((Clusters::Listed(event), (next, backoff)));
                     }
                 };
             }
@@ -99,7 +96,7 @@ fn watch(
     client: &Client,
     scope: &str,
     resource: &ApiResource,
-    config: &watcher::Config,
+    config: &ListParams,
 ) -> BoxStream<'static, Update<DynamicObject>> {
     let clusters: Api<Item<DynamicObject>> = if scope.is_empty() {
         Api::all_with(client.clone(), resource)
@@ -110,7 +107,7 @@ fn watch(
 }
 
 /// `Cluster` in the version that the API server prefers among those with it; `None`: it is not served.
-async fn discover(client: &Client) -> Result<Option<ApiResource>, String> {
+async fn discover(client: &Client) -> kube::Result<Option<ApiResource>> {
     let groups = within(client.list_api_groups()).await?;
     let group = groups.groups.into_iter().find(|group| group.name == GROUP);
     let Some(group) = group else {
@@ -127,22 +124,14 @@ async fn discover(client: &Client) -> Result<Option<ApiResource>, String> {
     Ok(None)
 }
 
-async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match timeout(DISCOVERY, call).await {
-        Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(without_content(&error)),
-        Err(_) => Err("the API server does not respond".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
+    use globalps_runtime::list_events::Event;
     use hyper::{Request, Response};
     use kube::client::Body;
-    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
     use tokio::time::Instant;
     use tower::{BoxError, service_fn};
@@ -215,7 +204,7 @@ mod tests {
         count: usize,
     ) -> Vec<(u64, String)> {
         let begun = Instant::now();
-        let events = clusters(client(replies), String::new(), watcher::Config::default());
+        let events = clusters(client(replies), String::new(), ListParams::default());
         let described = events.take(count).map(|event| {
             let text = match event {
                 Clusters::NotServed => "absent".to_owned(),

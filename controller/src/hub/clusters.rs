@@ -129,16 +129,16 @@ impl HubCache {
 
 #[cfg(test)]
 mod tests {
+    use globalps_runtime::list_events::Event;
+    use globalps_runtime::list_watch::Update;
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::Secret;
     use kube::api::DynamicObject;
-    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
     use super::super::views::{cluster, kubeconfig};
     use super::super::watches::HubEvent;
     use super::*;
-    use crate::cache::list_watch::Update;
 
     fn metadata(name: &str, uid: &str, annotation: Option<&str>) -> Value {
         let labels = json!({

@@ -1,4 +1,5 @@
 use globalps_core::api::FleetPullSecret;
+use globalps_runtime::list_watch::{Update, WatchError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::refused_tests::{
 use super::source::SourceState;
 use super::views::NamespaceLabels;
 use super::watches::HubEvent;
-use crate::cache::list_watch::{Update, WatchError};
 use crate::content::source::Source;
 use crate::objects::fake_api::FakeApi;
 

@@ -6,6 +6,7 @@ use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, DATA_KEY, FLEET_ANNOTATION, IMAGES_SECRET,
     INSTALLATION_ANNOTATION, NAMESPACE,
 };
+use globalps_runtime::request::within;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
@@ -14,7 +15,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::requests::within;
 use crate::clusters::installation::Installation;
 use crate::content::source::Data;
 use crate::objects::apply::is_absent;
@@ -36,7 +36,7 @@ pub(super) async fn install(
     installation: &Installation,
     manager: &str,
     fleet: &str,
-) -> Result<Installed, Option<kube::Error>> {
+) -> Result<Installed, kube::Error> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), CONTROLLER_NAMESPACE);
     if let Some(found) = within(deployments.get_opt(CONTROLLER)).await? {
         let is = |key, value: &str| found.annotations().get(key).is_some_and(|it| it == value);
@@ -72,7 +72,7 @@ fn runs(deployment: &Deployment) -> bool {
 async fn has_pull_secret(
     client: &Client,
     installation: &Installation,
-) -> Result<bool, Option<kube::Error>> {
+) -> Result<bool, kube::Error> {
     let Some(desired) = &installation.pull_secret else {
         return Ok(true);
     };
@@ -86,7 +86,7 @@ async fn has_pull_secret(
     Ok(true)
 }
 
-async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Option<kube::Error>> {
+async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), kube::Error> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
     let (group, version) = version.split_once('/').unwrap_or(("", &version));
@@ -105,7 +105,7 @@ async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Opti
     let (attempts, pause) = SERVED;
     for _ in 1..attempts {
         match within(api.patch(&name, &params, &patch)).await {
-            Err(Some(kube::Error::Api(status))) if is_absent(&status) => sleep(pause).await,
+            Err(kube::Error::Api(status)) if is_absent(&status) => sleep(pause).await,
             applied => return applied.map(drop),
         }
     }

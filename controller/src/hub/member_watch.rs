@@ -7,9 +7,9 @@ use futures::stream::BoxStream;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::GLOBAL_SECRET;
+use globalps_runtime::list_events::{Event, WATCH_SECONDS, list_events, one};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::time::sleep;
 
@@ -18,8 +18,6 @@ use crate::clusters::member::Reason;
 use crate::clusters::member_report::{MemberReport, MemberStatus};
 use crate::remote::unreachable;
 
-/// The API server ends a watch after this time, and the watch resumes. A watch without a response for longer counts as dead.
-const WATCH_SECONDS: u32 = 60;
 /// Interval of the attempts to watch, while globalps is not installed.
 const NOT_SERVED: Duration = Duration::from_secs(30);
 
@@ -27,20 +25,16 @@ const NOT_SERVED: Duration = Duration::from_secs(30);
 pub(super) enum WatchEvent {
     Report(MemberReport),
     Target,
-    Failed(watcher::Error),
+    Failed(kube::Error),
 }
 
 /// Watches the cluster's `GlobalPullSecret` if the spec requires its status, otherwise the target.
 pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'static, WatchEvent> {
-    let config = |name: &str| {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
-        config.fields(&format!("metadata.name={name}"))
-    };
     let namespace = &spec.target.namespace;
     if spec.require_nodes && spec.target.is_additional() {
         let api: Api<Item<GlobalPullSecret>> = Api::namespaced(client.clone(), namespace);
         let mut listed = false;
-        watcher(api, config(GLOBAL_SECRET))
+        list_events(api, one(GLOBAL_SECRET), WATCH_SECONDS)
             .filter_map(move |event| {
                 let event = match event {
                     Ok(Event::Apply(object)) => Some(report(&object)),
@@ -64,7 +58,7 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
     } else {
         let secrets: Api<Item<PartialObjectMeta<Secret>>> =
             Api::namespaced(client.clone(), namespace);
-        watcher(secrets, config(&spec.target.name))
+        list_events(secrets, one(&spec.target.name), WATCH_SECONDS)
             .filter_map(|event| {
                 let event = match event {
                     Ok(Event::Init) => None,
@@ -102,14 +96,9 @@ fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
 }
 
 /// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.
-pub(super) fn failed(error: watcher::Error) -> Result<MemberReport, Reason> {
+pub(super) fn failed(error: &kube::Error) -> Result<MemberReport, Reason> {
     match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => match &error {
-            kube::Error::Api(status) if status.code == 404 => Ok(MemberReport::NoGlobalps),
-            _ => Err(unreachable::reason(&error)),
-        },
-        _ => Err(unreachable::timeout()),
+        kube::Error::Api(status) if status.code == 404 => Ok(MemberReport::NoGlobalps),
+        _ => Err(unreachable::reason(error)),
     }
 }

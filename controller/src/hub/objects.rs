@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
 use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, HUB, RETRY_ANNOTATION};
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event;
 
 use crate::cache::kept::Kept;
-use crate::cache::list_watch::Update;
 use crate::cache::out_of_band::out_of_band_changes;
 use crate::cache::own_specs::OwnSpecs;
 use crate::cache::versioned::Versioned as _;

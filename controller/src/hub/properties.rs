@@ -15,12 +15,13 @@ use globalps_core::names::{
     fleet_revision,
 };
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_runtime::list_events::Event as WatchEvent;
+use globalps_runtime::list_watch::Update;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference, Time};
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event as WatchEvent;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -32,7 +33,6 @@ use super::reconcile::with_obstacles;
 use super::statuses::{dated, due};
 use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
-use crate::cache::list_watch::Update;
 use crate::clusters::clock::ClusterClock;
 use crate::clusters::desired::Desired;
 use crate::clusters::input::{ClusterKey, Input};

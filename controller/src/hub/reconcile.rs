@@ -8,6 +8,7 @@ use std::time::Duration;
 use globalps_core::api::{ClusterPullSecret, Counts, FleetPullSecret, FleetSecretRef};
 use globalps_core::names::{FLEET_FINALIZER, cluster_pull_secret};
 use globalps_core::rollout::RevisionId;
+use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -29,7 +30,6 @@ use crate::clusters::input::{
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::content::source::Source;
-use crate::process::backoff::random_bits;
 use crate::refused;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.

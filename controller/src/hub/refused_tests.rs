@@ -10,10 +10,11 @@ use globalps_core::api::{
 use globalps_core::names::{
     REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
 };
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -21,7 +22,6 @@ use super::source::SourceState;
 use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
 use super::{Cli, Command, Hub};
-use crate::cache::list_watch::Update;
 use crate::clusters::revision::Revision;
 use crate::content::secret::revision_of_test;
 use crate::content::source::{Data, Source};

@@ -1,30 +1,25 @@
 //! Requests to a member cluster, each with a deadline.
 
-use std::time::Duration;
-
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
     CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
     SECRET_TYPE,
 };
+use globalps_runtime::request::{within, without_content};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::messages::MemberSpec;
 use crate::clusters::desired::Release;
 use crate::clusters::member::Reason;
 use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
-use crate::telemetry::client::without_content;
 
 /// Maximum length of the uid of a member's `kube-system`: a member can report any text.
 const IDENTITY: usize = 64;
-/// Deadline of each request.
-const REQUEST: Duration = Duration::from_secs(15);
 
 pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Owned<Secret>> {
     Api::namespaced(client.clone(), &spec.target.namespace)
@@ -35,8 +30,8 @@ pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> 
     let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     match within(namespaces.get("kube-system")).await {
         Ok(found) => Ok(found.uid().map(|uid| sanitized(&uid, IDENTITY))),
-        Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
-        Err(error) => Err(unreachable_reason(error)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
+        Err(error) => Err(unreachable_reason(&error)),
     }
 }
 
@@ -44,7 +39,7 @@ pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> 
 pub(super) async fn target(client: &Client, spec: &MemberSpec) -> Result<Option<Secret>, Reason> {
     let name = &spec.target.name;
     let found = within(secrets(client, spec).get_opt(name)).await;
-    let found = found.map_err(unreachable_reason)?;
+    let found = found.map_err(|error| unreachable_reason(&error))?;
     let found = found.map(Owned::into_result).transpose();
     found.map_err(|unreadable| {
         let message = format!("its Secret `{name}` can't be read: {unreadable}");
@@ -80,19 +75,7 @@ pub(super) fn body(
     })
 }
 
-/// `None`: no response in time.
-pub(super) async fn within<T>(
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, Option<kube::Error>> {
-    match timeout(REQUEST, call).await {
-        Ok(done) => done.map_err(Some),
-        Err(_) => Err(None),
-    }
-}
-
-pub(super) fn unreachable_reason(error: Option<kube::Error>) -> Reason {
-    if let Some(error) = &error {
-        tracing::debug!(error = without_content(error), "member unreachable");
-    }
-    error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
+pub(super) fn unreachable_reason(error: &kube::Error) -> Reason {
+    tracing::debug!(error = without_content(error), "member unreachable");
+    unreachable::reason(error)
 }

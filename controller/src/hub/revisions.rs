@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::runtime::watcher::Event;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::Update;
 
 use super::views::RevisionSecret;
 use crate::cache::kept::Kept;
-use crate::cache::list_watch::Update;
 use crate::cache::versioned::Versioned as _;
 use crate::clusters::revision::Revision;
 

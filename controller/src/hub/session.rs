@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
+use globalps_runtime::backoff::Backoff;
+use globalps_runtime::request::within;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
@@ -14,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
 use super::messages::{MemberSpec, Outcome, Shared};
-use super::requests::{body, identity, secrets, target, unreachable_reason, within};
+use super::requests::{body, identity, secrets, target, unreachable_reason};
 use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
@@ -23,12 +25,11 @@ use crate::clusters::member_report::MemberReport;
 use crate::clusters::target::TargetView;
 use crate::clusters::text::sanitized;
 use crate::objects::apply::{is_absent, is_denied};
-use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
 use crate::remote::{kubeconfig, unreachable};
 
-/// First and longest pause before another attempt to connect.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Pauses between attempts to connect.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Interval of reading the target without an event.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Pause before the retry of a failed write.
@@ -68,16 +69,15 @@ enum Disconnect {
 impl Session {
     /// Runs until the hub ends the session.
     pub(super) async fn run(mut self) {
-        let mut retries = 0_u32;
+        let mut backoff = RETRY;
         let mut spec = self.specs.borrow_and_update().clone();
         loop {
-            match self.run_connection(&spec, &mut retries).await {
+            match self.run_connection(&spec, &mut backoff).await {
                 Disconnect::Ended => return,
-                Disconnect::Changed => retries = 0,
+                Disconnect::Changed => backoff.reset(),
                 Disconnect::Failed => {
                     self.report();
-                    let until = Instant::now() + backoff(RETRY, retries);
-                    retries = retries.saturating_add(1);
+                    let until = Instant::now() + backoff.pause();
                     if !self.wait(&spec, until).await {
                         return;
                     }
@@ -124,7 +124,7 @@ impl Session {
         self.facts.blocked = Some((reason, sanitized(message, MESSAGE_LIMIT)));
     }
 
-    async fn run_connection(&mut self, spec: &MemberSpec, retries: &mut u32) -> Disconnect {
+    async fn run_connection(&mut self, spec: &MemberSpec, backoff: &mut Backoff) -> Disconnect {
         let data = match &spec.kubeconfig {
             Ok(data) => data,
             Err(reason) => return self.fail(reason.clone()),
@@ -190,7 +190,7 @@ impl Session {
                 }
                 event = events.next() => match event {
                     Some(WatchEvent::Report(report)) => {
-                        self.reached(retries);
+                        self.reached(backoff);
                         let is_other = match (&report, &self.facts.target) {
                             (MemberReport::Status(status), Some(target)) => !status.refers_to(&target.version),
                             _ => true,
@@ -199,13 +199,13 @@ impl Session {
                         is_other
                     }
                     Some(WatchEvent::Target) => {
-                        self.reached(retries);
+                        self.reached(backoff);
                         true
                     }
-                    Some(WatchEvent::Failed(error)) => match failed(error) {
+                    Some(WatchEvent::Failed(error)) => match failed(&error) {
                         Ok(report) => {
                             self.facts.report = report;
-                            self.reached(retries);
+                            self.reached(backoff);
                             events = member_events_later(&client, spec);
                             false
                         }
@@ -222,8 +222,8 @@ impl Session {
 
     /// Marks the cluster as reachable. Only an event of its watch does so: otherwise the phase would flap for a cluster that
     /// responds to other requests but never to the watch.
-    fn reached(&mut self, retries: &mut u32) {
-        *retries = 0;
+    fn reached(&mut self, backoff: &mut Backoff) {
+        backoff.reset();
         self.facts.unreachable = None;
     }
 
@@ -324,7 +324,7 @@ impl Session {
                 self.installing = Some((release, since));
                 Ok(written)
             }
-            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+            Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
                     401 | 403 => "InstallForbidden",
                     _ => "NotInstalled",
@@ -332,7 +332,7 @@ impl Session {
                 self.block(reason, &format!("globalps: {}", status.message));
                 Ok(false)
             }
-            Err(error) => Err(unreachable_reason(error)),
+            Err(error) => Err(unreachable_reason(&error)),
         }
     }
 
@@ -376,12 +376,12 @@ impl Session {
                 self.facts.target = secret.and_then(|it| it.into_result().ok()).map(view);
                 Ok(())
             }
-            Err(Some(kube::Error::Api(status))) if is_absent(&status) => {
+            Err(kube::Error::Api(status)) if is_absent(&status) => {
                 self.facts.target = None;
                 self.block("NotFound", &status.message);
                 Ok(())
             }
-            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+            Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
                     409 => CONFLICT,
                     401 | 403 => "Forbidden",
@@ -393,7 +393,7 @@ impl Session {
                 // The Secret may have changed since it was read.
                 self.read_target(client, spec).await
             }
-            Err(error) => Err(unreachable_reason(error)),
+            Err(error) => Err(unreachable_reason(&error)),
         }
     }
 }

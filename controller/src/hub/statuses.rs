@@ -164,11 +164,11 @@ pub(super) fn dated(
 #[cfg(test)]
 mod tests {
     use globalps_core::api::ClusterPullSecretSpec;
-    use kube::runtime::watcher::Event;
+    use globalps_runtime::list_events::Event;
+    use globalps_runtime::list_watch::Update;
 
     use super::super::watches::HubEvent;
     use super::*;
-    use crate::cache::list_watch::Update;
 
     #[test]
     fn a_foreign_status_is_replaced_whatever_fleet_the_spec_says() {

@@ -5,9 +5,10 @@ use futures::stream::{BoxStream, SelectAll, select_all};
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::decode::Item;
 use globalps_core::names::{CLUSTER_LABEL, FLEET_LABEL};
+use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::ListParams;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
@@ -16,7 +17,6 @@ use super::views::{
     CLUSTER_NAME_LABEL, ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret,
     kubeconfig, revision,
 };
-use crate::cache::list_watch::{Update, list_watch};
 use crate::clusters::shard::Shard;
 
 pub(super) enum HubEvent {
@@ -68,8 +68,8 @@ pub(super) fn scopes(namespaces: &[String]) -> Vec<String> {
     }
 }
 
-fn config(labels: Option<&str>) -> watcher::Config {
-    let config = watcher::Config::default().page_size(100);
+fn config(labels: Option<&str>) -> ListParams {
+    let config = ListParams::default().limit(100);
     match labels {
         Some(labels) => config.labels(labels),
         None => config,

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use globalps_core::decode::Item;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use globalps_runtime::backoff::random_bits;
+use globalps_runtime::list_events::{Event, one};
+use globalps_runtime::list_watch::{Update, list_watch};
 use kube::{Client, ResourceExt as _};
 use tokio::time::sleep;
 
 use super::fencing::LEASE_DURATION;
 use super::lease::{Lease, LeaseApi, LeaseError, warn};
 use super::lease_guard::LeaseGuard;
-use crate::process::backoff::random_bits;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 
@@ -120,10 +119,7 @@ impl Election {
 
     /// Waits for the Lease and takes it.
     pub(crate) async fn acquire(&self) -> LeaseGuard<'_> {
-        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.api.name));
-        let mut events = watch(self.api.leases.clone(), named)
-            .default_backoff()
-            .boxed();
+        let mut updates = list_watch(self.api.leases.clone(), one(&self.api.name), "Lease");
         let mut state: Option<LeaseState> = None;
         // No step before the first list is complete.
         let mut listed = false;
@@ -177,29 +173,25 @@ impl Election {
             };
             tokio::select! {
                 () = sleep(pause) => {}
-                Some(event) = events.next() => {
+                Some(update) = updates.next() => {
                     let now = clock::now();
-                    match event {
-                        Ok(
-                            Event::Apply(Item::Unreadable(lease))
-                            | Event::InitApply(Item::Unreadable(lease)),
-                        ) => tracing::warn!("the Lease can't be read: {lease}"),
-                        Ok(
-                            Event::Apply(Item::Readable(lease))
-                            | Event::InitApply(Item::Readable(lease)),
-                        ) => {
+                    match update {
+                        Update::Unreadable { object, is_deleted: false } => {
+                            tracing::warn!("the Lease can't be read: {object}");
+                        }
+                        Update::Event(Event::Apply(lease) | Event::InitApply(lease)) => {
                             state = Some(LeaseState::of(&lease, state.as_ref(), now));
                             self.health.answered();
                         }
-                        Ok(Event::Delete(_)) => state = Some(LeaseState::gone(state.as_ref(), now)),
-                        Ok(Event::Init) => listed = false,
-                        Ok(Event::InitDone) => {
+                        Update::Event(Event::Delete(_)) | Update::Unreadable { .. } => {
+                            state = Some(LeaseState::gone(state.as_ref(), now));
+                        }
+                        Update::Event(Event::InitDone) => {
                             listed = true;
                             state.get_or_insert_with(|| LeaseState::gone(None, now));
                         }
-                        Err(error) => {
-                            tracing::warn!(%error, "the watch of the Lease failed; retrying");
-                        }
+                        // What is known stays: it is compared with the API server's by each step.
+                        Update::Event(Event::Init) | Update::Stale | Update::Failed(_) => {}
                     }
                 }
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use globalps_core::decode::Item;
 use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, LEADER_ANNOTATION};
+use globalps_runtime::backoff::up_to;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease as WholeLease, LeaseSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -179,6 +180,5 @@ fn readable(item: Item<Lease>) -> Result<Lease, LeaseError> {
 /// Logs the error and returns the pause before the next attempt, with jitter.
 pub(super) fn warn(action: &'static str, error: &LeaseError) -> Duration {
     tracing::warn!(%error, action, "a request for the Lease failed; retrying");
-    let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
-    RETRY + RETRY * random / 1000
+    RETRY + up_to(RETRY)
 }

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use globalps_runtime::process::Stop;
 use kube::Client;
 use tokio::time::timeout;
 
 use super::election::Election;
 use super::fencing::FencingToken;
 use super::lease_guard::{LeaseGuard, Lost};
-use crate::process::Stop;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 

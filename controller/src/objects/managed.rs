@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use globalps_core::api::ProviderPaths;
 use globalps_manifests::Agent;
+use globalps_runtime::backoff::doubled;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
@@ -247,9 +248,7 @@ impl RateLimiter {
             return Duration::ZERO;
         }
         let (first, longest) = BACKOFF;
-        let doublings = self.reverts - BURST;
-        let pause = first.saturating_mul(2_u32.saturating_pow(doublings));
-        pause.min(longest).saturating_sub(since)
+        doubled(first, longest, self.reverts - BURST, 1.0).saturating_sub(since)
     }
 
     pub(crate) fn reverted(&mut self, now: Instant) {

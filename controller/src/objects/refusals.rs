@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use globalps_runtime::backoff::{Backoff, random};
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use super::apply::ApplyError;
 use super::namespaced::Refusal;
-use crate::process::backoff::{backoff, random};
 use crate::refused::{Failures, Response};
 use crate::telemetry::clock;
 
@@ -25,8 +25,8 @@ const CONCURRENT: usize = 16;
 const STARTING: Duration = Duration::from_secs(1);
 /// No more writes of one call start after this many failures: thousands may fail for the same reason.
 const FAILING: usize = 16;
-/// First and longest pause between reconciles in which writes fail.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Pauses between reconciles in which writes fail.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 
 /// Performs writes, and remembers those that failed.
 #[derive(Default)]
@@ -42,8 +42,8 @@ pub(crate) struct Refusals {
     failed: usize,
     /// The time for starting writes was over before all of them were started.
     has_left: bool,
-    /// Consecutive reconciles with failed writes.
-    in_row: u32,
+    /// Since the first of consecutive reconciles with failed writes.
+    pauses: Option<Backoff>,
 }
 
 /// The writes of one call.
@@ -78,7 +78,7 @@ impl Refusals {
         let next = times.into_iter().flatten().min();
         let next = next.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         if self.failed == 0 {
-            self.in_row = 0;
+            self.pauses = None;
             return if self.has_left {
                 Some(Duration::ZERO)
             } else {
@@ -86,11 +86,8 @@ impl Refusals {
             };
         }
         // The first time, others get the slots of what was not written immediately.
-        let pause = match self.in_row {
-            0 => Duration::ZERO,
-            retries => backoff(PAUSE, retries),
-        };
-        self.in_row = self.in_row.saturating_add(1);
+        let pause = self.pauses.as_mut().map_or(Duration::ZERO, Backoff::pause);
+        self.pauses.get_or_insert(PAUSES);
         Some(next.map_or(pause, |next| next.min(pause)))
     }
 
@@ -286,6 +283,9 @@ mod tests {
         // On a busy machine, some of them are due by now.
         refusals.failures = Failures::default();
         let pause = refusals.end(|_| true).unwrap_or_default();
-        assert!(pause > Duration::ZERO && pause <= PAUSE.1, "{pause:?}");
+        assert!(
+            pause > Duration::ZERO && pause <= Duration::from_secs(2),
+            "{pause:?}"
+        );
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use globalps_core::decode::{Item, Unreadable};
 
+use globalps_runtime::request::without_content;
 use kube::core::Status;
 
 use crate::refused::Response;
-use crate::telemetry::client::without_content;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

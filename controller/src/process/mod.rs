@@ -1,18 +1,12 @@
-//! The process of each control-plane program: its log, ports and signals, and memory protection.
-
-pub(crate) mod backoff;
+//! The process of each control-plane program: its log, ports and client.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use globalps_core::names;
+use globalps_runtime::memory::keep_private;
+use globalps_runtime::process::LogFormat;
 use kube::Client;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, registry};
 
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -30,12 +24,6 @@ pub(crate) struct ProcessArgs {
     log_format: LogFormat,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 /// What every program has from its start.
 pub(crate) struct Process {
     pub(crate) client: Client,
@@ -45,18 +33,8 @@ pub(crate) struct Process {
 
 /// Sets up the log, serves the ports and creates the client of this cluster.
 pub(crate) async fn start(args: &ProcessArgs) -> anyhow::Result<Process> {
-    keep_memory_private();
-    // Only this program's targets: kube's client logs the whole body of an unparsable response.
-    let filter = Targets::new().with_target("globalps_controller", tracing::Level::INFO);
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    match args.log_format {
-        LogFormat::Text => registry()
-            .with(log.with_ansi(false).with_filter(filter))
-            .init(),
-        LogFormat::Json => registry()
-            .with(log.json().flatten_event(true).with_filter(filter))
-            .init(),
-    }
+    keep_private();
+    args.log_format.start("globalps_controller");
     let health = Arc::new(Health::new());
     let metrics = Arc::new(Metrics::default());
     for (port, flag, deadline, pages) in [
@@ -83,38 +61,4 @@ pub(crate) async fn start(args: &ProcessArgs) -> anyhow::Result<Process> {
         health,
         metrics,
     })
-}
-
-/// The signals that stop a program.
-pub(crate) struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    pub(crate) async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-/// Keeps credentials in memory out of core dumps and away from other processes of the same user.
-fn keep_memory_private() {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    // Lowering a limit needs no privilege, and there is no fallback if it fails.
-    let _ = setrlimit(Resource::Core, none);
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

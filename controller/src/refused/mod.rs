@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globalps_core::rollout::Refused;
+use globalps_runtime::backoff::doubled;
 use jiff::{SignedDuration, Timestamp};
 
 /// A failure of this duration is reported: most are shorter, such as a conflict.
@@ -11,7 +12,7 @@ pub(crate) const LASTS: SignedDuration = SignedDuration::from_secs(10);
 /// The API server has ended a request without a response by then.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// Longest backoff while the API server is unreachable: it serves again for all objects at once.
-const OUTAGE: SignedDuration = SignedDuration::from_secs(5);
+const OUTAGE: Duration = Duration::from_secs(5);
 /// Maximum number of failures in a message, and maximum length of each in characters.
 const NAMED: usize = 5;
 const LENGTH: usize = 500;
@@ -76,7 +77,7 @@ impl Failure {
 pub(crate) struct Failures {
     by_object: BTreeMap<String, Failure>,
     /// First and longest backoff.
-    backoff: (SignedDuration, SignedDuration),
+    backoff: (Duration, Duration),
     /// The time of the last call of [`Self::set_now`].
     now: Timestamp,
 }
@@ -84,15 +85,12 @@ pub(crate) struct Failures {
 /// The backoff of a loop's own objects. It begins short: the API server may learn a moment later than the leader who leads.
 impl Default for Failures {
     fn default() -> Self {
-        Self::new(
-            SignedDuration::from_millis(100),
-            SignedDuration::from_secs(30),
-        )
+        Self::new(Duration::from_millis(100), Duration::from_secs(30))
     }
 }
 
 impl Failures {
-    pub(crate) fn new(first: SignedDuration, longest: SignedDuration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self {
             by_object: BTreeMap::new(),
             backoff: (first, longest),
@@ -152,8 +150,7 @@ impl Failures {
         if response == Response::Outage {
             longest = longest.min(OUTAGE);
         }
-        let doubled = first.saturating_mul(2_i32.saturating_pow(attempts.saturating_sub(1)));
-        let pause = doubled.min(longest).mul_f64(0.5 + jitter / 2.0);
+        let pause = doubled(first, longest, attempts - 1, jitter);
         let settled_at = match response {
             Response::Rejected => now,
             Response::Missing | Response::Outage => after(now, SETTLED_AFTER),
@@ -163,7 +160,7 @@ impl Failures {
             message,
             attempts,
             since: known.map_or(now, |known| known.since),
-            retry_at: after(now, pause),
+            retry_at: now.checked_add(pause).unwrap_or(Timestamp::MAX),
             settled_at,
         };
         self.by_object.insert(object.to_owned(), failure);
@@ -239,7 +236,7 @@ mod tests {
     }
 
     fn failures() -> Failures {
-        Failures::new(SignedDuration::from_secs(1), SignedDuration::from_mins(5))
+        Failures::new(Duration::from_secs(1), Duration::from_mins(5))
     }
 
     fn fail(failures: &mut Failures, object: &str, response: Response, second: i64) {

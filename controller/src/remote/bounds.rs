@@ -9,13 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use globalps_runtime::bounds::{self, is_watch};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::{Request, Response};
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
-
-use crate::telemetry::bounds::{self, is_watch};
 
 /// Maximum size of a response, and of an event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB, and each request here
 /// is for one object.

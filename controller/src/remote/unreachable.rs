@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::telemetry::client::without_content;
+use globalps_runtime::request::{is_timeout, without_content};
 
 /// Texts in the chain of errors, and their reason. The first match counts.
 const CAUSES: [(&[&str], &str); 9] = [
@@ -39,6 +39,9 @@ pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
             403 => ("Forbidden", status.message.clone()),
             code => ("ServerError", format!("HTTP {code}: {}", status.message)),
         };
+    }
+    if is_timeout(error) {
+        return timeout();
     }
     let mut texts = vec![without_content(error)];
     let mut source = error.source();

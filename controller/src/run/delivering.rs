@@ -8,6 +8,7 @@ use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
 use globalps_core::rollout::Revision;
 use globalps_core::state::ProofKey;
+use globalps_runtime::backoff::random;
 use tokio::time::Instant;
 
 use super::pending::{Pending, Writes};
@@ -21,7 +22,6 @@ use crate::namespaces::plan::Write;
 use crate::namespaces::summary::NamespacesReport;
 use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
-use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::proof::Proof;

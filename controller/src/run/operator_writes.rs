@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use globalps_core::state::ProofKey;
+use globalps_runtime::backoff::random;
 
 use super::pending::{Pending, Writes};
 use super::steady;
@@ -15,7 +16,6 @@ use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
 use crate::operators::summary::OperatorsReport;
 use crate::operators::views::CatalogSecret;
-use crate::process::backoff::random;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::proof::Proof;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use globalps_core::api::{GlobalPullSecretSpec, Verify};
 use globalps_core::rollout::{Goal, RevisionId};
 use globalps_core::state::State;
+use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -20,7 +21,6 @@ use crate::nodes::forget::Forgotten;
 use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Plan, plan};
 use crate::objects::refusals::Refusals;
-use crate::process::backoff::random_bits;
 use crate::refused::title;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.

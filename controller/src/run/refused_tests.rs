@@ -18,16 +18,16 @@ use globalps_core::names::{
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
 use globalps_provider::Content;
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::{Update, WatchError};
+use globalps_runtime::object_watch::ObjectState;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Cli, Command, Controller};
-use crate::cache::list_watch::{Update, WatchError};
-use crate::cache::object_watch::ObjectState;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PullSecretsWatch, Watch, stripped, uptime};
 use crate::content::secret::{Global, GlobalWrite, encode, revision_of_test};

@@ -14,18 +14,18 @@ use globalps_core::names::{
 };
 use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State, restore_meant};
+use globalps_runtime::list_events::Event as Watch;
+use globalps_runtime::list_watch::Update;
+use globalps_runtime::object_watch::ObjectState;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::runtime::watcher::Event as Watch;
 use proptest::prelude::*;
 
 use tokio::time::Instant;
 
 use super::state::{needless, remembered};
-use crate::cache::list_watch::Update;
-use crate::cache::object_watch::ObjectState;
 use crate::cache::{self, Cache, CacheEvent};
 use crate::content::secret::{self, encode};
 use crate::content::source::{Data, Source};

@@ -2,14 +2,14 @@
 //! other clients. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::refused::{Failure, Failures, Response, after};
 
 /// First and longest backoff after a failed write.
-const BACKOFF: (SignedDuration, SignedDuration) =
-    (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 /// An object is restored this often within [`CONFLICT_WINDOW`], then not for as long.
 const RESTORES: u32 = 5;
 const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);

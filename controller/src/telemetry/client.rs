@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use globalps_core::kubeconfig::parse;
+use globalps_runtime::bounds::{self, Bounded};
 use hyper::body::{Body as HttpBody, Bytes};
 use hyper::{Request, Response};
 use kube::client::{Body, ClientBuilder};
@@ -15,11 +16,10 @@ use kube::{Client, Config};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-use crate::telemetry::bounds::{self, Bounded};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// A connection without traffic for longer is dead. Longer than any watch, see `cache::list_watch`; other requests have their own
+/// A connection without traffic for longer is dead. Longer than any watch, see `globalps_runtime::list_watch`; other requests have their own
 /// deadlines.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(70);
 
@@ -106,14 +106,5 @@ struct RequestMetric {
 impl Drop for RequestMetric {
     fn drop(&mut self) {
         self.metrics.request_done(self.verb, self.code);
-    }
-}
-
-/// The error without the content of an unparsable response, which may contain credentials. Of an API error only its message.
-pub(crate) fn without_content(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        kube::Error::SerdeError(_) => "could not decode the API server's response".to_owned(),
-        other => other.to_string(),
     }
 }

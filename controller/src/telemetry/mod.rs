@@ -1,6 +1,5 @@
 //! Probes, metrics and the instrumented client.
 
-pub(crate) mod bounds;
 pub(crate) mod client;
 pub(crate) mod clock;
 pub(crate) mod health;

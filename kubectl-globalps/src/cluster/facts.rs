@@ -11,7 +11,7 @@ mod watch;
 pub(crate) use changed::Changed;
 pub(crate) use pages::{Format, metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
-pub(crate) use watch::{Kind, Signal, Signals, Update, pause, watch_kind};
+pub(crate) use watch::{BACKOFF, Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use globalps_core::names;
 use globalps_provider::parse_scoped;
+use globalps_runtime::backoff::up_to;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -140,8 +141,7 @@ async fn evict_all(
             left.extend(blocked);
             return Ok((evicted, left));
         }
-        let jitter = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
-        sleep(PAUSE + Duration::from_millis(jitter.into())).await;
+        sleep(PAUSE + up_to(Duration::from_secs(1))).await;
         found = list(cluster, added).await?;
         // Pods that replace evicted ones are new, and pull by themselves.
         found.retain(|pod| first.contains(&pod.uid));

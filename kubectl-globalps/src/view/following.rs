@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::Span;
-use crate::cluster::facts::{Signal, Signals, Update, pause};
+use crate::cluster::facts::{BACKOFF, Signal, Signals, Update};
 use crate::error::Failure;
 use crate::terminal::columns::wrap;
 use crate::terminal::escapes::line;
@@ -200,12 +200,10 @@ pub(crate) async fn first<F, G>(
     let mut outage = Outage::default();
     // Also of a look without an answer.
     let mut last = None;
-    let mut failures = 0;
+    let (mut backoff, mut pause) = (BACKOFF, Duration::ZERO);
     loop {
         let again = async {
-            if failures > 0 {
-                tokio::time::sleep(pause(failures, Timestamp::now())).await;
-            }
+            tokio::time::sleep(pause).await;
             look().await
         };
         let found = tokio::select! {
@@ -221,7 +219,7 @@ pub(crate) async fn first<F, G>(
                 let now = Timestamp::now();
                 last = Some(failure.message.clone());
                 outage.lost(0, failure, now);
-                failures += 1;
+                pause = backoff.pause();
                 screen.outage(outage.notice(now));
                 screen.draw(|_| String::new());
             }

@@ -42,7 +42,7 @@ impl Agent {
                 RECHECK
             }
             Err(error) => {
-                let pause = self.backoff.next();
+                let pause = self.backoff.pause();
                 tracing::warn!(%error, "could not fetch the content; retrying in {} ms", pause.as_millis());
                 // A node whose revision is already in force stays Synced, if it has answered this assignment.
                 let is_in_force =

@@ -23,11 +23,11 @@ use std::time::Duration;
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::rollout::{Goal, Revision};
 use globalps_provider::Content;
+use globalps_runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::backoff::Backoff;
-use crate::cluster::{Cluster, Known, Watched, identity, task};
+use crate::cluster::{BACKOFF, Cluster, Known, Watched, identity, task};
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
@@ -152,7 +152,7 @@ impl Agent {
             about: None,
             desired: None,
             superseded: None,
-            backoff: Backoff::default(),
+            backoff: BACKOFF,
             watch_until: None,
             quarantined: None,
             task: None,

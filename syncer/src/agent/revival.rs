@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use globalps_runtime::backoff::Backoff;
 use tokio::time::Instant;
 
-use crate::cluster::backoff::Backoff;
-
-/// First and longest pause between two starts. systemd itself gives up after five starts in 10 s.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(2));
+/// Pauses between two starts. systemd itself gives up after five starts in 10 s.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(2));
 
 pub(super) struct Revival {
     backoff: Backoff,
@@ -18,7 +17,7 @@ pub(super) struct Revival {
 impl Default for Revival {
     fn default() -> Self {
         Self {
-            backoff: Backoff::new(PAUSES.0, PAUSES.1),
+            backoff: PAUSES,
             next: None,
         }
     }
@@ -30,7 +29,7 @@ impl Revival {
         let backoff = &mut self.backoff;
         let next = *self
             .next
-            .get_or_insert_with(|| Instant::now() + backoff.next());
+            .get_or_insert_with(|| Instant::now() + backoff.pause());
         let is_due = Instant::now() >= next;
         if is_due {
             self.next = None;

@@ -1,6 +1,5 @@
 //! The node's view of the API server: its `NodePullSecret` and the Secrets with content.
 
-pub(crate) mod backoff;
 mod fetch;
 mod watch;
 
@@ -10,6 +9,7 @@ use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use globalps_core::decode::Item;
 use globalps_core::names::SYNCER_MANAGER;
 use globalps_core::rollout::Revision;
+use globalps_runtime::backoff::Backoff;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
@@ -21,6 +21,9 @@ use crate::node::state::Task;
 
 /// Deadline of one request, except a watch.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Of failed requests.
+pub(crate) const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 #[derive(Clone)]
 pub(crate) struct Cluster {

@@ -6,17 +6,16 @@ use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::NodePullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::forget_up_to;
+use globalps_runtime::backoff::Backoff;
+use globalps_runtime::list_events::{Event, SETTLED, list_events, one};
 use kube::ResourceExt as _;
-use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::backoff::Backoff;
-use super::{Cluster, TIMEOUT};
+use super::{BACKOFF, Cluster};
 
-/// A watch is renewed after this time; a connection without traffic for longer is dead.
-const WATCH: Duration = Duration::from_secs(290);
-const GRACE: Duration = Duration::from_secs(10);
+/// Longer than the watches of other programs: there is one on each node.
+const WATCH_SECONDS: u32 = 290;
 /// A token that was rejected for this long belongs to a deleted pod or account.
 const CUT_OFF: Duration = Duration::from_mins(1);
 
@@ -59,15 +58,17 @@ impl Cluster {
         let sender = Sender { objects, versions };
         let cluster = self.clone();
         tokio::spawn(async move {
-            let mut backoff = Backoff::default();
+            let mut backoff = BACKOFF;
             let mut rejected_since = None;
             loop {
                 let ended = cluster.watch_once(&sender, &mut backoff).await;
-                let pause = backoff.next();
+                let pause = backoff.pause();
                 if is_cut_off(&mut rejected_since, ended.as_ref().err(), Instant::now()) {
                     return;
                 }
-                if let Err(error) = ended {
+                if let Err(error) = ended
+                    && !is_gap(&error)
+                {
                     tracing::warn!(%error, "the watch failed; retrying in {} ms", pause.as_millis());
                 }
                 sleep(pause).await;
@@ -79,59 +80,40 @@ impl Cluster {
         }
     }
 
-    /// One list and the watch that follows, until the watch ends or has a gap.
-    async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> anyhow::Result<()> {
-        let objects = self.objects();
-        let field = format!("metadata.name={}", self.node);
-        let list = timeout(TIMEOUT, objects.list(&ListParams::default().fields(&field))).await??;
-        let mut version = list.metadata.resource_version.unwrap_or_default();
-        match list.items.into_iter().next() {
-            Some(item) => sender.seen(item),
-            None => sender.send(None),
-        }
-        loop {
-            let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
-            let parameters = WatchParams::default().fields(&field).timeout(seconds);
-            let stream = timeout(TIMEOUT, objects.watch(&parameters, &version)).await??;
-            pin_mut!(stream);
-            let begun = Instant::now();
-            while let Some(event) = timeout(WATCH + GRACE, stream.next()).await? {
-                match event? {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        version = object.resource_version().unwrap_or_default();
-                        sender.seen(object);
-                    }
-                    WatchEvent::Deleted(object) => {
-                        version = object.resource_version().unwrap_or_default();
-                        sender.send(None);
-                    }
-                    WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
-                    // Usually 410: events were lost, so a new list is needed.
-                    WatchEvent::Error(status) => {
-                        tracing::debug!(code = status.code, "the watch has a gap");
-                        if status.code != 410 {
-                            anyhow::bail!("the API server ended the watch with {}", status.code);
-                        }
-                        return Ok(());
-                    }
-                }
+    /// One list and the watch that follows, until an error.
+    async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> kube::Result<()> {
+        let events = list_events(self.objects(), one(&self.node), WATCH_SECONDS);
+        pin_mut!(events);
+        let mut listed = None;
+        let mut complete_since = None;
+        while let Some(event) = events.next().await {
+            if event.is_err() && complete_since.is_some_and(|at: Instant| at.elapsed() >= SETTLED) {
                 backoff.reset();
             }
-            if begun.elapsed() < GRACE {
-                // The server closed the watch early: pause before the next one.
-                return Ok(());
+            match event? {
+                Event::Init => {}
+                Event::InitApply(item) => listed = Some(item),
+                Event::InitDone => {
+                    complete_since = Some(Instant::now());
+                    match listed.take() {
+                        Some(item) => sender.seen(item),
+                        None => sender.send(None),
+                    }
+                }
+                Event::Apply(item) => sender.seen(item),
+                Event::Delete(_) => sender.send(None),
             }
         }
+        Ok(())
     }
 }
 
 /// Whether the API server has rejected this pod for too long. Other errors don't count.
 fn is_cut_off(
     rejected_since: &mut Option<Instant>,
-    error: Option<&anyhow::Error>,
+    error: Option<&kube::Error>,
     now: Instant,
 ) -> bool {
-    let error = error.and_then(|error| error.downcast_ref::<kube::Error>());
     match error {
         Some(kube::Error::Api(status)) if status.code == 401 => {
             let since = *rejected_since.get_or_insert(now);
@@ -142,6 +124,11 @@ fn is_cut_off(
             false
         }
     }
+}
+
+/// Events were lost, so a new list is needed.
+fn is_gap(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 410)
 }
 
 impl Sender {
@@ -181,7 +168,7 @@ mod tests {
     fn a_pod_is_cut_off_after_a_minute_of_rejected_tokens() {
         let error = |code| {
             let status = Status::failure("no", "No").with_code(code);
-            anyhow::Error::from(kube::Error::Api(status.boxed()))
+            kube::Error::Api(status.boxed())
         };
         let begun = Instant::now();
         let mut since = None;

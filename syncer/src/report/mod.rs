@@ -9,16 +9,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use globalps_core::api::{MAX_REVISION, NodePullSecret, NodePullSecretStatus};
+use globalps_runtime::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::Known;
-use crate::cluster::backoff::Backoff;
 use writer::Report;
 
-/// First and longest pause before a check that the object has the last report.
-const CHECKS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
+/// Pauses before checks that the object has the last report.
+const CHECKS: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(10));
 
 pub(crate) struct StatusReporter {
     reports: watch::Sender<Option<Report>>,
@@ -40,7 +40,7 @@ impl StatusReporter {
             last_uid: None,
             ready_file,
             check_at: None,
-            checks: Backoff::new(CHECKS.0, CHECKS.1),
+            checks: CHECKS,
         }
     }
 
@@ -67,7 +67,7 @@ impl StatusReporter {
             let uid = object.metadata.uid.clone().unwrap_or_default();
             self.reports.send_replace(Some(Report { uid, status }));
             self.checks.reset();
-            self.check_at = Some(Instant::now() + self.checks.next());
+            self.check_at = Some(Instant::now() + self.checks.pause());
         }
     }
 
@@ -84,7 +84,7 @@ impl StatusReporter {
                 if versions.changed().await.is_err() {
                     return pending().await;
                 }
-                self.check_at = Some(Instant::now() + self.checks.next());
+                self.check_at = Some(Instant::now() + self.checks.pause());
                 continue;
             };
             sleep_until(check_at).await;
@@ -98,7 +98,7 @@ impl StatusReporter {
                     "the object does not have the status that this syncer reported; reporting it again"
                 );
                 self.reports.send_modify(|_| {});
-                self.check_at = Some(Instant::now() + self.checks.next());
+                self.check_at = Some(Instant::now() + self.checks.pause());
             } else {
                 self.checks.reset();
                 self.check_at = None;

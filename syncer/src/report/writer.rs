@@ -6,8 +6,7 @@ use globalps_core::api::{NodePullSecretStatus, Phase};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::Cluster;
-use crate::cluster::backoff::Backoff;
+use crate::cluster::{BACKOFF, Cluster};
 
 /// Minimum interval between two statuses.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
@@ -19,7 +18,7 @@ const PASSING: Duration = Duration::from_secs(1);
 pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
     let (sender, mut receiver) = watch::channel::<Option<Report>>(None);
     tokio::spawn(async move {
-        let mut backoff = Backoff::default();
+        let mut backoff = BACKOFF;
         while receiver.changed().await.is_ok() {
             while let Some(report) = lasting(&mut receiver).await {
                 match cluster.write_status(&report.uid, &report.status).await {
@@ -32,7 +31,7 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
                     Err(error) if error.is_not_found() => break,
                     Err(error) => tracing::warn!(%error, "could not write the status"),
                 }
-                sleep(backoff.next()).await;
+                sleep(backoff.pause()).await;
             }
             sleep(BETWEEN_REPORTS).await;
         }

@@ -305,6 +305,7 @@ fn no_file_is_too_long_to_read() {
         "crates/manifests/src",
         "crates/provider/src",
         "crates/registry/src",
+        "crates/runtime/src",
         "controller/src",
         "syncer/src",
         "credential-provider/src",

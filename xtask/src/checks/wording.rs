@@ -19,6 +19,7 @@ const CLEAN: &[&str] = &[
     "crates/manifests/src",
     "crates/provider/src",
     "crates/registry/src",
+    "crates/runtime/src",
     "credential-provider/src",
     "docs/adr",
     "docs/alternatives.md",

@@ -1,9 +1,9 @@
+use globalps_runtime::list_events::Event;
+use globalps_runtime::list_watch::{Update, WatchError};
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::watcher::Event;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::super::list_watch::{Update, WatchError};
 use super::super::syncer_pods::SyncerPods;
 use super::*;
 use crate::cache::CacheEvent;

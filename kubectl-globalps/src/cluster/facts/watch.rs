@@ -9,8 +9,8 @@ use futures::future::LocalBoxFuture;
 use futures::io::AsyncBufReadExt as _;
 use futures::stream::{self, BoxStream, LocalBoxStream, StreamExt as _};
 use globalps_core::decode::{Item, Unreadable, decode};
+use globalps_runtime::backoff::Backoff;
 use hyper::header::{ACCEPT, HeaderValue};
-use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{ListParams, ObjectMeta, WatchParams};
 use kube::core::{Request, Status};
@@ -31,8 +31,9 @@ const SECONDS: u32 = 20;
 const SILENCE: Duration = Duration::from_secs(25);
 /// The API server begins to answer a watch at once.
 const BEGIN: Span = Span(Duration::from_secs(10));
-/// Pauses double from the first to the last.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+/// After failures.
+pub(crate) const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 /// A watch that ended earlier than this without an event is followed by a pause too.
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -102,8 +103,9 @@ struct Watching<'a, V> {
     /// The watch that is open.
     lines: Option<BoxStream<'static, io::Result<String>>>,
     began: Instant,
-    /// In a row.
-    failures: u32,
+    backoff: Backoff,
+    /// Before the next watch begins.
+    pause: Duration,
 }
 
 #[derive(Deserialize)]
@@ -204,7 +206,8 @@ pub(super) fn watch<'a, V: 'a>(
         watched,
         lines: None,
         began: Instant::now(),
-        failures: 0,
+        backoff: BACKOFF,
+        pause: Duration::ZERO,
     };
     let next = |mut watching: Watching<'a, V>| async move {
         let signal = watching.next().await;
@@ -221,7 +224,7 @@ impl<V> Watching<'_, V> {
                 Ok(None) => {}
                 Err(failure) => {
                     self.lines = None;
-                    self.failures += 1;
+                    self.pause = self.backoff.pause();
                     return Signal::Lost(failure);
                 }
             }
@@ -234,21 +237,19 @@ impl<V> Watching<'_, V> {
             return self.begin().await.map(Some);
         };
         if let Ok(Some(Ok(line))) = timeout(SILENCE, lines.next()).await {
-            self.failures = 0;
+            self.backoff.reset();
             return self.read(&line);
         }
         // It ended, broke or is dead. Whether the API server can be reached is seen when the next one begins.
         self.lines = None;
         if self.began.elapsed() < SHORT {
-            self.failures += 1;
+            self.pause = self.backoff.pause();
         }
         Ok(None)
     }
 
     async fn begin(&mut self) -> Result<Signal<Update<V>>, Failure> {
-        if self.failures > 0 {
-            sleep(pause(self.failures, Timestamp::now())).await;
-        }
+        sleep(std::mem::take(&mut self.pause)).await;
         let doing = self.watched.doing;
         let Some(version) = &self.watched.version else {
             let store = (self.watched.list)().await?;
@@ -326,30 +327,5 @@ impl Format {
                 .map_err(|_| unsendable(doing, "its address is none"))?;
         }
         Ok(())
-    }
-}
-
-/// Before the next attempt, after this number of consecutive failures, with up to a fifth of jitter.
-pub(crate) fn pause(failures: u32, now: Timestamp) -> Duration {
-    let [first, last] = PAUSES;
-    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(10));
-    let chance = now.subsec_nanosecond().unsigned_abs() % 1000;
-    let pause = doubled.min(last);
-    pause + pause * chance / 5000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_differ_a_little() {
-        let at = |nanosecond| Timestamp::new(0, nanosecond).expect("a time");
-        for (failures, expected) in [(1, 500), (2, 1000), (3, 2000), (5, 8000), (99, 8000)] {
-            let least = pause(failures, at(0)).as_millis();
-            assert_eq!(least, expected, "{failures}");
-            let most = pause(failures, at(999)).as_millis();
-            assert!(most > expected && most <= expected * 6 / 5, "{failures}");
-        }
     }
 }

@@ -1,42 +1,69 @@
-//! The objects of a list, page by page, and then the events of its watch. kube's own watcher has pages of one size: one that is too
-//! large would end the list, and with it everything that waits for it.
+//! The objects of a list, page by page, and then the events of its watch, each request with a deadline. kube's own watcher has pages of
+//! one size: one that is too large would end the list, and with it everything that waits for it.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
-use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::telemetry::bounds::TooLarge;
+use crate::backoff::Backoff;
+use crate::bounds::TooLarge;
+use crate::request::within;
 
-/// Seconds until the API server ends a watch, which then resumes. A watch without traffic for longer than both counts as dead.
-const WATCH_SECONDS: u32 = 60;
+/// Seconds until the API server ends a watch, which then resumes: the usual number.
+pub const WATCH_SECONDS: u32 = 60;
+/// A watch without traffic for longer than its time and this counts as dead.
 const MARGIN: u32 = 5;
+/// A watch that lasted this long after its list worked, so that the next error is a first one.
+pub const SETTLED: Duration = Duration::from_secs(10);
+/// A watch that ends earlier is followed by a pause.
+const EARLY: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 /// A page that is too large is listed again with this fraction of its objects. After this many pages, there are as many times more
 /// in a page.
 const FRACTION: u32 = 8;
 /// Only one list at a time has pages with large objects in memory.
 static LARGE: Semaphore = Semaphore::const_new(1);
 
-/// After an error it must not be polled again.
-pub(super) fn list_events<K>(
+/// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
+#[derive(Clone, Debug)]
+pub enum Event<K> {
+    Init,
+    InitApply(K),
+    InitDone,
+    Apply(K),
+    Delete(K),
+}
+
+/// Selects the object of this name in a namespace. It may be large, so it is a page of its own.
+pub fn one(name: &str) -> ListParams {
+    ListParams::default()
+        .limit(1)
+        .fields(&format!("metadata.name={name}"))
+}
+
+/// The objects that `params` select, `limit` in a page, and each change of them. After an error it must not be polled again.
+pub fn list_events<K>(
     api: Api<K>,
-    config: Config,
+    params: ListParams,
+    watch_seconds: u32,
 ) -> impl Stream<Item = kube::Result<Event<K>>> + Send
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let events = ListEvents {
-        page: config.page_size.unwrap_or(u32::MAX),
+        page: params.limit.unwrap_or(u32::MAX),
         api,
-        config,
+        params,
+        watch_seconds,
         pages: 0,
         turn: None,
+        backoff: PAUSES,
         state: State::Begins,
     };
     stream::unfold(events, |mut events| async move {
@@ -47,12 +74,14 @@ where
 
 struct ListEvents<K> {
     api: Api<K>,
-    config: Config,
+    params: ListParams,
+    watch_seconds: u32,
     /// Objects in the next page, and the number of pages of that size.
     page: u32,
     pages: u32,
     /// Held while a page that is smaller than usual is in memory.
     turn: Option<SemaphorePermit<'static>>,
+    backoff: Backoff,
     state: State<K>,
 }
 
@@ -60,12 +89,11 @@ enum State<K> {
     Begins,
     /// The objects of the page; how the list continues, or the version of the complete list.
     Lists(std::vec::IntoIter<K>, Next),
-    /// As of this version.
-    Watches(
-        String,
-        Option<BoxStream<'static, kube::Result<WatchEvent<K>>>>,
-    ),
+    /// As of this version, and since when.
+    Watches(String, Option<(Instant, Events<K>)>),
 }
+
+type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
 enum Next {
     Page(Option<String>),
@@ -106,21 +134,26 @@ where
                         }
                     }
                 }
-                State::Watches(version, events) => {
-                    let Some(stream) = events else {
+                State::Watches(version, watch) => {
+                    let Some((begun, events)) = watch else {
                         let params = WatchParams {
-                            label_selector: self.config.label_selector.clone(),
-                            field_selector: self.config.field_selector.clone(),
-                            timeout: Some(WATCH_SECONDS),
+                            label_selector: self.params.label_selector.clone(),
+                            field_selector: self.params.field_selector.clone(),
+                            timeout: Some(self.watch_seconds),
                             bookmarks: true,
                             send_initial_events: false,
                         };
-                        *events = Some(self.api.watch(&params, version).await?.boxed());
+                        let events = within(self.api.watch(&params, version)).await?;
+                        *watch = Some((Instant::now(), events.boxed()));
                         continue;
                     };
-                    let idle = Duration::from_secs((WATCH_SECONDS + MARGIN).into());
-                    let Ok(Some(event)) = timeout(idle, stream.next()).await else {
-                        *events = None;
+                    let idle = Duration::from_secs((self.watch_seconds + MARGIN).into());
+                    let Ok(Some(event)) = timeout(idle, events.next()).await else {
+                        let is_early = begun.elapsed() < EARLY;
+                        *watch = None;
+                        if is_early {
+                            sleep(self.backoff.pause()).await;
+                        }
                         continue;
                     };
                     let (event, at) = match event? {
@@ -135,6 +168,7 @@ where
                         WatchEvent::Bookmark(mark) => (None, Some(mark.metadata.resource_version)),
                         WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
                     };
+                    self.backoff.reset();
                     if let Some(at) = at {
                         *version = at;
                     }
@@ -148,19 +182,17 @@ where
 
     /// The next page, with fewer objects where they are large.
     async fn page(&mut self, token: Option<String>) -> kube::Result<ObjectList<K>> {
-        let usual = self.config.page_size.unwrap_or(u32::MAX);
+        let usual = self.params.limit.unwrap_or(u32::MAX);
         loop {
             if self.page < usual && self.turn.is_none() {
                 self.turn = LARGE.acquire().await.ok();
             }
             let params = ListParams {
-                label_selector: self.config.label_selector.clone(),
-                field_selector: self.config.field_selector.clone(),
                 limit: Some(self.page),
                 continue_token: token.clone(),
-                ..ListParams::default()
+                ..self.params.clone()
             };
-            match self.api.list(&params).await {
+            match within(self.api.list(&params)).await {
                 Err(error) if self.page > 1 && TooLarge::is_cause_of(&error) => {
                     self.page = (self.page / FRACTION).max(1);
                     self.pages = 0;
@@ -193,7 +225,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::telemetry::bounds::{self, Bounded};
+    use crate::bounds::{self, Bounded};
 
     const USUAL: u32 = 100;
     const MIB: usize = 1 << 20;
@@ -241,7 +273,7 @@ mod tests {
     }
 
     fn events(api: Api<Item<Secret>>) -> BoxStream<'static, kube::Result<Event<Item<Secret>>>> {
-        list_events(api, Config::default().page_size(USUAL)).boxed()
+        list_events(api, ListParams::default().limit(USUAL), WATCH_SECONDS).boxed()
     }
 
     /// Names until the list is complete.

@@ -6,23 +6,25 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use globalps_core::decode::{Item, Unreadable};
-use kube::runtime::watcher::{self, DefaultBackoff, Event};
+use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::list_events::list_events;
-use crate::telemetry::client::without_content;
+use crate::backoff::Backoff;
+use crate::list_events::{Event, SETTLED, WATCH_SECONDS, list_events};
+use crate::request::{RESPONSE, without_content};
 
-/// Deadline of a list, and of each page of it.
-const LIST: Duration = Duration::from_secs(15);
+/// Deadline of a list.
+const LIST: Duration = RESPONSE;
 /// Interval between lists of a resource that the API server doesn't serve; it may never be installed.
-pub(crate) const NOT_SERVED: Duration = Duration::from_secs(30);
+pub const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Maximum backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
 
 #[derive(Debug)]
-pub(crate) enum Update<K> {
+pub enum Update<K> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
     /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
@@ -37,7 +39,7 @@ pub(crate) enum Update<K> {
 }
 
 impl<K> Update<K> {
-    pub(crate) fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
+    pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
             Self::Event(Event::Apply(object)) => Update::Event(Event::Apply(f(object))),
             Self::Event(Event::Delete(object)) => Update::Event(Event::Delete(f(object))),
@@ -69,54 +71,50 @@ impl<K, const OWNERS: bool> From<Event<Item<K, OWNERS>>> for Update<K> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WatchError {
+pub struct WatchError {
     /// Without content of a response.
-    pub(crate) message: String,
+    pub message: String,
     /// The API server does not allow it.
-    pub(crate) is_forbidden: bool,
+    pub is_forbidden: bool,
     /// The API server does not serve the resource, so there are no such objects.
-    pub(crate) is_not_served: bool,
+    pub is_not_served: bool,
 }
 
 struct ListWatch<K, const OWNERS: bool> {
     api: Api<Item<K, OWNERS>>,
-    config: watcher::Config,
+    params: ListParams,
     /// Name of the watch in the log.
     what: &'static str,
     /// `None`: restarts after a backoff.
     watch: Option<BoxStream<'static, kube::Result<Event<Item<K, OWNERS>>>>>,
-    backoff: DefaultBackoff,
-    /// The list is complete, and the watch reports changes.
-    is_complete: bool,
+    backoff: Backoff,
+    /// When the list was complete; since then the watch reports changes.
+    complete_since: Option<Instant>,
     /// The resource did not exist.
     is_not_served: bool,
-    /// When the list must be complete; `None`: [`Update::Stale`] was reported.
+    /// When the list must be complete; `None`: it is, or [`Update::Stale`] was reported.
     stale_at: Option<Instant>,
-    /// When the next page of the list must arrive.
-    response_deadline: Instant,
 }
 
-/// The objects that `config` selects, and each change of them.
-pub(crate) fn list_watch<K, const OWNERS: bool>(
+/// The objects that `params` select, and each change of them, as [`list_events`] takes them.
+pub fn list_watch<K, const OWNERS: bool>(
     api: Api<Item<K, OWNERS>>,
-    config: watcher::Config,
+    params: ListParams,
     what: &'static str,
 ) -> BoxStream<'static, Update<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    let deadline = Instant::now() + LIST;
     let list_watch = ListWatch {
-        watch: Some(list_events(api.clone(), config.clone()).boxed()),
+        watch: Some(list_events(api.clone(), params.clone(), WATCH_SECONDS).boxed()),
         api,
-        config,
+        params,
         what,
-        backoff: DefaultBackoff::default(),
-        is_complete: false,
+        backoff: BACKOFF,
+        complete_since: None,
         is_not_served: false,
-        stale_at: Some(deadline),
-        response_deadline: deadline,
+        stale_at: Some(Instant::now() + LIST),
     };
     stream::unfold(list_watch, |mut list_watch| async move {
         let update = list_watch.next().await;
@@ -132,46 +130,43 @@ where
 {
     async fn next(&mut self) -> Update<K> {
         loop {
-            if !self.is_complete && self.stale_at.is_some_and(|at| at <= Instant::now()) {
+            if self.stale_at.is_some_and(|at| at <= Instant::now()) {
                 self.stale_at = None;
                 return Update::Stale;
             }
             let Some(watch) = &mut self.watch else {
-                let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF);
-                let pause = pause.min(LONGEST_BACKOFF);
                 sleep(if self.is_not_served {
                     NOT_SERVED
                 } else {
-                    pause
+                    self.backoff.pause()
                 })
                 .await;
-                self.response_deadline = Instant::now() + LIST;
-                let watch = list_events(self.api.clone(), self.config.clone());
+                let watch = list_events(self.api.clone(), self.params.clone(), WATCH_SECONDS);
                 self.watch = Some(watch.boxed());
                 continue;
             };
-            let event = if self.is_complete {
-                Ok(watch.next().await)
-            } else {
-                let stale_at = self.stale_at.unwrap_or(self.response_deadline);
-                timeout_at(self.response_deadline.min(stale_at), watch.next()).await
+            let event = match self.stale_at {
+                Some(at) => timeout_at(at, watch.next()).await,
+                None => Ok(watch.next().await),
             };
             let error = match event {
                 Ok(Some(Ok(event))) => {
-                    self.response_deadline = Instant::now() + LIST;
-                    self.is_complete |= matches!(event, Event::InitDone);
+                    if matches!(event, Event::InitDone) {
+                        self.complete_since = Some(Instant::now());
+                        self.stale_at = None;
+                    }
                     self.is_not_served = false;
                     return event.into();
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
-                Ok(None) => WatchError::new("the watch has ended"),
-                Err(_) if self.response_deadline > Instant::now() => continue,
-                Err(_) => WatchError::new("the API server does not respond"),
+                Ok(None) | Err(_) => continue,
             };
             self.watch = None;
-            if self.is_complete {
-                self.is_complete = false;
+            if let Some(since) = self.complete_since.take() {
                 self.stale_at = Some(Instant::now() + LIST);
+                if since.elapsed() >= SETTLED {
+                    self.backoff.reset();
+                }
             }
             let was_not_served = std::mem::replace(&mut self.is_not_served, error.is_not_served);
             if !(was_not_served && self.is_not_served) {
@@ -183,16 +178,6 @@ where
                 );
             }
             return Update::Failed(error);
-        }
-    }
-}
-
-impl WatchError {
-    fn new(message: &str) -> Self {
-        Self {
-            message: message.to_owned(),
-            is_forbidden: false,
-            is_not_served: false,
         }
     }
 }
@@ -214,6 +199,8 @@ mod tests {
     use std::future::pending;
     use std::sync::{Arc, Mutex};
 
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
     use hyper::{Request, Response};
     use k8s_openapi::api::core::v1::Secret;
     use kube::client::Body;
@@ -225,6 +212,9 @@ mod tests {
 
     enum Reply {
         Json(u16, Value),
+        /// A watch that stays open after this event.
+        Open(Value),
+        Empty,
         Never,
     }
 
@@ -245,12 +235,18 @@ mod tests {
         let service = service_fn(move |_: Request<Body>| {
             let reply = replies.lock().expect("no panic").pop_front();
             async move {
-                let Some(Reply::Json(code, body)) = reply else {
-                    return pending().await;
+                let line = |json: Value| {
+                    let frame = Frame::data(Bytes::from(format!("{json}\n")));
+                    stream::iter([Ok::<_, BoxError>(frame)])
                 };
-                let response = Response::builder().status(code);
-                let body = Body::from(body.to_string().into_bytes());
-                Ok::<_, BoxError>(response.body(body)?)
+                let (code, frames) = match reply {
+                    Some(Reply::Json(code, json)) => (code, line(json).boxed()),
+                    Some(Reply::Open(event)) => (200, line(event).chain(stream::pending()).boxed()),
+                    Some(Reply::Empty) => (200, stream::empty().boxed()),
+                    Some(Reply::Never) | None => return pending().await,
+                };
+                let body = StreamBody::new(frames);
+                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
             }
         });
         Client::new(service, "default")
@@ -260,7 +256,7 @@ mod tests {
     async fn updates(replies: impl IntoIterator<Item = Reply>, count: usize) -> Vec<(u64, String)> {
         let begun = Instant::now();
         let api: Api<Item<Secret>> = Api::default_namespaced(client(replies));
-        let updates = list_watch(api, watcher::Config::default(), "secrets");
+        let updates = list_watch(api, ListParams::default(), "secrets");
         let described = updates.take(count).map(|update| {
             let text = match update {
                 Update::Event(Event::Init) => "init".to_owned(),
@@ -324,13 +320,33 @@ mod tests {
         );
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_without_a_change_is_not_stale() {
+    fn bookmark() -> Value {
         let metadata = json!({"resourceVersion": "3"});
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
-        let bookmark = Reply::Json(200, json!({"type": "BOOKMARK", "object": object}));
-        let api: Api<Item<Secret>> = Api::default_namespaced(client([list(), bookmark]));
-        let mut updates = list_watch(api, watcher::Config::default(), "secrets");
+        json!({"type": "BOOKMARK", "object": object})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_does_not_begin_is_an_error_after_its_deadline() {
+        let updates = updates([list(), Reply::Never], 4).await;
+        assert_eq!(updates[3], (RESPONSE.as_secs(), "failed".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_end_at_once_are_begun_again_after_growing_pauses() {
+        let change = json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "b", "resourceVersion": "4"}}});
+        let replies = [list()].into_iter().chain((0..8).map(|_| Reply::Empty));
+        let updates = updates(replies.chain([Reply::Json(200, change)]), 4).await;
+        assert_eq!(updates[3].1, "change", "{updates:?}");
+        assert!((25..=51).contains(&updates[3].0), "{updates:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_without_a_change_is_not_stale() {
+        let replies = [list(), Reply::Open(bookmark())];
+        let api: Api<Item<Secret>> = Api::default_namespaced(client(replies));
+        let mut updates = list_watch(api, ListParams::default(), "secrets");
         for _ in 0..3 {
             updates.next().await;
         }

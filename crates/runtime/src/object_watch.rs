@@ -5,15 +5,15 @@ use std::future::ready;
 
 use futures::stream::{BoxStream, StreamExt as _};
 use globalps_core::decode::Item;
-use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::list_watch::{Update, list_watch};
+use crate::list_events::{Event, one};
+use crate::list_watch::{Update, list_watch};
 
 /// What is known about the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ObjectState<K> {
+pub enum ObjectState<K> {
     Present(K),
     /// It can't be decoded: the reason, as a clause.
     Unreadable(String),
@@ -28,7 +28,7 @@ pub(crate) enum ObjectState<K> {
 }
 
 /// The state of the object of this name, and each change of it. `what` names the watch in the log.
-pub(crate) fn watch_object<K>(
+pub fn watch_object<K>(
     api: Api<Item<K>>,
     name: &str,
     what: &'static str,
@@ -41,12 +41,6 @@ where
     list_watch(api, one(name), what)
         .filter_map(move |update| ready(state(update, &mut listed)))
         .boxed()
-}
-
-/// Selects the object of this name in a namespace. It may be large, so it is a page of its own.
-pub(super) fn one(name: &str) -> watcher::Config {
-    let config = watcher::Config::default().page_size(1);
-    config.fields(&format!("metadata.name={name}"))
 }
 
 /// The object as a list has it, or why it is unreadable.
@@ -98,8 +92,8 @@ mod tests {
     use kube::api::ObjectMeta;
     use serde_json::json;
 
-    use super::super::list_watch::WatchError;
     use super::*;
+    use crate::list_watch::WatchError;
 
     fn secret(deleted: bool) -> Secret {
         let time = deleted.then_some("2026-01-01T00:00:00Z");

@@ -17,16 +17,16 @@ const PAGE: usize = 2 << 20;
 /// The response is larger than this many bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("a response of more than {} MiB", .0 >> 20)]
-pub(crate) struct TooLarge(usize);
+pub struct TooLarge(usize);
 
 impl TooLarge {
     /// Whether the request failed because of it.
-    pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
         error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
 }
 
-pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
+pub fn is_watch<B>(request: &Request<B>) -> bool {
     query(request).any(|pair| pair == "watch=true")
 }
 
@@ -35,7 +35,7 @@ fn query<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
 }
 
 /// Maximum size of the response to this request of a cluster's own controller.
-pub(crate) fn limit<B>(request: &Request<B>) -> usize {
+pub fn limit<B>(request: &Request<B>) -> usize {
     let mut limits = query(request).filter_map(|pair| pair.strip_prefix("limit="));
     let is_page = limits.any(|limit| limit != "1");
     if is_page || request.method() != Method::GET {
@@ -46,7 +46,7 @@ pub(crate) fn limit<B>(request: &Request<B>) -> usize {
 }
 
 /// A body that ends with an error if it is too large. Of a watch, each event has the limit, and all of them have none.
-pub(crate) struct Bounded<B> {
+pub struct Bounded<B> {
     inner: B,
     limit: usize,
     is_watch: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Bounded<B> {
 }
 
 impl<B> Bounded<B> {
-    pub(crate) fn new(inner: B, limit: usize, is_watch: bool) -> Self {
+    pub fn new(inner: B, limit: usize, is_watch: bool) -> Self {
         Self {
             inner,
             limit,
@@ -65,7 +65,7 @@ impl<B> Bounded<B> {
     }
 
     /// Bytes of the response, or of the current event of a watch.
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.used
     }
 
