@@ -8,7 +8,8 @@ use std::time::Duration;
 use common::{cluster, docker_config};
 use globalps_core::names::SYNCER_BINARY;
 use globalps_testkit::product::{DEADLINE, Product};
-use globalps_testkit::{Node, Output, config_file, kubernetes, until};
+use globalps_testkit::programs::shipped;
+use globalps_testkit::{Node, Output, config_file, until};
 
 const OWN: &str = r#"{ "auths": {"own.example.com": {"auth": "bzpv"}} }"#;
 
@@ -96,9 +97,8 @@ fn no_memory_is_dumped_or_read(node: &Node) {
 
 /// Copies the program from the image to the node, as an admin would.
 fn install_binary(node: &Node) {
-    let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
     let to = node.root().join("root").join(SYNCER_BINARY);
-    fs::copy(release.join(SYNCER_BINARY), to).unwrap();
+    fs::copy(shipped(SYNCER_BINARY).unwrap(), to).unwrap();
 }
 
 fn restore(node: &Node, unit: &str) -> Output {

@@ -15,7 +15,7 @@ use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program};
 use globalps_testkit::kubeadm::{self, State};
 use serde_json::{Value, json};
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap());
 static KUBEADM: LazyLock<PathBuf> = LazyLock::new(|| kubeadm::build().unwrap());
 static VERSION: LazyLock<String> = LazyLock::new(kubeadm::version);
 

@@ -13,7 +13,7 @@ use globalps_testkit::kubernetes::VERSION;
 use globalps_testkit::{DEADLINE, until};
 use serde_json::{Value, json};
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap());
 
 const POLL: Duration = Duration::from_millis(5);
 

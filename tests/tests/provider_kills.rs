@@ -11,7 +11,7 @@ use globalps_testkit::kubernetes::VERSION;
 use globalps_testkit::until;
 use serde_json::{Value, json};
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap());
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(3);

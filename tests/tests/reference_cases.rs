@@ -36,7 +36,7 @@ fn every_end_of_a_restart_but_done_takes_the_change_back() {
 /// A syncer that gets SIGTERM exits at once, whatever it is doing. The next one continues, with one kubelet restart.
 #[test]
 fn a_syncer_that_is_asked_to_end_does_so_at_once_and_leaves_nothing_half_done() {
-    let program = Program::build().unwrap();
+    let program = Program::shipped().unwrap();
     let mut slowest = Duration::ZERO;
     for delay in (0..120).step_by(4).map(Duration::from_millis) {
         let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn run(case: &FileCase, failures: Failures) -> (String, usize, Option<String>) {
     if let Some(text) = case.before {
         fs::write(&path, text).unwrap();
     }
-    let program = Program::build().unwrap();
+    let program = Program::shipped().unwrap();
     let program = match case.injection {
         Some(injection) => program.failing(injection),
         None => program,

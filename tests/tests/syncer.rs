@@ -14,7 +14,7 @@ use globalps_testkit::bare_node::{Ask, BareNode, Failures, Program, Secret};
 use globalps_testkit::until;
 use serde_json::{Value, json};
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap());
 
 /// For what takes a syncer milliseconds, or seconds if the kubelet fails.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::programs::release_path;
 use crate::secrecy::{self, Search};
 use crate::{Access, Cluster, Node, kubernetes, until};
 
@@ -38,8 +39,7 @@ pub struct Ran {
 
 /// The shipped, static credential provider.
 pub fn provider_path() -> PathBuf {
-    let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
-    release.join(globalps_provider::BINARY)
+    release_path(globalps_provider::BINARY)
 }
 
 impl<'a> Product<'a> {
@@ -91,7 +91,7 @@ impl<'a> Product<'a> {
 
     /// The shipped, static plugin.
     pub fn plugin_path() -> PathBuf {
-        kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/kubectl-globalps")
+        release_path("kubectl-globalps")
     }
 
     /// Runs the plugin as the cluster's admin; `input` is its standard input.

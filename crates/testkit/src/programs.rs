@@ -7,6 +7,24 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::kubernetes::{target_dir, workspace};
 
+/// Path of a program that `make image` builds, static as it is shipped.
+pub fn release_path(name: &str) -> PathBuf {
+    target_dir()
+        .join("x86_64-unknown-linux-musl/release")
+        .join(name)
+}
+
+/// The same as an absolute path, because some tests run it in another directory. Fails if it is not built.
+pub fn shipped(name: &str) -> Result<PathBuf> {
+    let path = std::path::absolute(release_path(name))?;
+    ensure!(
+        path.exists(),
+        "`{}` is missing: run `make image`",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// Builds them with the cargo that runs the test, and returns the directory that they are in.
 pub fn built(names: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -10,9 +10,9 @@ pub const DEADLINE: Duration = Duration::from_mins(2);
 /// A longer pause would be felt in every test.
 const LONGEST_PAUSE: Duration = Duration::from_millis(700);
 
-/// Calls `probe` until it returns a value, every `poll`, or less often if `probe` takes long: a kubectl in each tenth of a second
-/// takes half a processor from what the tests wait for. An error of `probe` ends the wait at once. At the deadline the error says
-/// that `what` did not happen.
+/// Calls `probe` until it returns a value, every `poll`, or less often if `probe` takes long or the wait does: the probes of
+/// all tests together take processor time from what the tests wait for. An error of `probe` ends the wait at once. At the deadline
+/// the error says that `what` did not happen.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
@@ -28,13 +28,13 @@ pub fn until<T>(
         if start.elapsed() >= deadline {
             bail!("{what}: not within {} s", deadline.as_secs_f32());
         }
-        sleep(pause(poll, asked.elapsed()));
+        sleep(pause(poll, asked.elapsed(), start.elapsed()));
     }
 }
 
-/// Time until the next call of a probe that took so long.
-fn pause(poll: Duration, took: Duration) -> Duration {
-    poll.max((took * 3).min(LONGEST_PAUSE))
+/// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most.
+fn pause(poll: Duration, took: Duration, waited: Duration) -> Duration {
+    poll.max((took * 3).max(waited / 20).min(LONGEST_PAUSE))
 }
 
 #[cfg(test)]
@@ -42,16 +42,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_that_takes_long_is_called_less_often() {
-        for (poll, took, expected) in [
-            (100, 0, 100),
-            (100, 30, 100),
-            (100, 100, 300),
-            (100, 5_000, 700),
-            (2_000, 5_000, 2_000),
+    fn slow_probes_and_long_waits_are_probed_less_often() {
+        for (poll, took, waited, expected) in [
+            (100, 0, 0, 100),
+            (100, 30, 30, 100),
+            (100, 100, 100, 300),
+            (100, 5_000, 5_000, 700),
+            (2_000, 5_000, 5_000, 2_000),
+            (50, 5, 1_000, 50),
+            (50, 5, 4_000, 200),
+            (50, 5, 60_000, 700),
         ] {
-            let [poll, took, expected] = [poll, took, expected].map(Duration::from_millis);
-            assert_eq!(pause(poll, took), expected, "{poll:?} {took:?}");
+            let [poll, took, waited, expected] =
+                [poll, took, waited, expected].map(Duration::from_millis);
+            let actual = pause(poll, took, waited);
+            assert_eq!(actual, expected, "{poll:?} {took:?} {waited:?}");
         }
     }
 }

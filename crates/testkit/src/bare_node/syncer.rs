@@ -1,4 +1,4 @@
-//! Builds the syncer and runs it as on a node, with a trace of its system calls if requested.
+//! Runs the shipped syncer as on a node, with a trace of its system calls if requested.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;
 use super::{bus, kubelet};
-use crate::programs::built;
+use crate::programs::shipped;
 use crate::{DEADLINE, power_cut, until};
 
 /// The real program, and how to run it.
@@ -24,11 +24,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Builds it from this checkout, with the cargo that runs the test.
-    pub fn build() -> Result<Self> {
-        let path = built(&[SYNCER_BINARY, BINARY])?.join(SYNCER_BINARY);
+    /// The shipped program.
+    pub fn shipped() -> Result<Self> {
         Ok(Self {
-            path,
+            path: shipped(SYNCER_BINARY)?,
             injection: None,
         })
     }

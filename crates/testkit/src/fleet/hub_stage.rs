@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use globalps_core::api::{ClusterPhase, ClusterPullSecret};
 use globalps_core::names::{CONTROLLER_NAMESPACE, HUB, hub_shard};
 use globalps_manifests::HubInstall;
@@ -15,7 +15,8 @@ use super::stage::{Stage, host, pod};
 use super::tenant::TENANT;
 use crate::pki::{Authority, write_private};
 use crate::process::{marked, spawn};
-use crate::{Cluster, DEADLINE, kubernetes, until};
+use crate::programs::shipped;
+use crate::{Cluster, DEADLINE, until};
 
 /// Namespace of the clusters and of their `FleetPullSecret`.
 pub const CLUSTERS: &str = "clusters";
@@ -114,15 +115,8 @@ impl HubStage {
         if !file.exists() {
             write_private(&file, &self.kubeconfig()?)?;
         }
-        let program =
-            kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/globalps-hub");
-        ensure!(
-            program.exists(),
-            "`{}` is missing: run `make image`",
-            program.display()
-        );
         let port = free_port()?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(shipped("globalps-hub")?);
         command
             .args(["run", "--probes-port=0", "--log-format=text"])
             .arg(format!("--port={port}"))

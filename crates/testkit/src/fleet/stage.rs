@@ -18,6 +18,7 @@ use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
 use crate::product::{NAMESPACE, run};
+use crate::programs::shipped;
 use crate::{Cluster, DEADLINE, Options, kubernetes, until};
 
 const CONTROLLER: &str = "globalps-controller";
@@ -154,14 +155,7 @@ impl Stage {
         let layout = self.cluster.layout();
         let file = layout.pki("controller.kubeconfig");
         write_private(&file, &self.controller_kubeconfig()?)?;
-        let program =
-            kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/globalps-controller");
-        ensure!(
-            program.exists(),
-            "`{}` is missing: run `make image`",
-            program.display()
-        );
-        let mut command = Command::new(program);
+        let mut command = Command::new(shipped("globalps-controller")?);
         command
             .args(["run", "--syncer-image=none", "--port=0", "--probes-port=0"])
             .env("KUBECONFIG", &file);
