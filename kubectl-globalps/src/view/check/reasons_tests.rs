@@ -8,7 +8,7 @@ use globalps_core::api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::tests::{node, now};
-use super::{Owners, Verdict, credentials, of_nodes};
+use super::{Check, Owners, Verdict, credentials, of_nodes};
 
 /// The check that reports it and its result; `None` if no check does.
 type Told = Option<(&'static str, Verdict)>;
@@ -421,36 +421,52 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 90] = {
     ]
 };
 
+/// What `check` prints for each reason, word for word. `UPDATE_DOCS=1` writes it.
 #[test]
-fn every_reason_gets_its_finding() {
-    for (phase, reason, expected) in REASONS_OF_NODES {
-        let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase.clone(), reason))].into();
-        let check = &of_nodes(objects.iter(), (&[], &[]), Owners::default())[0];
-        let found = (check.name != "nodes").then_some((check.name, check.result));
-        assert_eq!(found, expected, "{phase} {reason}");
-        assert_eq!(check.hint.is_empty(), found.is_none(), "{phase} {reason}");
-    }
-    for (type_, status, reason, expected) in REASONS_OF_CONDITIONS {
-        let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
-        gps.status = Some(GlobalPullSecretStatus {
-            conditions: vec![Condition {
-                type_: type_.to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message: "why".to_owned(),
-                last_transition_time: Time(now()),
-                observed_generation: None,
-            }],
-            ..GlobalPullSecretStatus::default()
+fn every_reason_has_its_finding() {
+    let mut lines = vec!["# check's line for each reason: result, anchor, message, hint".to_owned()];
+    let mut line = |about: String, checks: &[Check]| {
+        let found = checks.first().filter(|check| check.name != "nodes");
+        let said = found.map_or("nothing".to_owned(), |check| {
+            assert_eq!(check.hint.is_empty(), check.result == Verdict::Ok, "{about}");
+            format!(
+                "{:?} {} | {} | {}",
+                check.result, check.name, check.message, check.hint
+            )
         });
-        let checks = credentials(Some(&gps), true, false);
-        let found = checks.first().map(|check| (check.name, check.result));
-        assert_eq!(found, expected, "{type_} {status} {reason}");
-        for check in checks {
-            let is_well = check.result == Verdict::Ok;
-            assert_eq!(check.hint.is_empty(), is_well, "{type_} {reason}");
+        lines.push(format!("{about}: {said}"));
+    };
+    for (phase, reason, _) in REASONS_OF_NODES {
+        let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase.clone(), reason))].into();
+        let checks = of_nodes(objects.iter(), (&[], &[]), Owners::default());
+        line(format!("{phase} {reason}"), &checks);
+    }
+    for (type_, status, reason, _) in REASONS_OF_CONDITIONS {
+        // Those that never have a message, or not always.
+        let is_bare = matches!(reason, "Valid" | "Accepted");
+        for message in ["why", ""].into_iter().take(1 + usize::from(is_bare)) {
+            let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+            gps.status = Some(GlobalPullSecretStatus {
+                conditions: vec![Condition {
+                    type_: type_.to_owned(),
+                    status: status.to_owned(),
+                    reason: reason.to_owned(),
+                    message: message.to_owned(),
+                    last_transition_time: Time(now()),
+                    observed_generation: None,
+                }],
+                ..GlobalPullSecretStatus::default()
+            });
+            let checks = credentials(Some(&gps), true, false);
+            line(format!("{type_}={status} {reason} {message:?}"), &checks);
         }
     }
+    let text = lines.join("\n") + "\n";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view/check/findings.txt");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &text).expect("a file");
+    }
+    assert_eq!(std::fs::read_to_string(path).expect("a file"), text);
 }
 
 /// By the words in the programs' sources, so that a new reason is not forgotten here.
