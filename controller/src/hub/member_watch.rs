@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::member_report::{MemberReport, MemberStatus};
 use crate::remote::unreachable;
 
@@ -102,7 +102,7 @@ fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
 }
 
 /// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.
-pub(super) fn failed(error: watcher::Error) -> Result<MemberReport, Reason> {
+pub(super) fn failed(error: watcher::Error) -> Result<MemberReport, ReasonAndMessage> {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

@@ -7,6 +7,7 @@ use globalps_core::names::{
     CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
     SECRET_TYPE,
 };
+use globalps_core::reasons::Reason;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::PartialObjectMeta;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use super::messages::MemberSpec;
 use crate::clusters::desired::Release;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
 use crate::telemetry::client::without_content;
@@ -31,7 +32,7 @@ pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Owned<Secret>> 
 }
 
 /// The cluster's identity; `None`: the kubeconfig does not allow to read it.
-pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> {
+pub(super) async fn identity(client: &Client) -> Result<Option<String>, ReasonAndMessage> {
     let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     match within(namespaces.get("kube-system")).await {
         Ok(found) => Ok(found.uid().map(|uid| sanitized(&uid, IDENTITY))),
@@ -41,14 +42,17 @@ pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> 
 }
 
 /// The target Secret in the cluster; `None`: there is none.
-pub(super) async fn target(client: &Client, spec: &MemberSpec) -> Result<Option<Secret>, Reason> {
+pub(super) async fn target(
+    client: &Client,
+    spec: &MemberSpec,
+) -> Result<Option<Secret>, ReasonAndMessage> {
     let name = &spec.target.name;
     let found = within(secrets(client, spec).get_opt(name)).await;
     let found = found.map_err(unreachable_reason)?;
     let found = found.map(Owned::into_result).transpose();
     found.map_err(|unreadable| {
         let message = format!("its Secret `{name}` can't be read: {unreadable}");
-        ("Unreadable", message)
+        (Reason::Unreadable, message)
     })
 }
 
@@ -90,7 +94,7 @@ pub(super) async fn within<T>(
     }
 }
 
-pub(super) fn unreachable_reason(error: Option<kube::Error>) -> Reason {
+pub(super) fn unreachable_reason(error: Option<kube::Error>) -> ReasonAndMessage {
     if let Some(error) = &error {
         tracing::debug!(error = without_content(error), "member unreachable");
     }
