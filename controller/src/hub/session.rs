@@ -133,15 +133,10 @@ impl Session {
         let permits = self.shared.connecting.permits().await;
         let config = kubeconfig::config(data.0.as_deref()).await;
         let client = |config| lean_client(config, &self.shared.fence, &self.shared.bounds);
-        let invalid = |reason| {
-            (
-                Reason::KubeconfigInvalid,
-                format!("its kubeconfig {reason}"),
-            )
-        };
+        let invalid = |error| format!("its kubeconfig {error}");
         let client = match config.and_then(client).map_err(invalid) {
             Ok(client) => client,
-            Err(reason) => return self.fail(reason),
+            Err(message) => return self.fail((Reason::KubeconfigInvalid, message)),
         };
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);

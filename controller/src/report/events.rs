@@ -259,18 +259,12 @@ fn changes(
     {
         events.push((Reason::RolledOut, message));
     }
-    for (type_, failing, synced) in [
-        (
-            condition::NAMESPACES_SYNCED,
-            Reason::NamespacesFailed,
-            Reason::NamespacesSynced,
-        ),
-        (
-            condition::OPERATORS_SYNCED,
-            Reason::OperatorsFailed,
-            Reason::OperatorsSynced,
-        ),
+    for (failing, synced) in [
+        (Reason::NamespacesFailed, Reason::NamespacesSynced),
+        (Reason::OperatorsFailed, Reason::OperatorsSynced),
     ] {
+        // The event has the name of the condition.
+        let type_ = synced.as_str();
         let Some((status, reason, message)) = find(after, type_) else {
             continue;
         };

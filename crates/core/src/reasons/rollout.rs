@@ -13,13 +13,13 @@ const UNHEALTHY: Option<Finding> = Some(error(
     "",
     "the lines about the installation name the pods and the reason; see `kubectl -n kube-system describe daemonset global-pull-secret-syncer`",
 ));
-const GOES_ON: Option<Finding> = Some(ok("rollout", ""));
+const CONTINUES: Option<Finding> = Some(ok("rollout", ""));
 
 rows! { ROLLOUT
-    (READY, YES) => Synced, GOES_ON, "Every reachable node has the revision, or every namespace where nothing is delivered to nodes";
-    (READY, NO) => RollingOut, GOES_ON, "Nodes or namespaces still get the revision";
-    (READY, NO) => WaitingForSyncers, GOES_ON, "Nodes switch to the credential provider once all syncer pods are replaced";
-    (READY, NO) => Restoring, GOES_ON, "The Secrets are deleted, and nodes get their own files back";
+    (READY, YES) => Synced, CONTINUES, "Every reachable node has the revision, or every namespace where nothing is delivered to nodes";
+    (READY, NO) => RollingOut, CONTINUES, "Nodes or namespaces still get the revision";
+    (READY, NO) => WaitingForSyncers, CONTINUES, "Nodes switch to the credential provider once all syncer pods are replaced";
+    (READY, NO) => Restoring, CONTINUES, "The Secrets are deleted, and nodes get their own files back";
     (READY, NO) => NoNodes,
         Some(warning("no-nodes", "", "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`")),
         "A revision exists, but no node has it";
