@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretSpec, ClusterPullSecretStatus};
 use globalps_core::names::requested_retry;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::input::{ClusterKey, Input, UNREADABLE, fleet_title};
-use super::limits::TOO_MANY;
-use super::member::Reason;
+use super::input::{ClusterKey, Input, fleet_title};
+use super::member::ReasonAndMessage;
 use super::progress::{Context, failed_revision, has_unassigned};
 
 pub(super) type Assignment = (ClusterKey, ClusterPullSecretSpec);
@@ -45,7 +45,7 @@ fn again(input: &Input, spec: ClusterPullSecretSpec) -> ClusterPullSecretSpec {
 pub(super) fn upkeep(
     input: &Input,
     members: &[(ClusterKey, Member)],
-    obstacles: &BTreeMap<ClusterKey, Reason>,
+    obstacles: &BTreeMap<ClusterKey, ReasonAndMessage>,
     released: &[ClusterKey],
 ) -> Vec<Assignment> {
     let had = members.iter().filter_map(|(key, member)| {
@@ -62,11 +62,11 @@ pub(super) fn upkeep(
 pub(super) fn missing(
     input: &Input,
     members: &[(ClusterKey, Member)],
-    obstacles: &BTreeMap<ClusterKey, Reason>,
+    obstacles: &BTreeMap<ClusterKey, ReasonAndMessage>,
 ) -> Vec<Assignment> {
     let is_unreadable = |key: &ClusterKey| {
         let reason = obstacles.get(key).map(|(reason, _)| *reason);
-        matches!(reason, Some(UNREADABLE | TOO_MANY))
+        matches!(reason, Some(Reason::Unreadable | Reason::TooManyClusters))
     };
     let keys = members.iter().map(|(key, _)| key);
     let missing = keys.filter(|key| !input.objects.contains_key(key) && !is_unreadable(key));

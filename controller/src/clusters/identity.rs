@@ -2,12 +2,10 @@
 //! another one. Pure.
 
 use globalps_core::api::ClusterPullSecretStatus;
+use globalps_core::reasons::Reason;
 
 use super::input::{ClusterKey, title};
-use super::member::Reason;
-
-/// Reason of a cluster whose kubeconfig leads to another one than before, or may do so.
-pub(crate) const IDENTITY_CHANGED: &str = "IdentityChanged";
+use super::member::ReasonAndMessage;
 
 /// What a session must find. An identity is the uid of the cluster's namespace `kube-system`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +41,12 @@ impl Pin {
     }
 
     /// Why nothing is written, and how an admin accepts what was found. `fleet`: `NAMESPACE/NAME`.
-    pub(crate) fn refusal(&self, found: &str, fleet: &str, cluster: &ClusterKey) -> Reason {
+    pub(crate) fn refusal(
+        &self,
+        found: &str,
+        fleet: &str,
+        cluster: &ClusterKey,
+    ) -> ReasonAndMessage {
         let known = self.identity.as_deref().unwrap_or_default();
         let message = if found.is_empty() {
             format!(
@@ -56,14 +59,14 @@ impl Pin {
                 title(cluster)
             )
         };
-        (IDENTITY_CHANGED, message)
+        (Reason::IdentityChanged, message)
     }
 }
 
 /// Why the hub writes nothing into its own cluster.
-pub(crate) fn is_hub() -> Reason {
+pub(crate) fn is_hub() -> ReasonAndMessage {
     let message = "its kubeconfig leads to the management cluster itself";
-    ("IsHub", message.to_owned())
+    (Reason::IsHub, message.to_owned())
 }
 
 #[cfg(test)]

@@ -14,14 +14,11 @@ use kube::core::{Selector, SelectorExt as _};
 
 use super::clock::ClusterClock;
 use super::installation::Installation;
-use super::member::Reason;
+use super::member::ReasonAndMessage;
 use super::revision::Revision;
 use super::trust::Trust;
 use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
-
-/// Reason for objects that can't be decoded.
-pub(crate) const UNREADABLE: &str = "Unreadable";
 
 /// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
 pub(crate) type ClusterKey = (String, String);
@@ -44,7 +41,7 @@ pub(crate) struct ClusterView {
     /// When the API server created the first of both.
     pub(crate) created: Option<Timestamp>,
     /// Reason and message if the hub must not write into it.
-    pub(crate) obstacle: Option<Reason>,
+    pub(crate) obstacle: Option<ReasonAndMessage>,
 }
 
 impl ClusterView {

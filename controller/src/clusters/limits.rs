@@ -1,21 +1,20 @@
 //! The limits of a `FleetPullSecret`'s rollout.
 
 use globalps_core::api::{Canary, FleetRollout, Rollout};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout;
 
-use super::member::Reason;
+use super::member::ReasonAndMessage;
 
 /// Clusters of a namespace that each process of the hub connects to, once for each fleet. A connection needs 0.1 MB.
 pub(crate) const MOST_CONNECTIONS: usize = 2000;
-/// Reason of a cluster that the hub does not connect to because its namespace has too many.
-pub(crate) const TOO_MANY: &str = "TooManyClusters";
 
 /// What it says of such a cluster.
-pub(crate) fn too_many(namespace: &str) -> Reason {
+pub(crate) fn too_many(namespace: &str) -> ReasonAndMessage {
     let message = format!(
         "namespace `{namespace}` has more clusters than the hub connects to, which are {MOST_CONNECTIONS} for each of its processes, once for each FleetPullSecret; the oldest ones have the connections: remove some, or raise `--shards` of `kubectl globalps fleet install`"
     );
-    (TOO_MANY, message)
+    (Reason::TooManyClusters, message)
 }
 
 /// The limits in the form that `core`'s `rollout` takes.

@@ -2,6 +2,7 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::names::{DATA_KEY, SECRET_TYPE};
+use globalps_core::reasons::Reason;
 use globalps_core::state::RESTORE_CONFIGURATION;
 
 use super::desired::{Desired, Release};
@@ -14,13 +15,8 @@ use super::text::{REASON_LIMIT, sanitized};
 const DELETE: &str =
     "delete it there while the hub is connected to the cluster, which then gets it again at once";
 
-/// Reason of a Secret that another client or fleet owns.
-pub(crate) const CONFLICT: &str = "Conflict";
-/// Reason while globalps, as the hub has installed it, does not run.
-pub(crate) const INSTALLING: &str = "Installing";
-
 /// Reason and message of a status.
-pub(crate) type Reason = (&'static str, String);
+pub(crate) type ReasonAndMessage = (Reason, String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -29,7 +25,7 @@ pub(crate) enum Action {
     /// Deletes the Secret with this uid and `resourceVersion`.
     Delete(String, String),
     /// The hub must not change the Secret.
-    Block(Reason),
+    Block(ReasonAndMessage),
 }
 
 /// What to write into the cluster. What this hub wrote for a `FleetPullSecret` or a cluster that is gone, it adopts.
@@ -48,7 +44,7 @@ pub(crate) fn action(
         {
             if target.has_other_keys {
                 return block(
-                    "KeysOfOthers",
+                    Reason::KeysOfOthers,
                     format!(
                         "the Secret has keys of other clients, and its type requires `{DATA_KEY}`: delete the Secret in the cluster"
                     ),
@@ -67,7 +63,7 @@ pub(crate) fn action(
                 other.filter(|it| target.owner != Owner::Hub || known.may_exist(it))
             {
                 return block(
-                    CONFLICT,
+                    Reason::Conflict,
                     format!(
                         "FleetPullSecret `{other}`, possibly of another hub, writes the Secret; if no hub has it any more, {DELETE}"
                     ),
@@ -75,7 +71,7 @@ pub(crate) fn action(
             }
             if let Some(other) = target.other_cluster(names, known) {
                 return block(
-                    "DuplicateCluster",
+                    Reason::DuplicateCluster,
                     format!(
                         "the Secret is that of cluster `{other}`, so both kubeconfigs lead to one cluster; if this one is a copy of the other, {DELETE}"
                     ),
@@ -83,7 +79,7 @@ pub(crate) fn action(
             }
             if let (Some(other), false) = (&target.other_manager, is_same) {
                 return block(
-                    CONFLICT,
+                    Reason::Conflict,
                     format!(
                         "`{other}` owns the Secret's content: {DELETE}, or exclude the cluster"
                     ),
@@ -91,7 +87,7 @@ pub(crate) fn action(
             }
             if target.type_ != SECRET_TYPE {
                 return block(
-                    "WrongType",
+                    Reason::WrongType,
                     format!(
                         "the Secret has the type `{}`, which can't be changed: {DELETE}",
                         target.type_
@@ -102,7 +98,10 @@ pub(crate) fn action(
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
-                return block("Immutable", format!("the Secret is immutable: {DELETE}"));
+                return block(
+                    Reason::Immutable,
+                    format!("the Secret is immutable: {DELETE}"),
+                );
             }
             Action::Apply(release.clone())
         }
@@ -113,7 +112,7 @@ pub(crate) fn action(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// `None`: it is reachable.
-    pub(crate) unreachable: Option<Reason>,
+    pub(crate) unreachable: Option<ReasonAndMessage>,
     pub(crate) target: Option<TargetView>,
     pub(crate) report: MemberReport,
     /// The report has been [`MemberReport::NoConfig`] for a while.
@@ -123,7 +122,7 @@ pub(crate) struct Facts {
     /// Nor after a while.
     pub(crate) is_install_late: bool,
     /// Why the hub did not write, or the cluster rejected the write.
-    pub(crate) blocked: Option<Reason>,
+    pub(crate) blocked: Option<ReasonAndMessage>,
 }
 
 /// When a cluster counts as done.
@@ -164,10 +163,10 @@ fn phase<'a>(
 ) -> (ClusterPhase, &'a str, String) {
     let none = |phase| (phase, "", String::new());
     if let Some((reason, message)) = &facts.unreachable {
-        return (ClusterPhase::Unreachable, reason, message.clone());
+        return (ClusterPhase::Unreachable, reason.as_str(), message.clone());
     }
     if let Some((reason, message)) = &facts.blocked {
-        return (ClusterPhase::Blocked, reason, message.clone());
+        return (ClusterPhase::Blocked, reason.as_str(), message.clone());
     }
     let release = match desired {
         Desired::Nothing => return none(ClusterPhase::Pending),
@@ -193,7 +192,7 @@ fn phase<'a>(
             "the hub has installed globalps, and its controller has not started yet, image `{}`",
             image.unwrap_or_default()
         );
-        return (phase, INSTALLING, message);
+        return (phase, Reason::Installing.as_str(), message);
     }
     let target = facts.target.as_ref();
     let Some(target) = target.filter(|target| target.has(names, release)) else {
@@ -203,10 +202,10 @@ fn phase<'a>(
         return none(ClusterPhase::Synced);
     }
     let Some(reported) = reported else {
-        let blocked = |reason, message| (ClusterPhase::Blocked, reason, message);
+        let blocked = |reason: Reason, message| (ClusterPhase::Blocked, reason.as_str(), message);
         return match &facts.report {
             MemberReport::NoGlobalps => blocked(
-                "NoGlobalps",
+                Reason::NoGlobalps,
                 "the cluster has the Secret, but no node uses it because globalps is not installed; \
                  with `spec.requireNodes: false` the Secret alone is enough"
                     .to_owned(),
@@ -220,10 +219,10 @@ fn phase<'a>(
                 } else {
                     ClusterPhase::Syncing
                 };
-                (phase, "NoGlobalPullSecret", message)
+                (phase, Reason::NoGlobalPullSecret.as_str(), message)
             }
             MemberReport::Unreadable(reason) => blocked(
-                "Unreadable",
+                Reason::Unreadable,
                 format!("the cluster's GlobalPullSecret can't be read: {reason}"),
             ),
             _ => none(ClusterPhase::Syncing),
@@ -232,12 +231,20 @@ fn phase<'a>(
     if !reported.refers_to(&target.version) {
         return none(ClusterPhase::Syncing);
     }
-    let phase = match reported.reason.as_str() {
+    let phase = match Reason::parse(&reported.reason) {
         _ if reported.is_ready => return none(ClusterPhase::Synced),
-        "NodesFailed" | "AdditionalInvalid" | "RolledBack" => ClusterPhase::Failed,
-        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" | "Unreadable" => ClusterPhase::Blocked,
+        Some(Reason::NodesFailed | Reason::AdditionalInvalid | Reason::RolledBack) => {
+            ClusterPhase::Failed
+        }
+        Some(
+            Reason::NodesBlocked
+            | Reason::NoNodes
+            | Reason::NoDelivery
+            | Reason::Held
+            | Reason::Unreadable,
+        ) => ClusterPhase::Blocked,
         // Whatever else is refused there, its nodes have the content.
-        "ReconcileFailed" if reported.counts.synced == reported.counts.total => {
+        Some(Reason::ReconcileFailed) if reported.counts.synced == reported.counts.total => {
             ClusterPhase::Blocked
         }
         _ => ClusterPhase::Syncing,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use kube::ResourceExt as _;
 
@@ -12,7 +13,7 @@ use super::earlier::{bootstrapped, desired, needed, rejection, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::{limits, too_many};
-use super::member::Reason;
+use super::member::ReasonAndMessage;
 use super::progress::{Context, has_nothing, member};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Verdict};
@@ -60,7 +61,7 @@ pub(crate) struct FleetPlan {
     /// The clusters with a goal.
     pub(crate) members: Vec<(ClusterKey, Member)>,
     /// Selected clusters that get nothing, with reason and message.
-    pub(crate) obstacles: BTreeMap<ClusterKey, Reason>,
+    pub(crate) obstacles: BTreeMap<ClusterKey, ReasonAndMessage>,
     pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
     /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
     pub(crate) released: Vec<ClusterKey>,
@@ -242,7 +243,7 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
             _ if crowded.contains(key) => Some(too_many(&key.0)),
             (Some(other), _) => Some((
-                "TargetTaken",
+                Reason::TargetTaken,
                 format!("FleetPullSecret `{other}` writes the same Secret"),
             )),
             (None, obstacle) => obstacle.clone(),

@@ -6,6 +6,7 @@ use globalps_core::api::{
     OnFailure,
 };
 use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::RevisionId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
@@ -94,7 +95,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let view = ClusterView {
             labels: Some(labels.into()),
-            obstacle: (mark == '!').then(|| ("IsHub", "it is the hub".to_owned())),
+            obstacle: (mark == '!').then(|| (Reason::IsHub, "it is the hub".to_owned())),
             ..ClusterView::default()
         };
         hub.clusters.insert(key(name), view);
@@ -948,7 +949,7 @@ fn the_older_of_two_fleets_writes_their_common_target() {
     hub.taken.insert(key("b"), "ns/older".to_owned());
     let plan = hub.plan();
     assert_eq!(plan.assignments, []);
-    assert_eq!(plan.obstacles[&key("b")].0, "TargetTaken");
+    assert_eq!(plan.obstacles[&key("b")].0, Reason::TargetTaken);
 }
 
 /// New images are rolled out and rolled back like new credentials.
@@ -994,7 +995,7 @@ fn globalps_itself_is_part_of_a_revision() {
 
 /// Writes that the API server rejects, at the time of the plan.
 fn refuse(hub: &mut Hub, object: &str) {
-    let what = ("Rejected", "no".to_owned());
+    let what = (Reason::Rejected, "no".to_owned());
     hub.refused
         .failed(object, what, Response::Rejected, Timestamp::UNIX_EPOCH, 1.0);
 }
@@ -1181,7 +1182,7 @@ fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back
     hub.objects.insert(key("a"), unknown);
     assert_eq!(hub.line(), "a=R", "it is not selected");
     let view = hub.clusters.get_mut(&key("a")).unwrap();
-    view.obstacle = Some(("IsHub", "it is the hub".to_owned()));
+    view.obstacle = Some((Reason::IsHub, "it is the hub".to_owned()));
     assert_eq!(hub.line(), "-a", "the hub wrote nothing there");
     hub.clusters.get_mut(&key("a")).unwrap().obstacle = None;
     hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
@@ -1230,7 +1231,11 @@ fn of_too_many_clusters_the_oldest_get_an_object_and_the_rest_is_named() {
         let plan = hub.plan();
         let named: Vec<&str> = plan.obstacles.keys().map(|key| key.1.as_str()).collect();
         assert_eq!(named, crowded, "{room}");
-        assert!(plan.obstacles.values().all(|it| it.0 == "TooManyClusters"));
+        assert!(
+            plan.obstacles
+                .values()
+                .all(|it| it.0 == Reason::TooManyClusters)
+        );
         let created = plan.assignments.iter().map(|(key, _)| key);
         assert_eq!(
             created

@@ -5,6 +5,7 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::requested_retry;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{
     self, Goal, Member, Progress, Revision, UNREACHABLE_AFTER, UNRESPONSIVE_AFTER,
 };
@@ -13,7 +14,6 @@ use kube::ResourceExt as _;
 
 use super::clock::ClusterClock;
 use super::input::{ClusterKey, Input};
-use super::member::INSTALLING;
 use crate::refused::Failure;
 
 /// The rollout skips a cluster that is unreachable for this long.
@@ -218,7 +218,7 @@ fn progress(object: &ClusterPullSecret, context: Context) -> Option<(Goal, Progr
         (ClusterPhase::Removed, Goal::Restore) => Progress::Done,
         // Its nodes may come later than its API server.
         (ClusterPhase::Failed, _)
-            if in_progress == Progress::Bootstrapping && status.reason == INSTALLING =>
+            if in_progress == Progress::Bootstrapping && status.reason == Reason::Installing =>
         {
             Progress::Blocked
         }

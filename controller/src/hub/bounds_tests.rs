@@ -6,6 +6,7 @@ use globalps_core::api::{
     FleetPullSecret, GlobalPullSecret,
 };
 use globalps_core::names::{FLEET_LABEL, cluster_pull_secret, fleet_revision};
+use globalps_core::reasons::Reason;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use jiff::Timestamp;
@@ -297,14 +298,14 @@ fn a_large_kubeconfig_is_named_and_not_kept() {
     }
     assert!(cache.kubeconfig(&key("fits")).is_ok());
     let (reason, message) = cache.kubeconfig(&key("large")).unwrap_err();
-    assert_eq!(reason, "KubeconfigTooLarge");
+    assert_eq!(reason, Reason::KubeconfigTooLarge);
     assert!(
         message.contains("131073 bytes, more than 131072"),
         "{message}"
     );
     assert_eq!(
         cache.kubeconfig(&key("none")).unwrap_err().0,
-        "NoKubeconfig"
+        Reason::NoKubeconfig
     );
     for number in 0..500 {
         let secret = kubeconfig(&registered(&format!("x-{number}"), MAX_KUBECONFIG));
@@ -317,7 +318,7 @@ fn a_large_kubeconfig_is_named_and_not_kept() {
     let (reason, message) = cache
         .kubeconfig(&dropped.last().unwrap().id.key)
         .unwrap_err();
-    assert_eq!(reason, "KubeconfigTooLarge");
+    assert_eq!(reason, Reason::KubeconfigTooLarge);
     assert!(message.contains("more than 32 MiB"), "{message}");
 }
 

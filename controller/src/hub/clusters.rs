@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
+use globalps_core::reasons::Reason;
 
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
 use crate::cache::kept::Bounded as _;
 use crate::clusters::input::{ClusterKey, ClusterView, title};
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::content::source::Data;
 
 /// Why a Secret has no effect, and the command that changes this.
@@ -67,7 +68,7 @@ impl HubCache {
 
     /// The kubeconfig of a `Cluster` is Cluster API's, unless the `Cluster` names the Secret that registers it, e.g. because
     /// Cluster API's has all permissions there.
-    pub(super) fn kubeconfig(&self, key: &ClusterKey) -> Result<Arc<Data>, Reason> {
+    pub(super) fn kubeconfig(&self, key: &ClusterKey) -> Result<Arc<Data>, ReasonAndMessage> {
         let name = title(key);
         let found = self
             .scope_of(key)
@@ -81,17 +82,17 @@ impl HubCache {
         match found.map(|it| &it.kubeconfig) {
             Some(Kubeconfig::Found(data)) => Ok(Arc::clone(data)),
             None | Some(Kubeconfig::None) => Err((
-                "NoKubeconfig",
+                Reason::NoKubeconfig,
                 "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
             )),
             Some(Kubeconfig::TooLarge(size)) => Err((
-                "KubeconfigTooLarge",
+                Reason::KubeconfigTooLarge,
                 format!(
                     "its kubeconfig has {size} bytes, more than {MAX_KUBECONFIG}: leave only this cluster and its own CA in it"
                 ),
             )),
             Some(Kubeconfig::LeftOut) => Err((
-                "KubeconfigTooLarge",
+                Reason::KubeconfigTooLarge,
                 format!(
                     "the kubeconfigs of namespace `{}` have more than {} MiB, and the hub keeps those of the oldest Secrets: remove some, or move clusters to another namespace",
                     key.0,

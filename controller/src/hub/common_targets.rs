@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, FleetPullSecret};
+use globalps_core::reasons::Reason;
 
 use super::cache::HubCache;
 use crate::clusters::input::{ClusterKey, fleet_title};
-use crate::clusters::member::CONFLICT;
 use crate::clusters::progress::has_nothing;
 
 /// By target (`NAMESPACE/NAME`) and cluster.
@@ -55,7 +55,7 @@ fn is_written(object: &ClusterPullSecret) -> bool {
         .filter(|_| spec.revision > 0 && !spec.revoked);
     status.is_some_and(|status| match status.phase {
         ClusterPhase::Syncing | ClusterPhase::Failed => true,
-        ClusterPhase::Blocked => status.reason != CONFLICT,
+        ClusterPhase::Blocked => status.reason != Reason::Conflict,
         _ => false,
     })
 }

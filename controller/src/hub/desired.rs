@@ -7,6 +7,7 @@ use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, FleetPullSecret,
 };
 use globalps_core::names::HUB;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -20,7 +21,6 @@ use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
 use crate::clusters::known::Known;
 use crate::clusters::limits::MOST_CONNECTIONS;
-use crate::clusters::member::INSTALLING;
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::clusters::trust::Trust;
@@ -118,7 +118,7 @@ fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair
 fn outcome(object: &ClusterPullSecret) -> Outcome {
     match up_to_date(object) {
         Some(it) if it.phase == ClusterPhase::Synced => Outcome::Synced,
-        Some(it) if it.phase == ClusterPhase::Failed && it.reason == INSTALLING => {
+        Some(it) if it.phase == ClusterPhase::Failed && it.reason == Reason::Installing => {
             Outcome::NotInstalled
         }
         _ => Outcome::Open,

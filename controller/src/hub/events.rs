@@ -2,30 +2,34 @@
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::HUB;
+use globalps_core::reasons::Reason;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use tokio::time::timeout;
 
-use crate::clusters::identity::IDENTITY_CHANGED;
-use crate::report::events::{self, NORMAL, Note, TIMEOUT, WARNING};
+use crate::report::events::{self, Note, TIMEOUT};
 
 /// What this status says that the object's did not.
 pub(super) fn event(object: &ClusterPullSecret, status: &ClusterPullSecretStatus) -> Option<Event> {
     let before = object.status.clone().unwrap_or_default();
-    let note: Note = if status.reason == IDENTITY_CHANGED {
-        let is_new = before.reason != IDENTITY_CHANGED;
-        is_new.then(|| (WARNING, IDENTITY_CHANGED, status.message.clone()))?
+    let note: Note = if status.reason == Reason::IdentityChanged {
+        let is_new = before.reason != Reason::IdentityChanged;
+        is_new.then(|| (Reason::IdentityChanged, status.message.clone()))?
     } else {
         let known = before.identity.filter(|it| !it.is_empty())?;
         let new = status.identity.as_ref().filter(|it| **it != known)?;
         let note = format!("the cluster has the identity `{new}` from now on, not `{known}`");
-        (NORMAL, "IdentityAccepted", note)
+        (Reason::IdentityAccepted, note)
     };
     // A member that changes its identity again and again writes no second one while the first one is kept.
     let metadata = ObjectMeta {
-        name: Some(format!("{}.{}", object.uid()?, note.1.to_lowercase())),
+        name: Some(format!(
+            "{}.{}",
+            object.uid()?,
+            note.0.as_str().to_lowercase()
+        )),
         ..ObjectMeta::default()
     };
     Some(events::event(HUB, object.object_ref(&()), metadata, note))

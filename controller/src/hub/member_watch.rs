@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::member_report::{MemberReport, MemberStatus};
 use crate::remote::unreachable;
 
@@ -96,7 +96,7 @@ fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
 }
 
 /// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.
-pub(super) fn failed(error: &kube::Error) -> Result<MemberReport, Reason> {
+pub(super) fn failed(error: &kube::Error) -> Result<MemberReport, ReasonAndMessage> {
     match error {
         kube::Error::Api(status) if status.code == 404 => Ok(MemberReport::NoGlobalps),
         _ => Err(unreachable::reason(error)),

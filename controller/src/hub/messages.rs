@@ -11,7 +11,7 @@ use crate::clusters::desired::Desired;
 use crate::clusters::identity::Pin;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::known::Known;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::target::Names;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
@@ -24,7 +24,7 @@ pub(super) type Pair = (String, ClusterKey);
 #[derive(Clone, PartialEq)]
 pub(super) struct MemberSpec {
     /// `Err`: there is none that the hub can use.
-    pub(super) kubeconfig: Result<Arc<Data>, Reason>,
+    pub(super) kubeconfig: Result<Arc<Data>, ReasonAndMessage>,
     /// uid and generation of the `ClusterPullSecret` that this spec comes from.
     pub(super) uid: String,
     pub(super) generation: i64,

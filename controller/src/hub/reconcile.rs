@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use globalps_core::api::{ClusterPullSecret, Counts, FleetPullSecret, FleetSecretRef};
 use globalps_core::names::{FLEET_FINALIZER, cluster_pull_secret};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::RevisionId;
 use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
@@ -25,7 +26,7 @@ use crate::cache::uptime;
 use crate::clusters::hidden::sentence;
 use crate::clusters::identity::is_hub;
 use crate::clusters::input::{
-    ClusterKey, ClusterView, Input, UNREADABLE, fleet_title, object_title, revision_title,
+    ClusterKey, ClusterView, Input, fleet_title, object_title, revision_title,
 };
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
 use crate::clusters::plan::{FleetPlan, plan};
@@ -183,7 +184,7 @@ impl Hub {
             };
             if let Some(view) = clusters.to_mut().get_mut(&key) {
                 let message = format!("its ClusterPullSecret can't be read: {object}");
-                view.obstacle.get_or_insert((UNREADABLE, message));
+                view.obstacle.get_or_insert((Reason::Unreadable, message));
             }
         }
         clusters

@@ -6,11 +6,12 @@ use globalps_core::api::{
     ClusterFailure, ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret,
     FleetPullSecretStatus, MESSAGE_LIMIT, STATUS_CLUSTERS, condition,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::clusters::input::{ClusterKey, UNREADABLE, title};
+use crate::clusters::input::{ClusterKey, title};
 use crate::clusters::limits::{is_halted as halts, limits};
 use crate::clusters::plan::{FleetPlan, Hold};
 use crate::content::source::Verdict;
@@ -18,9 +19,6 @@ use crate::refused::Failure;
 use crate::report::statement::{
     Statement, dated, first, sentences, statement, waits_for_canary, with_refused,
 };
-
-/// Condition that only a `FleetPullSecret` has.
-const SOURCE_VALID: &str = "SourceValid";
 
 /// The failed write of the cluster's object.
 pub(super) type Failed<'a> = &'a dyn Fn(&ClusterKey) -> Option<&'a Failure>;
@@ -95,8 +93,8 @@ fn count(
         let obstacle = plan.obstacles.get(key);
         let refused = member.is_refused().then(|| failure(key)).flatten();
         let (reason, message) = match (obstacle, refused, status) {
-            (Some((reason, message)), ..) => (*reason, message.as_str()),
-            (None, Some(refused), _) => (refused.reason, refused.message.as_str()),
+            (Some((reason, message)), ..) => (reason.as_str(), message.as_str()),
+            (None, Some(refused), _) => (refused.reason.as_str(), refused.message.as_str()),
             (None, None, Some(status)) => (status.reason.as_str(), status.message.as_str()),
             (None, None, None) => ("", ""),
         };
@@ -126,7 +124,7 @@ fn count(
             summary.waiting += 1;
             if member.is_revoked {
                 summary.timed_out.push(ClusterFailure {
-                    reason: "TimedOut".to_owned(),
+                    reason: Reason::TimedOut.into(),
                     message: "not done in time; other clusters continue first".to_owned(),
                     ..failure()
                 });
@@ -155,14 +153,14 @@ fn unwritten(plan: &FleetPlan) -> Option<i64> {
 fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     match &plan.hold {
-        Some(Hold::Hidden(reason)) => return no("NamespaceForbidden", reason.clone()),
-        Some(Hold::NotTrusted(reason)) => return no("NamespaceNotTrusted", reason.clone()),
+        Some(Hold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
+        Some(Hold::NotTrusted(reason)) => return no(Reason::NamespaceNotTrusted, reason.clone()),
         // Also while it is being deleted: which clusters still have the Secret was not looked at.
         Some(Hold::Unreadable(reason)) => {
             let message = format!(
                 "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
             );
-            return no(UNREADABLE, message);
+            return no(Reason::Unreadable, message);
         }
         _ => {}
     }
@@ -172,40 +170,40 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
         if left > 0 && fleet.spec.rollout.paused {
             message += "; the rollout is paused, so no further cluster is changed";
         }
-        return no("Removing", message);
+        return no(Reason::Removing, message);
     }
     let counts = &summary.counts;
     match &plan.hold {
-        Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
+        Some(Hold::Selector(reason)) => return no(Reason::SelectorInvalid, reason.clone()),
         Some(Hold::NothingYet) => {
-            return no("NoSource", "there is no valid source yet".to_owned());
+            return no(Reason::NoSource, "there is no valid source yet".to_owned());
         }
-        Some(Hold::Install(reason)) => return no("NoImagePullSecret", reason.clone()),
-        Some(Hold::LeftOut(reason)) => return no("TooLarge", reason.clone()),
+        Some(Hold::Install(reason)) => return no(Reason::NoImagePullSecret, reason.clone()),
+        Some(Hold::LeftOut(reason)) => return no(Reason::TooLarge, reason.clone()),
         Some(Hold::NoValidContent) => {
             let message = format!(
                 "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",
                 plan.revision.number
             );
-            return no("Held", message);
+            return no(Reason::Held, message);
         }
         Some(Hold::NoRevisionLeft) => {
             return no(
-                "Held",
+                Reason::Held,
                 "the revision number has reached its maximum".to_owned(),
             );
         }
         Some(Hold::Hidden(_) | Hold::NotTrusted(_) | Hold::Unreadable(_)) | None => {}
     }
     if !summary.failed.is_empty() {
-        return no("ClustersFailed", list(&summary.failed));
+        return no(Reason::ClustersFailed, list(&summary.failed));
     }
     if !summary.blocked.is_empty() {
-        return no("ClustersBlocked", list(&summary.blocked));
+        return no(Reason::ClustersBlocked, list(&summary.blocked));
     }
     if let Some(number) = unwritten(plan) {
         return no(
-            "RollingOut",
+            Reason::RollingOut,
             format!("revision {number} is not written yet"),
         );
     }
@@ -217,11 +215,11 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
         if !summary.timed_out.is_empty() {
             message = format!("{message}; timed out: {}", list(&summary.timed_out));
         }
-        return no("RollingOut", message);
+        return no(Reason::RollingOut, message);
     }
     if let Some(reason) = &plan.rolled_back {
         let hint = "the previous content is in force until the source changes";
-        return no("RolledBack", format!("{reason}; {hint}"));
+        return no(Reason::RolledBack, format!("{reason}; {hint}"));
     }
     let mut message = format!(
         "revision {} is in force in {} of {} clusters",
@@ -232,13 +230,13 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
     }
     if counts.synced == 0 {
         let reason = if summary.unreachable.is_empty() {
-            "NoClusters"
+            Reason::NoClusters
         } else {
-            "ClustersUnreachable"
+            Reason::ClustersUnreachable
         };
         return no(reason, message);
     }
-    statement(condition::READY, "True", "Synced", message)
+    statement(condition::READY, "True", Reason::Synced, message)
 }
 
 fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
@@ -247,23 +245,27 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
     let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
     let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
     let (status, reason, message) = match () {
-        () if plan.hold.is_some() => ("False", "Held", String::new()),
+        () if plan.hold.is_some() => ("False", Reason::Held, String::new()),
         () if open == 0 && unwritten(plan).is_none() => {
             // Nothing is in progress, but the rollout continues once they are back.
             if summary.unreached.is_empty() {
-                ("False", "Complete", String::new())
+                ("False", Reason::Complete, String::new())
             } else {
-                ("False", "ClustersUnreachable", list(&summary.unreached))
+                (
+                    "False",
+                    Reason::ClustersUnreachable,
+                    list(&summary.unreached),
+                )
             }
         }
         () if fleet.spec.rollout.paused => (
             "False",
-            "Paused",
+            Reason::Paused,
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        () if is_halted => ("False", "Halted", list(&summary.failed)),
+        () if is_halted => ("False", Reason::Halted, list(&summary.failed)),
         () if let Some(waits) = canary_wait(fleet, plan) => waits,
-        () => ("True", "RollingOut", format!("clusters left: {open}")),
+        () => ("True", Reason::RollingOut, format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)
 }
@@ -272,7 +274,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
 fn canary_wait(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
-) -> Option<(&'static str, &'static str, String)> {
+) -> Option<(&'static str, Reason, String)> {
     if plan.canary_passed {
         return None;
     }
@@ -290,19 +292,28 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
         ""
     };
     let (status, reason, message) = match verdict {
-        Verdict::Absent => ("False", "Absent", "the Secret does not exist".to_owned()),
+        Verdict::Absent => (
+            "False",
+            Reason::Absent,
+            "the Secret does not exist".to_owned(),
+        ),
         Verdict::Forbidden => (
             "False",
-            "Forbidden",
+            Reason::Forbidden,
             "the hub is not allowed to read the Secret".to_owned(),
         ),
-        Verdict::Unreadable(reason) => ("False", "Unreadable", reason.clone()),
+        Verdict::Unreadable(reason) => ("False", Reason::Unreadable, reason.clone()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
-            ("False", "Invalid", sentences(findings))
+            ("False", Reason::Invalid, sentences(findings))
         }
-        Verdict::RolledBack(_) => ("True", "Valid", String::new()),
+        Verdict::RolledBack(_) => ("True", Reason::Valid, String::new()),
         Verdict::Valid(findings) => {
-            return statement(SOURCE_VALID, "True", "Valid", sentences(findings));
+            return statement(
+                condition::SOURCE_VALID,
+                "True",
+                Reason::Valid,
+                sentences(findings),
+            );
         }
     };
     let message = if message.is_empty() {
@@ -310,7 +321,7 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
     } else {
         format!("{message}{stays}")
     };
-    statement(SOURCE_VALID, status, reason, message)
+    statement(condition::SOURCE_VALID, status, reason, message)
 }
 
 #[cfg(test)]
@@ -434,7 +445,7 @@ mod tests {
         let mut plan = plan();
         let key = plan.members[0].0.clone();
         let message = "é".repeat(2 * MESSAGE_LIMIT);
-        plan.obstacles.insert(key, ("Rejected", message));
+        plan.obstacles.insert(key, (Reason::Rejected, message));
         let objects = BTreeMap::new();
         let refused: (&[String], Failed) = (&[], &|_| None);
         let status = report(&fleet(), &plan, &objects, refused, Timestamp::UNIX_EPOCH);

@@ -5,6 +5,7 @@ use globalps_core::names::{
     CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
     SECRET_TYPE,
 };
+use globalps_core::reasons::Reason;
 use globalps_runtime::request::{within, without_content};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use super::messages::MemberSpec;
 use crate::clusters::desired::Release;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
 
@@ -26,7 +27,7 @@ pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Owned<Secret>> 
 }
 
 /// The cluster's identity; `None`: the kubeconfig does not allow to read it.
-pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> {
+pub(super) async fn identity(client: &Client) -> Result<Option<String>, ReasonAndMessage> {
     let namespaces: Api<Item<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     match within(namespaces.get("kube-system")).await {
         Ok(found) => Ok(found.uid().map(|uid| sanitized(&uid, IDENTITY))),
@@ -36,14 +37,17 @@ pub(super) async fn identity(client: &Client) -> Result<Option<String>, Reason> 
 }
 
 /// The target Secret in the cluster; `None`: there is none.
-pub(super) async fn target(client: &Client, spec: &MemberSpec) -> Result<Option<Secret>, Reason> {
+pub(super) async fn target(
+    client: &Client,
+    spec: &MemberSpec,
+) -> Result<Option<Secret>, ReasonAndMessage> {
     let name = &spec.target.name;
     let found = within(secrets(client, spec).get_opt(name)).await;
     let found = found.map_err(|error| unreachable_reason(&error))?;
     let found = found.map(Owned::into_result).transpose();
     found.map_err(|unreadable| {
         let message = format!("its Secret `{name}` can't be read: {unreadable}");
-        ("Unreadable", message)
+        (Reason::Unreadable, message)
     })
 }
 
@@ -75,7 +79,7 @@ pub(super) fn body(
     })
 }
 
-pub(super) fn unreachable_reason(error: &kube::Error) -> Reason {
+pub(super) fn unreachable_reason(error: &kube::Error) -> ReasonAndMessage {
     tracing::debug!(error = without_content(error), "member unreachable");
     unreachable::reason(error)
 }

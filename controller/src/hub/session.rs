@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
+use globalps_core::reasons::Reason;
 use globalps_runtime::backoff::Backoff;
 use globalps_runtime::request::within;
 use kube::Client;
@@ -20,7 +21,7 @@ use super::requests::{body, identity, secrets, target, unreachable_reason};
 use crate::clusters::desired::{Desired, Release};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
-use crate::clusters::member::{Action, CONFLICT, Facts, Reason, action};
+use crate::clusters::member::{Action, Facts, ReasonAndMessage, action};
 use crate::clusters::member_report::MemberReport;
 use crate::clusters::target::TargetView;
 use crate::clusters::text::sanitized;
@@ -114,13 +115,13 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, (reason, message): Reason) -> Disconnect {
+    fn fail(&mut self, (reason, message): ReasonAndMessage) -> Disconnect {
         self.facts.unreachable = Some((reason, sanitized(&message, MESSAGE_LIMIT)));
         Disconnect::Failed
     }
 
     /// The cluster says why: a megabyte, if it likes.
-    fn block(&mut self, reason: &'static str, message: &str) {
+    fn block(&mut self, reason: Reason, message: &str) {
         self.facts.blocked = Some((reason, sanitized(message, MESSAGE_LIMIT)));
     }
 
@@ -132,10 +133,10 @@ impl Session {
         let permits = self.shared.connecting.permits().await;
         let config = kubeconfig::config(data.0.as_deref()).await;
         let client = |config| lean_client(config, &self.shared.fence, &self.shared.bounds);
-        let invalid = |reason| ("KubeconfigInvalid", format!("its kubeconfig {reason}"));
+        let invalid = |error| format!("its kubeconfig {error}");
         let client = match config.and_then(client).map_err(invalid) {
             Ok(client) => client,
-            Err(reason) => return self.fail(reason),
+            Err(message) => return self.fail((Reason::KubeconfigInvalid, message)),
         };
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);
@@ -243,7 +244,7 @@ impl Session {
     }
 
     /// With the same kubeconfig, a cluster that no longer lets this session read its identity is still the same.
-    pub(super) async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
+    pub(super) async fn identify(&mut self, client: &Client) -> Result<(), ReasonAndMessage> {
         let found = identity(client).await?;
         self.identity = found.or(self.identity.take()).or(Some(String::new()));
         Ok(())
@@ -253,7 +254,7 @@ impl Session {
         &mut self,
         client: &Client,
         spec: &MemberSpec,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), ReasonAndMessage> {
         let found = target(client, spec).await?;
         let manager = &self.shared.manager;
         let desired = self.specs.borrow().desired.clone();
@@ -266,7 +267,7 @@ impl Session {
         &mut self,
         client: &Client,
         place: &MemberSpec,
-    ) -> Result<bool, Reason> {
+    ) -> Result<bool, ReasonAndMessage> {
         let spec = self.specs.borrow().clone();
         self.facts.blocked = None;
         self.facts.is_installing = false;
@@ -302,7 +303,7 @@ impl Session {
         client: &Client,
         release: &Release,
         spec: &MemberSpec,
-    ) -> Result<bool, Reason> {
+    ) -> Result<bool, ReasonAndMessage> {
         let Some(installation) = release.install.as_ref() else {
             return Ok(false);
         };
@@ -326,8 +327,8 @@ impl Session {
             }
             Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
-                    401 | 403 => "InstallForbidden",
-                    _ => "NotInstalled",
+                    401 | 403 => Reason::InstallForbidden,
+                    _ => Reason::NotInstalled,
                 };
                 self.block(reason, &format!("globalps: {}", status.message));
                 Ok(false)
@@ -341,7 +342,7 @@ impl Session {
         client: &Client,
         spec: &MemberSpec,
         action: Action,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), ReasonAndMessage> {
         let api = secrets(client, spec);
         let name = &spec.target.name;
         let written = match action {
@@ -378,16 +379,16 @@ impl Session {
             }
             Err(kube::Error::Api(status)) if is_absent(&status) => {
                 self.facts.target = None;
-                self.block("NotFound", &status.message);
+                self.block(Reason::NotFound, &status.message);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.code < 500 => {
                 let reason = match status.code {
-                    409 => CONFLICT,
-                    401 | 403 => "Forbidden",
-                    422 => "Rejected",
-                    _ if is_denied(&status) => "Rejected",
-                    _ => "NotWritten",
+                    409 => Reason::Conflict,
+                    401 | 403 => Reason::Forbidden,
+                    422 => Reason::Rejected,
+                    _ if is_denied(&status) => Reason::Rejected,
+                    _ => Reason::NotWritten,
                 };
                 self.block(reason, &status.message);
                 // The Secret may have changed since it was read.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, Target,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,10 +18,10 @@ use super::refused_tests::{A, all_of, data, token};
 use super::session::Session;
 use super::statuses::dated;
 use crate::clusters::desired::{Desired, Release};
-use crate::clusters::identity::{IDENTITY_CHANGED, Pin};
+use crate::clusters::identity::Pin;
 use crate::clusters::installation::Installation;
 use crate::clusters::known::Known;
-use crate::clusters::member::Reason;
+use crate::clusters::member::ReasonAndMessage;
 use crate::clusters::member_report::MemberReport;
 use crate::content::secret::revision_of_test;
 use crate::content::source::Data;
@@ -128,11 +129,11 @@ async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_
                     assert!(is_reached, "{case}");
                     let (reason, said) = session.facts.blocked.clone().unwrap();
                     let expected = match (*write == target, code) {
-                        (true, 403) => "Forbidden",
-                        (true, 409) => "Conflict",
-                        (true, _) => "Rejected",
-                        (false, 403) => "InstallForbidden",
-                        (false, _) => "NotInstalled",
+                        (true, 403) => Reason::Forbidden,
+                        (true, 409) => Reason::Conflict,
+                        (true, _) => Reason::Rejected,
+                        (false, 403) => Reason::InstallForbidden,
+                        (false, _) => Reason::NotInstalled,
                     };
                     assert_eq!(reason, expected, "{case}");
                     assert!(said.contains(message), "{case}: {said}");
@@ -155,8 +156,8 @@ fn secret_of_member() -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }
 
-fn no_kubeconfig() -> Reason {
-    ("NoKubeconfig", String::new())
+fn no_kubeconfig() -> ReasonAndMessage {
+    (Reason::NoKubeconfig, String::new())
 }
 
 /// The status that the session has reported since the last call.
@@ -165,7 +166,7 @@ fn newest(session: &Session) -> Option<ClusterPullSecretStatus> {
 }
 
 /// Whether the session writes after the hub has sent it this kubeconfig, and the cluster behind it does not tell its identity.
-async fn writes_with(kubeconfig: Result<Arc<Data>, Reason>) -> bool {
+async fn writes_with(kubeconfig: Result<Arc<Data>, ReasonAndMessage>) -> bool {
     let api = FakeApi::default();
     let (mut session, before, specs) = session();
     let spec = MemberSpec {
@@ -246,7 +247,7 @@ async fn nothing_is_written_into_a_cluster_with_another_identity_until_that_is_a
         let (identity, other) = (status.identity.as_deref(), status.found_identity.as_deref());
         assert_eq!((has_written, identity, other), expected, "{case}");
         let is_blocked =
-            (status.phase, status.reason.as_str()) == (ClusterPhase::Blocked, IDENTITY_CHANGED);
+            status.phase == ClusterPhase::Blocked && status.reason == Reason::IdentityChanged;
         assert_eq!(is_blocked, !is_allowed, "{case}: {status:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::Attach;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::parts_of;
+use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
 
@@ -113,7 +114,7 @@ fn too_many_accounts(namespace: &str) -> ReasonAndMessage {
     let message = format!(
         "namespace `{namespace}` has more ServiceAccounts that match `serviceAccounts` or have the annotation `{ATTACHED_ANNOTATION}` than the {PER_NAMESPACE} that globalps keeps, so it does not change the others: delete some, or narrow the patterns"
     );
-    ("TooManyAccounts", message)
+    (Reason::TooManyAccounts, message)
 }
 
 /// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.
@@ -125,7 +126,7 @@ fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessag
             "Secret `{namespace}/{name}` can't be deleted while it has the finalizers {}, which other programs added",
             secret.finalizers
         );
-        ("Terminating", message)
+        (Reason::Terminating, message)
     })
 }
 
@@ -165,7 +166,7 @@ fn next(
         let message = format!(
             "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
         );
-        next.failure = Some(("ForeignSecret", message));
+        next.failure = Some((Reason::ForeignSecret, message));
         return next;
     }
     if let Some(secret) = secret.filter(|secret| secret.is_being_deleted) {
@@ -180,7 +181,7 @@ fn next(
         let message = format!(
             "another client has changed or deleted Secret `{namespace}/{name}` five times, so globalps stopped restoring it for ten minutes"
         );
-        next.failure = Some(("Conflict", message));
+        next.failure = Some((Reason::Conflict, message));
         return next;
     }
     if let Some(failure) = input.memory.failure(namespace) {
@@ -266,7 +267,7 @@ fn remove(
             is_clean = false;
             is_over &= reference.is_stuck;
             if let Some((reason, message)) = &reference.failure {
-                plan.summary.fail(namespace, reason, message);
+                plan.summary.fail(namespace, *reason, message);
             }
             if let (Some(change), true) = (reference.change, reference.may_retry) {
                 plan.writes.push(Write::Account {

@@ -26,6 +26,7 @@ use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 use crate::targets::proof::Proof;
 use globalps_core::api::{Attach, ImagePullSecrets};
+use globalps_core::reasons::Reason;
 
 const NAME: &str = GLOBAL_SECRET;
 const NAMESPACES: usize = 6;
@@ -455,7 +456,7 @@ impl Simulation {
         }
         if self.rejected.contains(&namespace) {
             self.memory
-                .failed(&key, "Rejected", String::new(), self.now, 1.0);
+                .failed(&key, Reason::Rejected, String::new(), self.now, 1.0);
             return;
         }
         match write {

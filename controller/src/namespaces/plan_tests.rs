@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_core::state::ProofKey;
 use globalps_dockerconfig::parse;
@@ -423,7 +424,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_previous() {
 fn a_failed_namespace_is_reported_and_blocks_no_other() {
     let mut memory = Memory::default();
     let message = "exceeded quota".to_owned();
-    memory.failed("a", "QuotaExceeded", message.clone(), now(), 1.0);
+    memory.failed("a", Reason::QuotaExceeded, message.clone(), now(), 1.0);
     let case = Case {
         namespaces: "a a2 b",
         ..CASE
@@ -439,7 +440,7 @@ fn a_failed_namespace_is_reported_and_blocks_no_other() {
     assert_eq!(line(done, &memory), "b=5 1/3 QuotaExceeded");
     let mut memory = Memory::default();
     let earlier = now() - SignedDuration::from_secs(2);
-    memory.failed("a", "QuotaExceeded", message, earlier, 1.0);
+    memory.failed("a", Reason::QuotaExceeded, message, earlier, 1.0);
     assert_eq!(
         line(done, &memory),
         "a=5,a-source@6 b=5 1/3 QuotaExceeded",
@@ -644,7 +645,7 @@ fn references_are_added_after_secrets_and_removed_before_them() {
 /// A write failed this many seconds ago, and is retried one second after that.
 fn failed(memory: &mut Memory, key: &str, seconds: i64) {
     let then = now() - SignedDuration::from_secs(seconds);
-    memory.failed(key, "Rejected", "no".to_owned(), then, 1.0);
+    memory.failed(key, Reason::Rejected, "no".to_owned(), then, 1.0);
 }
 
 fn restored(memory: &mut Memory, key: &str, times: u32) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
+use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
 
 use super::clock::STUCK_AFTER;
@@ -11,7 +12,7 @@ use crate::refused::Failure;
 use crate::targets::account::AccountView;
 
 /// Reason and message.
-pub(super) type ReasonAndMessage = (&'static str, String);
+pub(super) type ReasonAndMessage = (Reason, String);
 
 pub(super) struct Reference {
     pub(super) key: String,
@@ -54,7 +55,7 @@ pub(super) fn references<'a>(
         let failure = if account.has_too_many {
             Some(AccountView::too_many(key))
         } else if is_contested {
-            Some(("Conflict", AccountView::conflict(key)))
+            Some((Reason::Conflict, AccountView::conflict(key)))
         } else {
             let message = |f: &Failure| (f.reason, f.message.clone());
             failed.filter(|_| change.is_some()).map(message)

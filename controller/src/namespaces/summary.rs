@@ -1,6 +1,7 @@
 //! The results in the namespaces, for the status. Pure.
 
 use globalps_core::api::{Attach, MESSAGE_LIMIT, NamespaceFailure, STATUS_NAMESPACES};
+use globalps_core::reasons::Reason;
 
 /// Namespaces by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,12 +67,12 @@ impl NamespacesReport {
 }
 
 impl Summary {
-    pub(super) fn fail(&mut self, namespace: &str, reason: &str, message: &str) {
+    pub(super) fn fail(&mut self, namespace: &str, reason: Reason, message: &str) {
         self.failed += 1;
         if self.failures.len() < STATUS_NAMESPACES {
             self.failures.push(NamespaceFailure {
                 namespace: namespace.to_owned(),
-                reason: reason.to_owned(),
+                reason: reason.into(),
                 message: message.chars().take(MESSAGE_LIMIT).collect(),
             });
         }
@@ -86,13 +87,13 @@ mod tests {
     fn a_summary_counts_every_failure_and_lists_the_first() {
         let mut summary = Summary::default();
         for number in 0..=STATUS_NAMESPACES {
-            summary.fail(&format!("n{number}"), "Rejected", "no");
+            summary.fail(&format!("n{number}"), Reason::Rejected, "no");
         }
         assert_eq!(summary.failed, STATUS_NAMESPACES + 1);
         assert_eq!(summary.failures.len(), STATUS_NAMESPACES);
         assert_eq!(summary.failures[0].namespace, "n0");
         summary.failures.clear();
-        summary.fail("long", "Rejected", &"é".repeat(MESSAGE_LIMIT + 1));
+        summary.fail("long", Reason::Rejected, &"é".repeat(MESSAGE_LIMIT + 1));
         assert_eq!(summary.failures[0].message.chars().count(), MESSAGE_LIMIT);
     }
 

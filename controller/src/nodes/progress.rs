@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,11 +26,6 @@ const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 const NEXT_HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 /// Interval between attempts on a blocked node.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(15);
-
-/// Reason of a `Failed` node whose kubelet does not serve: the only one that the change itself may have caused.
-const KUBELET_DOWN: &str = "KubeletDown";
-/// Reason of a `Syncing` node whose revision is no longer available. It has changed nothing.
-const SUPERSEDED: &str = "Superseded";
 
 /// What a node's progress depends on besides the object and the node.
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +132,11 @@ impl<'a> Case<'a> {
             // It refuses to be restored while its kubelet serves, which harms nobody.
             (Phase::RolledBack, Goal::Restore) if self.lost().is_none() => Progress::Blocked,
             (Phase::RolledBack, _) => Progress::Failed,
-            (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
+            // The only one that the change itself may have caused.
+            (Phase::Failed, _) if status.reason == Reason::KubeletDown => Progress::Failed,
             (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
-            (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
+            // It has changed nothing.
+            (Phase::Syncing, _) if status.reason == Reason::Superseded => Progress::Blocked,
             _ if self.is_bootstrapping() => Progress::Bootstrapping,
             _ => Progress::InFlight,
         };
@@ -293,7 +291,7 @@ pub(super) fn at_rest(object: &NodePullSecret) -> Option<Revision> {
 pub(super) fn is_at_rest(status: &NodePullSecretStatus) -> bool {
     match status.phase {
         Phase::Pending | Phase::Synced => true,
-        Phase::Syncing => status.reason == SUPERSEDED,
+        Phase::Syncing => status.reason == Reason::Superseded,
         _ => false,
     }
 }
@@ -310,8 +308,9 @@ fn had(object: &NodePullSecret, goal: Goal) -> Option<&NodePullSecretStatus> {
 /// Whether a blocked node may retry. One with a conflict over its file, or whose kubelet did not serve, may not: each attempt
 /// restarts its kubelet.
 pub(super) fn is_retry_due(object: &NodePullSecret, clock: &LeaderClock, now: Uptime) -> bool {
-    let is_failed = up_to_date(object)
-        .is_some_and(|status| status.phase == Phase::Failed && status.reason != KUBELET_DOWN);
+    let is_failed = up_to_date(object).is_some_and(|status| {
+        status.phase == Phase::Failed && status.reason != Reason::KubeletDown
+    });
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
 }
 

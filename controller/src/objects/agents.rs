@@ -5,6 +5,7 @@ use std::fmt;
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::names::{ACCOUNT_ANNOTATION, CONTROLLER_MANAGER};
+use globalps_core::reasons::Reason;
 use globalps_manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -67,7 +68,7 @@ impl Applier {
             return Err(ApplyError::Prevented {
                 action: "write",
                 object: object.to_string(),
-                reason: "Terminating",
+                reason: Reason::Terminating,
                 message: "another program keeps deleting it".to_owned(),
             });
         }

@@ -8,6 +8,7 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, CONTROLLER_MANAGER, FORGET_ANNOTATION, GLOBAL_SECRET, LEADER_ANNOTATION,
     ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::state::State;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
@@ -23,9 +24,6 @@ use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::objects::helm::HelmRelease;
 use crate::refused::title;
-
-/// Reason of a failure: finalizers keep an object that is deleted.
-pub(crate) const TERMINATING: &str = "Terminating";
 
 pub(crate) struct Applier {
     client: Client,
@@ -240,7 +238,7 @@ impl Applier {
             Some(left) if !left.finalizers().is_empty() => Err(ApplyError::Prevented {
                 action: "delete",
                 object: title(&kind, name),
-                reason: TERMINATING,
+                reason: Reason::Terminating,
                 message: format!(
                     "it can't be deleted while it has the finalizers {}, which other programs added",
                     left.finalizers().join(", ")

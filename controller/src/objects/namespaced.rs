@@ -7,6 +7,7 @@ use globalps_core::names::{
     CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
     IMAGE_PULL_SECRETS, PROOF_KEY, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -16,7 +17,7 @@ use kube::api::{
     Preconditions,
 };
 
-use super::apply::{Applier, ApplyError, TERMINATING, readable, within};
+use super::apply::{Applier, ApplyError, readable, within};
 use super::recreate::write_or_recreate;
 use super::request::is_denied;
 use crate::targets::account::{AccountFields, AccountView};
@@ -26,14 +27,14 @@ use crate::targets::proof::Proof;
 pub(crate) enum Refusal {
     /// The namespace or the object is deleted or terminating.
     Gone,
-    Because(&'static str),
+    Because(Reason),
 }
 
 impl Refusal {
     /// What is gone is refused until the watch says so, too.
-    pub(crate) fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> Reason {
         match self {
-            Self::Gone => TERMINATING,
+            Self::Gone => Reason::Terminating,
             Self::Because(reason) => reason,
         }
     }
@@ -46,24 +47,24 @@ impl ApplyError {
                 source: kube::Error::Api(status),
                 ..
             } => status,
-            Self::Prevented { reason, .. } => return Refusal::Because(reason),
-            _ => return Refusal::Because("Unavailable"),
+            Self::Prevented { reason, .. } => return Refusal::Because(*reason),
+            _ => return Refusal::Because(Reason::Unavailable),
         };
         let message = &status.message;
         let says = |text: &str| message.contains(text);
         match status.code {
             // A webhook that does not respond, or can't be called.
-            _ if says("failed calling webhook") => Refusal::Because("Unavailable"),
-            _ if is_denied(status) => Refusal::Because("Rejected"),
+            _ if says("failed calling webhook") => Refusal::Because(Reason::Unavailable),
+            _ if is_denied(status) => Refusal::Because(Reason::Rejected),
             404 => Refusal::Gone,
             403 if says("being terminated") => Refusal::Gone,
-            403 if says("exceeded quota") => Refusal::Because("QuotaExceeded"),
-            403 => Refusal::Because("Forbidden"),
-            409 => Refusal::Because("Changed"),
-            422 if says("test") => Refusal::Because("Changed"),
-            422 if says("Too long") => Refusal::Because("TooLarge"),
-            422 => Refusal::Because("Invalid"),
-            _ => Refusal::Because("WriteFailed"),
+            403 if says("exceeded quota") => Refusal::Because(Reason::QuotaExceeded),
+            403 => Refusal::Because(Reason::Forbidden),
+            409 => Refusal::Because(Reason::Changed),
+            422 if says("test") => Refusal::Because(Reason::Changed),
+            422 if says("Too long") => Refusal::Because(Reason::TooLarge),
+            422 => Refusal::Because(Reason::Invalid),
+            _ => Refusal::Because(Reason::WriteFailed),
         }
     }
 }

@@ -6,6 +6,7 @@ use globalps_core::names::{
     CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, LEADER_ANNOTATION, OPERATOR_SECRET_LABEL, PROOF_KEY,
     SECRET_TYPE,
 };
+use globalps_core::reasons::Reason;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use k8s_openapi::ByteString;
@@ -85,7 +86,7 @@ impl Applier {
             error if is_of_others(&error) => ApplyError::Prevented {
                 action: "apply",
                 object: format!("Secret `{title}`"),
-                reason: "Changed",
+                reason: Reason::Changed,
                 message: "another client created it".to_owned(),
             },
             error => error,
@@ -149,7 +150,7 @@ impl Applier {
         {
             // It belongs to another client, or the controller may not write it. Anybody may have recorded it.
             Err(error) if is_of_others(&error) => None,
-            Err(error) if matches!(error.refusal(), Refusal::Because("Forbidden")) => None,
+            Err(error) if matches!(error.refusal(), Refusal::Because(Reason::Forbidden)) => None,
             copy => copy?,
         };
         let Some(copy) = copy else {
@@ -171,5 +172,8 @@ impl Applier {
 
 /// The test of a patch has failed.
 fn is_of_others(error: &ApplyError) -> bool {
-    matches!(error.refusal(), Refusal::Because("Invalid" | "Changed"))
+    matches!(
+        error.refusal(),
+        Refusal::Because(Reason::Invalid | Reason::Changed)
+    )
 }

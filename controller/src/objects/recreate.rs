@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use globalps_core::decode::Item;
 use globalps_core::names::CONTROLLER_MANAGER;
+use globalps_core::reasons::Reason;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -115,7 +116,7 @@ pub(crate) async fn write_alone(
     Err(ApplyError::Prevented {
         action: "write",
         object: title("Secret", object),
-        reason: "Changed",
+        reason: Reason::Changed,
         message: format!("another program changes each write of it: {names}"),
     })
 }

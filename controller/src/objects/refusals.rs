@@ -1,6 +1,8 @@
 //! Performs the writes of one loop. A failed one ends nothing else: it is remembered with its object, reported, and repeated with
 //! its own backoff.
 
+use globalps_core::reasons::Reason;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -175,13 +177,13 @@ impl Refusals {
     fn failed(&mut self, object: &str, error: &ApplyError) {
         let reason = match error.refusal() {
             Refusal::Because(reason) => reason,
-            Refusal::Gone => "NotFound",
+            Refusal::Gone => Reason::NotFound,
         };
         let now = self.failures.set_now(clock::now());
         let what = (reason, error.to_string());
         self.failures
             .failed(object, what, error.response(), now, random());
-        tracing::warn!(%error, reason, "a write failed; everything else continues");
+        tracing::warn!(%error, reason = reason.as_str(), "a write failed; everything else continues");
     }
 }
 

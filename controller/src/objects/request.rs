@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use globalps_core::decode::{Item, Unreadable};
+use globalps_core::reasons::Reason;
 
 use globalps_runtime::request::without_content;
 use kube::core::Status;
@@ -31,7 +32,7 @@ pub(crate) enum ApplyError {
     Prevented {
         action: &'static str,
         object: String,
-        reason: &'static str,
+        reason: Reason,
         message: String,
     },
     #[error("{action} {object}: no response from the API server in time")]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
 
@@ -56,7 +57,7 @@ pub(crate) struct OperatorsPlan {
 }
 
 /// Reason and message.
-type ReasonAndMessage = (&'static str, String);
+type ReasonAndMessage = (Reason, String);
 
 pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let wants = Wants::of(input);
@@ -246,7 +247,7 @@ fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonA
             let message = format!(
                 "ServiceAccount `{key}`, which a Deployment of the operator uses, does not exist"
             );
-            return Some(("ServiceAccountMissing", message));
+            return Some((Reason::ServiceAccountMissing, message));
         };
         if account.has_too_many {
             return Some(AccountView::too_many(key));
@@ -256,7 +257,7 @@ fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonA
         };
         let what = what(wants, account);
         if input.memory.is_contested(key, &what, input.now) {
-            return Some(("Conflict", AccountView::conflict(key)));
+            return Some((Reason::Conflict, AccountView::conflict(key)));
         }
         if let Some(error) = of(key).filter(|_| !change.added.is_empty()) {
             return Some(error);

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_core::reasons::Reason;
 use globalps_core::references::RECORDED;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -501,7 +502,7 @@ fn obstacles_are_reported() {
             .memory
             .failed(key, reason, String::new(), now, 1.0);
     };
-    refuse(&mut simulation, "a/op", "Rejected");
+    refuse(&mut simulation, "a/op", Reason::Rejected);
     assert_eq!(line(&mut simulation), "+a/op-v1 0/1 Rejected");
     simulation.memory = Memory::default();
     simulation.act();
@@ -513,7 +514,11 @@ fn obstacles_are_reported() {
     assert_eq!(line(&mut simulation), "0/1 SourceInvalid");
     simulation.rotate(&id("c", "s"), found(7));
     assert_eq!(line(&mut simulation), "globalps-c.s=5 0/1");
-    refuse(&mut simulation, "a/secrets/globalps-c.s", "QuotaExceeded");
+    refuse(
+        &mut simulation,
+        "a/secrets/globalps-c.s",
+        Reason::QuotaExceeded,
+    );
     assert_eq!(
         line(&mut simulation),
         "0/1 QuotaExceeded",
@@ -558,9 +563,13 @@ fn leftovers_are_removed_and_copies_are_rewritten_periodically() {
     let again = simulation.now + SignedDuration::from_mins(10);
     assert_eq!(simulation.plan().again_at, Some(again));
     let retry = simulation.now + SignedDuration::from_secs(1);
-    simulation
-        .memory
-        .failed("a/other", "Rejected", String::new(), simulation.now, 1.0);
+    simulation.memory.failed(
+        "a/other",
+        Reason::Rejected,
+        String::new(),
+        simulation.now,
+        1.0,
+    );
     assert_eq!(simulation.plan().again_at, Some(retry), "the earlier one");
     simulation.now = again;
     assert_eq!(line(&mut simulation), "globalps-c.s=1 1/1");

@@ -1,6 +1,7 @@
 //! The results for the operators, for the status. Pure.
 
 use globalps_core::api::{MESSAGE_LIMIT, OperatorFailure, STATUS_OPERATORS};
+use globalps_core::reasons::Reason;
 
 use super::views::Id;
 
@@ -31,13 +32,13 @@ pub(crate) struct OperatorsReport {
 }
 
 impl Summary {
-    pub(super) fn fail(&mut self, (namespace, name): &Id, reason: &str, message: &str) {
+    pub(super) fn fail(&mut self, (namespace, name): &Id, reason: Reason, message: &str) {
         self.failed += 1;
         if self.failures.len() < STATUS_OPERATORS {
             self.failures.push(OperatorFailure {
                 namespace: namespace.clone(),
                 name: name.clone(),
-                reason: reason.to_owned(),
+                reason: reason.into(),
                 message: message.chars().take(MESSAGE_LIMIT).collect(),
             });
         }

@@ -1,5 +1,7 @@
 //! The Operator Lifecycle Manager's objects and the catalogs' pull secrets, reduced to what the plan needs.
 
+use globalps_core::reasons::Reason;
+
 use std::collections::BTreeSet;
 
 use globalps_dockerconfig::{Finding, validate_data};
@@ -126,7 +128,7 @@ pub(crate) struct CatalogSecret {
     /// Increases with each change of the content. A new leader starts again at 1.
     pub(crate) edition: u64,
     /// Reason and message; `None`: it can be copied.
-    pub(crate) error: Option<(&'static str, String)>,
+    pub(crate) error: Option<(Reason, String)>,
 }
 
 impl CatalogSecret {
@@ -134,20 +136,20 @@ impl CatalogSecret {
     pub(crate) fn new((namespace, name): &Id, source: Source, edition: u64) -> Self {
         let title = format!("Secret `{namespace}/{name}`");
         let error = match &source {
-            Source::Absent => Some(("SourceMissing", format!("{title} does not exist"))),
+            Source::Absent => Some((Reason::SourceMissing, format!("{title} does not exist"))),
             Source::Forbidden => Some((
-                "SourceForbidden",
+                Reason::SourceForbidden,
                 format!(
                     "the controller may not read {title}: `kubectl globalps install --operators {namespace}/{name}` allows it"
                 ),
             )),
-            Source::Unreadable(reason) => Some(("SourceUnreadable", reason.clone())),
+            Source::Unreadable(reason) => Some((Reason::SourceUnreadable, reason.clone())),
             Source::Found(Data(data)) => {
                 let (_, findings) = validate_data(data.as_deref());
                 let errors = findings.iter().filter(|found| found.is_error());
                 let errors: Vec<String> = errors.map(Finding::to_string).collect();
                 let message = || format!("{title} is invalid: {}", errors.join("; "));
-                (!errors.is_empty()).then(|| ("SourceInvalid", message()))
+                (!errors.is_empty()).then(|| (Reason::SourceInvalid, message()))
             }
         };
         Self {

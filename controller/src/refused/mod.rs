@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Refused;
 use globalps_runtime::backoff::doubled;
 use jiff::{SignedDuration, Timestamp};
@@ -42,7 +43,7 @@ pub(crate) enum Response {
 /// A failed write of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     pub(crate) message: String,
     attempts: u32,
     /// When the first attempt failed.
@@ -139,7 +140,7 @@ impl Failures {
     pub(crate) fn failed(
         &mut self,
         object: &str,
-        (reason, message): (&'static str, String),
+        (reason, message): (Reason, String),
         response: Response,
         now: Timestamp,
         jitter: f64,
@@ -170,7 +171,7 @@ impl Failures {
     pub(crate) fn waits(&mut self, object: &str, now: Timestamp, until: Timestamp) {
         let known = self.by_object.get(object);
         let failure = Failure {
-            reason: "Unavailable",
+            reason: Reason::Unavailable,
             message: "waiting for a response from the API server or its webhook".to_owned(),
             attempts: known.map_or(0, |known| known.attempts),
             since: known.map_or(now, |known| known.since),
@@ -240,7 +241,7 @@ mod tests {
     }
 
     fn fail(failures: &mut Failures, object: &str, response: Response, second: i64) {
-        let what = ("Rejected", format!("apply {object}: no"));
+        let what = (Reason::Rejected, format!("apply {object}: no"));
         failures.failed(object, what, response, at(second), 1.0);
     }
 

@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
+use globalps_core::reasons::Reason;
 use globalps_runtime::request::{is_timeout, without_content};
 
 /// Texts in the chain of errors, and their reason. The first match counts.
-const CAUSES: [(&[&str], &str); 9] = [
-    (&["a response of more than"], "ResponseTooLarge"),
-    (&["Expired", "expired"], "CertificateExpired"),
+const CAUSES: [(&[&str], Reason); 9] = [
+    (&["a response of more than"], Reason::ResponseTooLarge),
+    (&["Expired", "expired"], Reason::CertificateExpired),
     (
         &[
             "UnknownIssuer",
@@ -15,29 +16,35 @@ const CAUSES: [(&[&str], &str); 9] = [
             "unknown issuer",
             "self-signed",
         ],
-        "UnknownAuthority",
+        Reason::UnknownAuthority,
     ),
     (
         &["NotValidForName", "not valid for name"],
-        "WrongServerName",
+        Reason::WrongServerName,
     ),
-    (&["proxy", "Proxy", "tunnel"], "Proxy"),
-    (&["certificate", "Certificate", "alert"], "TlsFailed"),
-    (&["dns error", "resolve", "lookup"], "NameNotResolved"),
-    (&["refused"], "ConnectionRefused"),
-    (&["timed out", "deadline", "elapsed", "timeout"], "Timeout"),
+    (&["proxy", "Proxy", "tunnel"], Reason::Proxy),
+    (&["certificate", "Certificate", "alert"], Reason::TlsFailed),
+    (&["dns error", "resolve", "lookup"], Reason::NameNotResolved),
+    (&["refused"], Reason::ConnectionRefused),
+    (
+        &["timed out", "deadline", "elapsed", "timeout"],
+        Reason::Timeout,
+    ),
 ];
 
 /// Reason and message for a failed request. The message contains neither content of a response nor credentials in the server's URL.
-pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
+pub(crate) fn reason(error: &kube::Error) -> (Reason, String) {
     if let kube::Error::Api(status) = error {
         return match status.code {
             401 => (
-                "Unauthorized",
+                Reason::Unauthorized,
                 "the cluster rejects the token or certificate in the kubeconfig".to_owned(),
             ),
-            403 => ("Forbidden", status.message.clone()),
-            code => ("ServerError", format!("HTTP {code}: {}", status.message)),
+            403 => (Reason::Forbidden, status.message.clone()),
+            code => (
+                Reason::ServerError,
+                format!("HTTP {code}: {}", status.message),
+            ),
         };
     }
     if is_timeout(error) {
@@ -55,7 +62,7 @@ pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
             .any(|text| words.iter().any(|word| text.contains(word)))
     };
     let cause = CAUSES.iter().find(|(words, _)| is_cause(words));
-    let reason = cause.map_or("Unreachable", |(_, reason)| reason);
+    let reason = cause.map_or(Reason::Unreachable, |(_, reason)| *reason);
     let innermost = texts.pop().unwrap_or_default();
     (
         reason,
@@ -64,9 +71,9 @@ pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
 }
 
 /// Reason and message for a request without a response.
-pub(crate) fn timeout() -> (&'static str, String) {
+pub(crate) fn timeout() -> (Reason, String) {
     (
-        "Timeout",
+        Reason::Timeout,
         "its API server can't be reached: no response in time".to_owned(),
     )
 }

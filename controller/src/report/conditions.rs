@@ -2,6 +2,7 @@
 
 use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, sources_removed};
 
@@ -23,9 +24,6 @@ use crate::nodes::provider_paths::{Deviation, reports_provider};
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
-
-/// Reason of conditions and events about objects that can't be decoded.
-pub(super) const UNREADABLE: &str = "Unreadable";
 
 const ALL_RESTORED: &str = "all nodes are restored; removing the syncers and the other objects";
 
@@ -65,11 +63,11 @@ pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
 }
 
 /// Reason of the conditions while nothing changes.
-fn hold_reason(hold: Hold) -> &'static str {
+fn hold_reason(hold: Hold) -> Reason {
     if hold == Hold::ConfigUnreadable {
-        UNREADABLE
+        Reason::Unreadable
     } else {
-        "Held"
+        Reason::Held
     }
 }
 
@@ -89,17 +87,17 @@ pub(super) fn ready(
     let (Aim::Reach(Goal::Revision(_)) | Aim::Hold(_)) = plan.aim else {
         return match (&plan.resolved.additional, plan.aim) {
             (Verdict::Invalid(findings), Aim::Nothing) => {
-                no("AdditionalInvalid", sentences(findings))
+                no(Reason::AdditionalInvalid, sentences(findings))
             }
             (_, Aim::Nothing) => {
                 let mut message = format!("Secret `{ADDITIONAL_SECRET}` does not exist");
                 if let Some((_, _, reason)) = first_bad(&plan.resolved.sources) {
                     message = format!("{message}, and no source is valid: {reason}");
                 }
-                no("NoAdditional", message)
+                no(Reason::NoAdditional, message)
             }
-            (_, Aim::CleanUp) => no("Restoring", ALL_RESTORED.to_owned()),
-            _ => no("Restoring", restoring(counts)),
+            (_, Aim::CleanUp) => no(Reason::Restoring, ALL_RESTORED.to_owned()),
+            _ => no(Reason::Restoring, restoring(counts)),
         };
     };
     let is_without_nodes = snapshot.spec.kubelet.delivery == DeliveryType::None;
@@ -109,13 +107,13 @@ pub(super) fn ready(
             "revision {revision} stays in force: {}",
             sentences(findings)
         );
-        return no("AdditionalInvalid", message);
+        return no(Reason::AdditionalInvalid, message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        return no("RolledBack", format!("{reason}; {ROLLED_BACK_HINT}"));
+        return no(Reason::RolledBack, format!("{reason}; {ROLLED_BACK_HINT}"));
     }
     if !counts.failed.is_empty() {
-        return no("NodesFailed", failures(snapshot, &counts.failed));
+        return no(Reason::NodesFailed, failures(snapshot, &counts.failed));
     }
     let is_unreadable = |name: &&String| snapshot.unreadable.contains_key(*name);
     let unreadable: Vec<String> = counts
@@ -125,33 +123,34 @@ pub(super) fn ready(
         .cloned()
         .collect();
     if !unreadable.is_empty() {
-        return no(UNREADABLE, failures(snapshot, &unreadable));
+        return no(Reason::Unreadable, failures(snapshot, &unreadable));
     }
     if !counts.blocked.is_empty() {
-        return no("NodesBlocked", failures(snapshot, &counts.blocked));
+        return no(Reason::NodesBlocked, failures(snapshot, &counts.blocked));
     }
     if let Aim::Reach(Goal::Revision(next)) = plan.aim
         && next.number != revision
     {
         let message = format!("revision {} is not written yet", next.number);
-        return no("RollingOut", message);
+        return no(Reason::RollingOut, message);
     }
     if snapshot.deviation == Deviation::WaitsForPods {
-        return no("WaitingForSyncers", WAITS_FOR_PODS.to_owned());
+        return no(Reason::WaitingForSyncers, WAITS_FOR_PODS.to_owned());
     }
     if counts.waiting + status.progressing > 0 {
-        return no("RollingOut", rolling_out(revision, counts));
+        return no(Reason::RollingOut, rolling_out(revision, counts));
     }
     if let Some(namespaces) = namespaces.map(namespaces_synced)
-        && (namespaces.reason == "RollingOut" || is_without_nodes && namespaces.status != "True")
+        && (namespaces.reason == Reason::RollingOut
+            || is_without_nodes && namespaces.status != "True")
     {
         return no(namespaces.reason, namespaces.message);
     }
     if is_without_nodes {
         return match namespaces.map(namespaces_synced) {
-            Some(namespaces) => statement(condition::READY, "True", "Synced", namespaces.message),
+            Some(namespaces) => statement(condition::READY, "True", Reason::Synced, namespaces.message),
             None => no(
-                "NoDelivery",
+                Reason::NoDelivery,
                 "nothing delivers: `spec.kubelet.delivery` is `None` and `spec.imagePullSecrets.enabled` is false"
                     .to_owned(),
             ),
@@ -168,9 +167,9 @@ pub(super) fn ready(
         );
     }
     if status.synced == 0 {
-        return no("NoNodes", message);
+        return no(Reason::NoNodes, message);
     }
-    statement(condition::READY, "True", "Synced", message)
+    statement(condition::READY, "True", Reason::Synced, message)
 }
 
 pub(super) fn progressing(
@@ -181,21 +180,21 @@ pub(super) fn progressing(
 ) -> Statement {
     let open = counts.waiting + counts.status.progressing;
     let (status, reason, message) = match plan.aim {
-        Aim::Nothing => ("False", "NothingToDo", String::new()),
-        Aim::CleanUp => ("True", "CleaningUp", ALL_RESTORED.to_owned()),
-        Aim::Reach(_) if open == 0 => ("False", "Complete", String::new()),
+        Aim::Nothing => ("False", Reason::NothingToDo, String::new()),
+        Aim::CleanUp => ("True", Reason::CleaningUp, ALL_RESTORED.to_owned()),
+        Aim::Reach(_) if open == 0 => ("False", Reason::Complete, String::new()),
         Aim::Reach(_) if snapshot.spec.rollout.paused => (
             "False",
-            "Paused",
+            Reason::Paused,
             "`spec.rollout.paused` is true".to_owned(),
         ),
         Aim::Hold(reason) => ("False", hold_reason(reason), hold(reason, snapshot)),
         Aim::Reach(_) if is_halted(snapshot, counts, members) => {
-            ("False", "Halted", failures(snapshot, &counts.failed))
+            ("False", Reason::Halted, failures(snapshot, &counts.failed))
         }
         Aim::Reach(goal) if waits_for_syncers(members, goal) => (
             "True",
-            "SyncersRolling",
+            Reason::SyncersRolling,
             "the nodes that wait get the revision once their syncers' pods are replaced".to_owned(),
         ),
         Aim::Reach(goal @ Goal::Revision(_))
@@ -205,10 +204,12 @@ pub(super) fn progressing(
         {
             waits_for_canary(&stuck, "no node matches `spec.rollout.canary.nodeSelector`")
         }
-        Aim::Reach(Goal::Revision(revision)) => {
-            ("True", "RollingOut", rolling_out(revision.number, counts))
-        }
-        Aim::Reach(Goal::Restore) => ("True", "Restoring", restoring(counts)),
+        Aim::Reach(Goal::Revision(revision)) => (
+            "True",
+            Reason::RollingOut,
+            rolling_out(revision.number, counts),
+        ),
+        Aim::Reach(Goal::Restore) => ("True", Reason::Restoring, restoring(counts)),
     };
     statement(condition::PROGRESSING, status, reason, message)
 }
@@ -222,9 +223,6 @@ fn waits_for_syncers(members: &[Member], goal: Goal) -> bool {
     open.peek().is_some() && open.all(|member| member.awaits_agent)
 }
 
-/// Reason of `Degraded`.
-pub(super) const ORIGINAL_UNREADABLE: &str = "OriginalUnreadable";
-
 pub(super) fn degraded(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -234,22 +232,22 @@ pub(super) fn degraded(
     let yes = |reason, message| statement(condition::DEGRADED, "True", reason, message);
     if !counts.failed.is_empty() {
         let reason = if is_halted(snapshot, counts, members) {
-            "RolloutHalted"
+            Reason::RolloutHalted
         } else {
-            "NodesFailed"
+            Reason::NodesFailed
         };
         return yes(reason, failures(snapshot, &counts.failed));
     }
     if !snapshot.unreadable_objects.is_empty() {
         let named = snapshot.unreadable_objects.iter().cloned();
-        return yes(UNREADABLE, first(named, NAMED));
+        return yes(Reason::Unreadable, first(named, NAMED));
     }
     if !counts.blocked.is_empty() {
-        return yes("NodesBlocked", failures(snapshot, &counts.blocked));
+        return yes(Reason::NodesBlocked, failures(snapshot, &counts.blocked));
     }
     if !counts.not_restored.is_empty() {
         let message = not_restored(snapshot, counts, members.len());
-        return yes("NodesNotRestored", message);
+        return yes(Reason::NodesNotRestored, message);
     }
     if let Aim::Hold(reason) = plan.aim {
         return yes(hold_reason(reason), hold(reason, snapshot));
@@ -258,26 +256,31 @@ pub(super) fn degraded(
         let message = format!(
             "nodes use `{path}`, but `spec.kubelet.configFile` differs: it takes effect after all nodes are restored"
         );
-        return yes("ConfigFileDiffers", message);
+        return yes(Reason::ConfigFileDiffers, message);
     }
     if snapshot.deviation == Deviation::Keeps {
-        return yes("ProviderPathsDiffer", keeps(snapshot));
+        return yes(Reason::ProviderPathsDiffer, keeps(snapshot));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {ROLLED_BACK_HINT}");
-        return statement(condition::DEGRADED, "True", "RolledBack", message);
+        return statement(condition::DEGRADED, "True", Reason::RolledBack, message);
     }
     match &plan.resolved.original {
         Verdict::Unreadable(reason) => statement(
             condition::DEGRADED,
             "True",
-            ORIGINAL_UNREADABLE,
+            Reason::OriginalUnreadable,
             format!("original pull secret: {reason}"),
         ),
         _ if let Some((_, reason, message)) = first_bad(&plan.resolved.sources) => {
             statement(condition::DEGRADED, "True", reason, message)
         }
-        _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
+        _ => statement(
+            condition::DEGRADED,
+            "False",
+            Reason::AsExpected,
+            String::new(),
+        ),
     }
 }
 
@@ -311,17 +314,21 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
     match verdict {
         Verdict::Absent => new(
             "Unknown",
-            "Absent",
+            Reason::Absent,
             format!("Secret `{ADDITIONAL_SECRET}` does not exist"),
         ),
         Verdict::Valid(findings) => {
             let warnings = [type_warning(snapshot), sentences(findings)];
             let warnings = warnings.into_iter().filter(|text| !text.is_empty());
-            new("True", "Valid", warnings.collect::<Vec<_>>().join("; "))
+            new(
+                "True",
+                Reason::Valid,
+                warnings.collect::<Vec<_>>().join("; "),
+            )
         }
-        Verdict::RolledBack(reason) => new("True", "RolledBack", reason.clone()),
-        Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
-        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
+        Verdict::RolledBack(reason) => new("True", Reason::RolledBack, reason.clone()),
+        Verdict::Unreadable(reason) => new("False", Reason::Unreadable, reason.clone()),
+        Verdict::Forbidden => new("False", Reason::Forbidden, MAY_NOT_READ.to_owned()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             let stays = if snapshot.global.is_some() {
                 "; the last valid one stays in force"
@@ -330,7 +337,7 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
             };
             new(
                 "False",
-                "Invalid",
+                Reason::Invalid,
                 format!("{}{stays}", sentences(findings)),
             )
         }
@@ -343,19 +350,19 @@ pub(super) fn original_valid(verdict: &Verdict) -> Statement {
     match verdict {
         Verdict::Absent => new(
             "True",
-            "NodeFile",
+            Reason::NodeFile,
             "no original pull secret: each node's own file is the base".to_owned(),
         ),
-        Verdict::RolledBack(_) => new("True", "Valid", String::new()),
-        Verdict::Valid(findings) => new("True", "Valid", sentences(findings)),
-        Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
-        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
+        Verdict::RolledBack(_) => new("True", Reason::Valid, String::new()),
+        Verdict::Valid(findings) => new("True", Reason::Valid, sentences(findings)),
+        Verdict::Unreadable(reason) => new("False", Reason::Unreadable, reason.clone()),
+        Verdict::Forbidden => new("False", Reason::Forbidden, MAY_NOT_READ.to_owned()),
         Verdict::Partly(findings) => new(
             "False",
-            "BadEntries",
+            Reason::BadEntries,
             format!("entries omitted: {}", sentences(findings)),
         ),
-        Verdict::Invalid(findings) => new("False", "Invalid", sentences(findings)),
+        Verdict::Invalid(findings) => new("False", Reason::Invalid, sentences(findings)),
     }
 }
 
@@ -539,7 +546,7 @@ mod tests {
             };
             let counts = count(&plan.members, goal);
             let found = super::progressing(&snapshot, &plan, &counts, &plan.members);
-            assert_eq!(found.reason, progressing, "{case}");
+            assert_eq!(found.reason.as_str(), progressing, "{case}");
             let found = super::degraded(&snapshot, &plan, &counts, &plan.members);
             let found = format!("{} {}", found.reason, found.message);
             assert_eq!(found, degraded, "{case}");

@@ -7,6 +7,7 @@ use globalps_core::api::{
     ConflictStatus, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
 use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
+use globalps_core::reasons::{Reason, event_type};
 use globalps_core::rollout::Revision;
 use globalps_core::state::RESTORE_CONFIGURATION;
 use jiff::Timestamp;
@@ -18,8 +19,7 @@ use kube::{Api, Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::conditions::UNREADABLE;
-use super::statement::{RECONCILE_FAILED, list};
+use super::statement::list;
 use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 
@@ -31,18 +31,15 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the queue of events to write.
 const QUEUE: usize = 64;
 
-/// Type, reason and note of an event.
-pub(crate) type Note = (&'static str, &'static str, String);
-
-pub(crate) const NORMAL: &str = "Normal";
-pub(crate) const WARNING: &str = "Warning";
+/// Reason and note of an event.
+pub(crate) type Note = (Reason, String);
 
 pub(crate) struct EventRecorder {
     queue: mpsc::Sender<Event>,
     /// The last known Secret of the user, because events about its deletion need it too.
     reference: ObjectReference,
     /// The last recorded failure of each node: its reason, and the generation or revision that it refers to.
-    failures: BTreeMap<String, (&'static str, i64)>,
+    failures: BTreeMap<String, (Reason, i64)>,
     /// The recorded objects that can't be decoded.
     unreadable: BTreeSet<String>,
 }
@@ -92,12 +89,12 @@ impl EventRecorder {
         let objects = list(reverted, NAMED);
         let note = format!("another client {done} {objects}; the controller reverted this");
         tracing::warn!("{note}");
-        self.write(vec![(WARNING, "DriftCorrected", note)]);
+        self.write(vec![(Reason::DriftCorrected, note)]);
     }
 
     /// The configuration can't be created, so there is no status to report that.
     pub(crate) fn record_config_refused(&self, errors: &[String]) {
-        self.write(vec![(WARNING, RECONCILE_FAILED, errors.join("; "))]);
+        self.write(vec![(Reason::ReconcileFailed, errors.join("; "))]);
     }
 
     /// Without a `GlobalPullSecret` there is no status to report this in.
@@ -121,7 +118,7 @@ impl EventRecorder {
             "the {what} was deleted, so the current credentials stay in force; {first}{next}"
         );
         tracing::warn!("{note}");
-        self.write(vec![(WARNING, "ConfigMissing", note)]);
+        self.write(vec![(Reason::ConfigMissing, note)]);
     }
 
     /// Whether all of them are recorded.
@@ -137,7 +134,7 @@ impl EventRecorder {
         let new = objects.iter().filter(|object| !known.contains(*object));
         let events = new.map(|object| {
             tracing::warn!("an object can't be read; it has no effect on others: {object}");
-            (WARNING, UNREADABLE, object.clone())
+            (Reason::Unreadable, object.clone())
         });
         self.write(events.collect());
         self.unreadable = objects.iter().cloned().collect();
@@ -175,19 +172,19 @@ impl EventRecorder {
             };
             let generation = node.metadata.generation.unwrap_or_default();
             let known = known.remove_entry(name);
-            let (reason, about) = match status.phase {
+            let failure = match status.phase {
                 // Prevents a node from causing events by reporting other generations than its own.
-                _ if status.observed_generation != generation => ("", 0),
-                Phase::RolledBack => ("NodeRolledBack", generation),
-                Phase::Failed => ("NodeFailed", node.spec.revision),
-                _ => ("", 0),
+                _ if status.observed_generation != generation => None,
+                Phase::RolledBack => Some((Reason::NodeRolledBack, generation)),
+                Phase::Failed => Some((Reason::NodeFailed, node.spec.revision)),
+                _ => None,
             };
-            if reason.is_empty() {
+            let Some((reason, about)) = failure else {
                 self.failures.extend(known);
                 continue;
-            }
+            };
             if known.is_none_or(|(_, known)| known != (reason, about)) {
-                warnings.push((WARNING, reason, format!("{name}: {}", status.message)));
+                warnings.push((reason, format!("{name}: {}", status.message)));
             }
             self.failures.insert(name.clone(), (reason, about));
         }
@@ -238,20 +235,19 @@ fn changes(
     if let Some((_, _, message)) = became(condition::ADDITIONAL_VALID, "False")
         && matches!(plan.resolved.additional, Verdict::Invalid(_))
     {
-        events.push((WARNING, "Invalid", message));
+        events.push((Reason::Invalid, message));
     }
     let was = before.map_or(Revision::NONE, GlobalPullSecretStatus::rolled_out);
     if plan.global.is_some() && after.revision > 0 && after.rolled_out() != was {
         events.push((
-            NORMAL,
-            "Merged",
+            Reason::Merged,
             format!("revision {} is ready to roll out", after.revision),
         ));
     }
     if let Some((_, reason, message)) = became(condition::SOURCES_VALID, "False")
-        && reason == "Invalid"
+        && reason == Reason::Invalid
     {
-        events.push((WARNING, "SourceInvalid", message));
+        events.push((Reason::SourceInvalid, message));
     }
     if before.is_none_or(|before| before.conflicts != after.conflicts) {
         events.extend(conflicts(&after.conflicts));
@@ -261,12 +257,14 @@ fn changes(
             find(before, condition::READY).is_none_or(|ready| ready.0 != "True")
         })
     {
-        events.push((NORMAL, "RolledOut", message));
+        events.push((Reason::RolledOut, message));
     }
-    for (type_, failing) in [
-        (condition::NAMESPACES_SYNCED, "NamespacesFailed"),
-        (condition::OPERATORS_SYNCED, "OperatorsFailed"),
+    for (failing, synced) in [
+        (Reason::NamespacesFailed, Reason::NamespacesSynced),
+        (Reason::OperatorsFailed, Reason::OperatorsSynced),
     ] {
+        // The event has the name of the condition.
+        let type_ = synced.as_str();
         let Some((status, reason, message)) = find(after, type_) else {
             continue;
         };
@@ -276,8 +274,8 @@ fn changes(
             continue;
         }
         match status.as_str() {
-            "False" if reason != "RollingOut" => events.push((WARNING, failing, message)),
-            "True" => events.push((NORMAL, type_, message)),
+            "False" if reason != Reason::RollingOut => events.push((failing, message)),
+            "True" => events.push((synced, message)),
             _ => {}
         }
     }
@@ -286,35 +284,35 @@ fn changes(
         find(after, condition::CREDENTIALS_EXPIRING),
     ));
     if let Some((_, reason, message)) = became(condition::DEGRADED, "True")
-        && reason == "RolloutHalted"
+        && reason == Reason::RolloutHalted
     {
-        events.push((WARNING, "RolloutHalted", message));
+        events.push((Reason::RolloutHalted, message));
     }
     // Not for each message: it may differ with each retry.
-    let fails = |status| find(status, condition::DEGRADED).filter(|it| it.1 == RECONCILE_FAILED);
+    let fails =
+        |status| find(status, condition::DEGRADED).filter(|it| it.1 == Reason::ReconcileFailed);
     if let (None, Some((_, _, message))) = (before.and_then(fails), fails(after)) {
-        events.push((WARNING, RECONCILE_FAILED, message));
+        events.push((Reason::ReconcileFailed, message));
     }
     // Not for each message, which names nodes.
     let was_forgotten = before.and_then(|before| find(before, condition::OLD_FORGOTTEN));
     if let Some((_, _, message)) = became(condition::OLD_FORGOTTEN, "True")
         && was_forgotten.is_none_or(|was| was.0 != "True")
     {
-        events.push((NORMAL, "OldForgotten", message));
+        events.push((Reason::OldForgotten, message));
     }
     let rejects = |status| find(status, condition::CREDENTIALS_REJECTED);
     if let Some((_, _, message)) = became(condition::CREDENTIALS_REJECTED, "True") {
-        events.push((WARNING, "CredentialsRejected", message));
+        events.push((Reason::CredentialsRejected, message));
     } else if before.and_then(rejects).is_some_and(|was| was.0 == "True")
         && rejects(after).is_some_and(|is| is.0 == "False")
     {
         let message = "every registry accepts its credentials again".to_owned();
-        events.push((NORMAL, "CredentialsAccepted", message));
+        events.push((Reason::CredentialsAccepted, message));
     }
     if plan.aim == Aim::CleanUp {
         events.push((
-            NORMAL,
-            "Restored",
+            Reason::Restored,
             "every node has its own credentials file again".to_owned(),
         ));
     }
@@ -331,11 +329,11 @@ fn expiry(
     let (status_before, reason_before, _) = before.unwrap_or_default();
     match (status_before == "True", status == "True") {
         (true, true) if reason == reason_before => None,
-        (_, true) if reason == "Expired" => Some((WARNING, "CredentialsExpired", message)),
-        (_, true) => Some((WARNING, "CredentialsExpiring", message)),
+        (_, true) if reason == Reason::Expired => Some((Reason::CredentialsExpired, message)),
+        (_, true) => Some((Reason::CredentialsExpiring, message)),
         (true, false) => {
             let note = "the credentials that expired or expire soon were renewed or removed";
-            Some((NORMAL, "CredentialsRenewed", note.to_owned()))
+            Some((Reason::CredentialsRenewed, note.to_owned()))
         }
         (false, false) => None,
     }
@@ -357,7 +355,7 @@ fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
             let registries = registries.join(", ");
             let note =
                 format!("{registries}: the credentials of {effective} are effective, those of {shadowed} are shadowed");
-            (WARNING, "Conflict", note)
+            (Reason::Conflict, note)
         });
     notes.collect()
 }
@@ -367,7 +365,7 @@ pub(crate) fn event(
     program: &str,
     regarding: ObjectReference,
     metadata: ObjectMeta,
-    (type_, reason, note): Note,
+    (reason, note): Note,
 ) -> Event {
     Event {
         metadata: ObjectMeta {
@@ -378,8 +376,8 @@ pub(crate) fn event(
         reporting_controller: Some(program.to_owned()),
         reporting_instance: Some(program.to_owned()),
         action: Some("Reconcile".to_owned()),
-        type_: Some(type_.to_owned()),
-        reason: Some(reason.to_owned()),
+        type_: Some(event_type(reason).to_owned()),
+        reason: Some(reason.into()),
         note: Some(shorten(note)),
         regarding: Some(regarding),
         ..Event::default()
@@ -443,7 +441,7 @@ mod tests {
             (conflict(additional, "one", "two"), "`one`", "`two`"),
         ] {
             let notes = conflicts(&[conflict]);
-            let (first, second) = notes[0].2.split_once("effective").expect("both");
+            let (first, second) = notes[0].1.split_once("effective").expect("both");
             assert!(first.starts_with("quay.io"), "{first}");
             assert!(first.contains(effective), "{first}");
             assert!(second.contains(shadowed), "{second}");
@@ -478,7 +476,7 @@ mod tests {
             let after = (!reason.is_empty())
                 .then(|| (status.to_owned(), reason.to_owned(), format!("at {at}")));
             let found = expiry(before, after.clone());
-            assert_eq!(found.map(|note| note.1), expected, "step {at}");
+            assert_eq!(found.map(|note| note.0.as_str()), expected, "step {at}");
             before = after;
         }
     }

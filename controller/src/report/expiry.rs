@@ -1,6 +1,7 @@
 //! The condition for credentials that expire. Pure.
 
 use globalps_core::api::condition;
+use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 
 use super::statement::{REGISTRY_LIMIT, Statement, first, shortened, statement};
@@ -16,14 +17,14 @@ pub(super) fn credentials_expiring(expiries: &Expiries, now: Timestamp) -> State
         return statement(
             condition::CREDENTIALS_EXPIRING,
             "False",
-            "NoneExpiring",
+            Reason::NoneExpiring,
             String::new(),
         );
     };
     let reason = match worst {
-        Stage::Soon => "ExpiringSoon",
-        Stage::WithinAnHour => "ExpiringWithinAnHour",
-        Stage::Expired => "Expired",
+        Stage::Soon => Reason::ExpiringSoon,
+        Stage::WithinAnHour => Reason::ExpiringWithinAnHour,
+        Stage::Expired => Reason::Expired,
     };
     let message = first(due.iter().map(|(stage, it)| say(*stage, it)), NAMED);
     statement(condition::CREDENTIALS_EXPIRING, "True", reason, message)
@@ -71,7 +72,7 @@ mod tests {
         ] {
             let expiries = expiries(&[("r.io", AT, 0), ("q.io", AT + 2 * DAY, 0)]);
             let found = credentials_expiring(&expiries, at(now));
-            let found = (found.status, found.reason, found.message.as_str());
+            let found = (found.status, found.reason.as_str(), found.message.as_str());
             assert_eq!(found, expected, "{now}");
         }
     }

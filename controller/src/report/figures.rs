@@ -2,16 +2,13 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
 use globalps_core::phase;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use jiff::Timestamp;
 
-use super::conditions::ORIGINAL_UNREADABLE;
 use crate::content::expiry::Expiries;
 use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
-
-/// The syncer's reason for a file that another program keeps changing.
-const CONFLICT_LIMIT: &str = "ConflictLimit";
 
 pub(crate) fn figures(
     snapshot: &Snapshot,
@@ -48,7 +45,16 @@ pub(crate) fn figures(
 
 /// Whether this reason of `Degraded` is about a pull secret whose last valid content stays in force.
 fn is_of_content(reason: &str) -> bool {
-    reason == ORIGINAL_UNREADABLE || reason.starts_with("Source")
+    matches!(
+        Reason::parse(reason),
+        Some(
+            Reason::OriginalUnreadable
+                | Reason::SourceAbsent
+                | Reason::SourceForbidden
+                | Reason::SourceInvalid
+                | Reason::SourceUnreadable
+        )
+    )
 }
 
 /// Nodes whose file another program keeps changing. Those of a program that globalps knows and leaves the file to are not.
@@ -57,7 +63,7 @@ fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         phase(snapshot, node, revision) == Some(Phase::ForeignOwner)
-            && status.is_some_and(|status| status.reason == CONFLICT_LIMIT)
+            && status.is_some_and(|status| status.reason == Reason::ConflictLimit)
     });
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
@@ -90,7 +96,7 @@ pub(crate) fn rollout_seconds(
 ) -> Option<f64> {
     let (was, _, since) = find(before?, condition::PROGRESSING)?;
     let (is, reason, _) = find(after, condition::PROGRESSING)?;
-    let complete = was == "True" && is == "False" && reason == "Complete";
+    let complete = was == "True" && is == "False" && *reason == Reason::Complete;
     complete.then(|| now.duration_since(since).as_secs_f64().max(0.0))
 }
 

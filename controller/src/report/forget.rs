@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::condition;
 use globalps_core::names::FORGET_ANNOTATION;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Member;
 
 use super::statement::{NAMED, Statement, list, statement};
@@ -24,40 +25,40 @@ pub(super) fn old_forgotten(
             let message = format!(
                 "annotation `{FORGET_ANNOTATION}` of the GlobalPullSecret names no revision"
             );
-            return Some(new("False", "InvalidRequest", message));
+            return Some(new("False", Reason::InvalidRequest, message));
         }
         Forget::Due(up_to) => {
             let message =
                 format!("the Secrets with content up to revision {up_to} are being deleted");
-            return Some(new("False", "Deleting", message));
+            return Some(new("False", Reason::Deleting, message));
         }
         Forget::Done(up_to) => return Some(on_nodes(snapshot, up_to, members)),
         Forget::Waits(up_to, wait) => (up_to, wait),
     };
     let (reason, why) = match wait {
         Wait::StillInForce if snapshot.is_content_back => (
-            "StillInForce",
+            Reason::StillInForce,
             "the content in force is the one that is to be forgotten",
         ),
-        Wait::StillInForce => ("StillInForce", "no later revision is in force"),
+        Wait::StillInForce => (Reason::StillInForce, "no later revision is in force"),
         Wait::NotInForce => (
-            "WaitingForRollout",
+            Reason::WaitingForRollout,
             "the additional pull secret as it is now is not in force",
         ),
         Wait::Held => (
-            "WaitingForRollout",
+            Reason::WaitingForRollout,
             "the credentials in force don't change now",
         ),
         Wait::Halted => (
-            "WaitingForRollout",
+            Reason::WaitingForRollout,
             "the rollout of the newest revision has halted",
         ),
         Wait::RollingOut => (
-            "WaitingForRollout",
+            Reason::WaitingForRollout,
             "not every reachable node has the newest revision yet",
         ),
         Wait::Namespaces => (
-            "WaitingForRollout",
+            Reason::WaitingForRollout,
             "not every namespace has the newest revision yet",
         ),
     };
@@ -93,9 +94,9 @@ fn on_nodes(snapshot: &Snapshot, up_to: i64, members: &[Member]) -> Statement {
         message = format!("{message}; unreachable nodes drop it when they return: {away}");
     }
     if here.is_empty() {
-        new("True", "Forgotten", message)
+        new("True", Reason::Forgotten, message)
     } else {
-        new("False", "NodesHaveOld", message)
+        new("False", Reason::NodesHaveOld, message)
     }
 }
 

@@ -16,12 +16,11 @@ mod verification;
 use globalps_core::api::{
     ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS, condition,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Goal;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use conditions::{
-    UNREADABLE, additional_valid, degraded, hold, original_valid, progressing, ready,
-};
+use conditions::{additional_valid, degraded, hold, original_valid, progressing, ready};
 use counts::{count, revision};
 use expiry::credentials_expiring;
 use forget::old_forgotten;
@@ -128,7 +127,7 @@ pub(crate) fn unreadable(snapshot: &Snapshot, generation: i64) -> Vec<Condition>
     ];
     let say = |(type_, status)| {
         let message = hold(Hold::ConfigUnreadable, snapshot);
-        let new = statement(type_, status, UNREADABLE, message);
+        let new = statement(type_, status, Reason::Unreadable, message);
         dated(new, &[], generation, snapshot.now)
     };
     conditions.map(say).into()
@@ -182,24 +181,24 @@ mod tests {
                 ..GlobalPullSecretStatus::default()
             }
         };
-        let rolling = ("False", "RollingOut", "2 of 9");
+        let rolling = ("False", Reason::RollingOut, "2 of 9");
         let before = status(5, 2, 0, rolling);
         for (sentence, after, can_wait) in [
             (
                 "more nodes are synced",
-                status(5, 3, 0, ("False", "RollingOut", "3 of 9")),
+                status(5, 3, 0, ("False", Reason::RollingOut, "3 of 9")),
                 true,
             ),
             ("one failed", status(5, 2, 1, rolling), false),
             ("another revision", status(6, 2, 0, rolling), false),
             (
                 "everything is done",
-                status(5, 9, 0, ("True", "Synced", "9 of 9")),
+                status(5, 9, 0, ("True", Reason::Synced, "9 of 9")),
                 false,
             ),
             (
                 "another reason",
-                status(5, 2, 0, ("False", "NodesFailed", "2 of 9")),
+                status(5, 2, 0, ("False", Reason::NodesFailed, "2 of 9")),
                 false,
             ),
         ] {
@@ -226,37 +225,40 @@ mod tests {
             (name.chars().count(), name.ends_with('…')),
             (REGISTRY_LIMIT, true)
         );
-        let message = statement("Ready", "False", "A", long.repeat(20)).message;
+        let message = statement("Ready", "False", Reason::NoNodes, long.repeat(20)).message;
         assert!(
             message.len() < 32_768 && message.ends_with('…'),
             "{}",
             message.len()
         );
-        assert_eq!(statement("Ready", "False", "A", long.clone()).message, long);
+        assert_eq!(
+            statement("Ready", "False", Reason::NoNodes, long.clone()).message,
+            long
+        );
     }
 
     #[test]
     fn a_condition_keeps_its_time_until_its_status_changes() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let first = dated(
-            statement("Ready", "False", "A", String::new()),
+            statement("Ready", "False", Reason::NoNodes, String::new()),
             &[],
             1,
             at(1),
         );
         let before = [first];
         let same = dated(
-            statement("Ready", "False", "B", "more".to_owned()),
+            statement("Ready", "False", Reason::NodesFailed, "more".to_owned()),
             &before,
             2,
             at(2),
         );
         assert_eq!(
             (same.last_transition_time.0, same.reason.as_str()),
-            (at(1), "B")
+            (at(1), "NodesFailed")
         );
         let other = dated(
-            statement("Ready", "True", "C", String::new()),
+            statement("Ready", "True", Reason::Synced, String::new()),
             &before,
             2,
             at(3),

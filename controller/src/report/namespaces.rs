@@ -1,6 +1,7 @@
 //! The namespaces in the status. Pure.
 
 use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
+use globalps_core::reasons::Reason;
 
 use super::statement::{Statement, statement};
 use crate::namespaces::summary::{NamespacesReport, Problem};
@@ -46,24 +47,24 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
         |status, reason, message| statement(condition::NAMESPACES_SYNCED, status, reason, message);
     match &report.problem {
         Some(Problem::Settings(message)) => {
-            return new("False", "InvalidSettings", message.clone());
+            return new("False", Reason::InvalidSettings, message.clone());
         }
         Some(Problem::NotRemembered(message)) => {
-            return new("False", "NamespacesFailed", message.clone());
+            return new("False", Reason::NamespacesFailed, message.clone());
         }
         None => {}
     }
     if report.is_forbidden {
         let message = "the controller may not list Secrets or ServiceAccounts in namespaces: \
             `kubectl globalps install --deliver-to-namespaces` allows it";
-        return new("False", "Forbidden", message.to_owned());
+        return new("False", Reason::Forbidden, message.to_owned());
     }
     let Some(summary) = &report.summary else {
         if report.is_stuck {
             let message = "namespaces, or Secrets or ServiceAccounts in them, can't be listed: what is in them stays as it is";
-            return new("False", "NamespacesFailed", message.to_owned());
+            return new("False", Reason::NamespacesFailed, message.to_owned());
         }
-        return new("Unknown", "Listing", "listing namespaces".to_owned());
+        return new("Unknown", Reason::Listing, "listing namespaces".to_owned());
     };
     let mut message = format!(
         "{} of {} namespaces have the Secret `{}`",
@@ -77,29 +78,33 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
         return new("False", reason(&first.reason), message);
     }
     if let Some(canary) = &summary.canary {
-        return new("False", "WaitingForCanary", format!("{message}; {canary}"));
+        return new(
+            "False",
+            Reason::WaitingForCanary,
+            format!("{message}; {canary}"),
+        );
     }
     if report.is_stuck {
         let message = format!(
             "{message}; ServiceAccounts can't be listed: their references stay as they are"
         );
-        return new("False", "NamespacesFailed", message);
+        return new("False", Reason::NamespacesFailed, message);
     }
     if summary.waiting > 0 {
-        return new("False", "RollingOut", message);
+        return new("False", Reason::RollingOut, message);
     }
     if let Some(note) = report.note {
         message = format!("{message}; attached by {}: {note}", report.attach.as_str());
     }
-    new("True", "Synced", message)
+    new("True", Reason::Synced, message)
 }
 
 /// Reasons of conditions are a fixed set.
-fn reason(failure: &str) -> &'static str {
-    match failure {
-        "ForeignSecret" => "ForeignSecret",
-        "Conflict" => "Conflict",
-        _ => "NamespacesFailed",
+fn reason(failure: &str) -> Reason {
+    match Reason::parse(failure) {
+        Some(Reason::ForeignSecret) => Reason::ForeignSecret,
+        Some(Reason::Conflict) => Reason::Conflict,
+        _ => Reason::NamespacesFailed,
     }
 }
 

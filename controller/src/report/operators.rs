@@ -1,6 +1,7 @@
 //! The operators in the status. Pure.
 
 use globalps_core::api::{OperatorsStatus, condition};
+use globalps_core::reasons::Reason;
 
 use super::statement::{Statement, statement};
 use crate::operators::summary::OperatorsReport;
@@ -30,16 +31,16 @@ pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
     if report.is_forbidden {
         let message = "the controller may not list Subscriptions, CatalogSources, ClusterServiceVersions or ServiceAccounts: \
             `kubectl globalps install --operators NAMESPACE/SECRET` allows it";
-        return new("False", "Forbidden", message.to_owned());
+        return new("False", Reason::Forbidden, message.to_owned());
     }
     let Some(summary) = &report.summary else {
         let message = "listing operators".to_owned();
-        return new("Unknown", "Listing", message);
+        return new("Unknown", Reason::Listing, message);
     };
     if !report.is_served {
         let message =
             "the Operator Lifecycle Manager (operators.coreos.com/v1alpha1) is not installed";
-        return new("True", "NotInstalled", message.to_owned());
+        return new("True", Reason::NotInstalled, message.to_owned());
     }
     let message = format!(
         "{} of {} operators have the pull secrets of their catalogs",
@@ -53,10 +54,10 @@ pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
         if summary.failed > 1 {
             message = format!("{message}; {} more failed", summary.failed - 1);
         }
-        return new("False", "OperatorsFailed", message);
+        return new("False", Reason::OperatorsFailed, message);
     }
     if summary.synced < summary.total {
-        return new("False", "RollingOut", message);
+        return new("False", Reason::RollingOut, message);
     }
-    new("True", "Synced", message)
+    new("True", Reason::Synced, message)
 }

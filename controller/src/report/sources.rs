@@ -1,6 +1,7 @@
 //! The validity of `spec.sources`: a condition, and a status per source. Pure.
 
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
+use globalps_core::reasons::Reason;
 use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::statement::{
@@ -21,7 +22,7 @@ pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
     }
     Some(match first_bad(sources) {
         Some((reason, _, message)) => new("False", reason, message),
-        None => new("True", "Valid", unused(sources)),
+        None => new("True", Reason::Valid, unused(sources)),
     })
 }
 
@@ -38,9 +39,7 @@ fn unused(sources: &[ResolvedSource]) -> String {
 
 /// Reason of `SourcesValid` and reason of `Degraded` for the first invalid source, and a message with all invalid sources;
 /// `None`: all are valid.
-pub(super) fn first_bad(
-    sources: &[ResolvedSource],
-) -> Option<(&'static str, &'static str, String)> {
+pub(super) fn first_bad(sources: &[ResolvedSource]) -> Option<(Reason, Reason, String)> {
     let bad: Vec<_> = sources
         .iter()
         .filter_map(|source| Some((source, source_fault(source)?)))
@@ -62,11 +61,11 @@ pub(super) fn first_bad(
             flags.join(" ")
         ));
     }
-    Some((reason, degraded, sentences.join("; ")))
+    Some((*reason, *degraded, sentences.join("; ")))
 }
 
 /// Reason of `SourcesValid`, reason of `Degraded`, message.
-type Fault = (&'static str, &'static str, String);
+type Fault = (Reason, Reason, String);
 
 fn source_fault(source: &ResolvedSource) -> Option<Fault> {
     let stays = if source.registries.is_empty() {
@@ -77,21 +76,23 @@ fn source_fault(source: &ResolvedSource) -> Option<Fault> {
     Some(match &source.verdict {
         Verdict::Valid(_) | Verdict::RolledBack(_) => return None,
         Verdict::Absent => (
-            "Absent",
-            "SourceAbsent",
+            Reason::Absent,
+            Reason::SourceAbsent,
             "the Secret does not exist".to_owned(),
         ),
         Verdict::Forbidden => (
-            "Forbidden",
-            "SourceForbidden",
+            Reason::Forbidden,
+            Reason::SourceForbidden,
             format!("{MAY_NOT_READ}{stays}"),
         ),
-        Verdict::Unreadable(reason) => {
-            ("Unreadable", "SourceUnreadable", format!("{reason}{stays}"))
-        }
+        Verdict::Unreadable(reason) => (
+            Reason::Unreadable,
+            Reason::SourceUnreadable,
+            format!("{reason}{stays}"),
+        ),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => (
-            "Invalid",
-            "SourceInvalid",
+            Reason::Invalid,
+            Reason::SourceInvalid,
             format!("{}{stays}", sentences(findings)),
         ),
     })

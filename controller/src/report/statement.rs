@@ -1,6 +1,7 @@
 //! Helpers for all conditions.
 
 use globalps_core::api::condition;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Member;
 use globalps_dockerconfig::Finding;
 use jiff::Timestamp;
@@ -32,14 +33,14 @@ pub(super) fn shortened(text: impl Into<String>, limit: usize) -> String {
 pub(crate) struct Statement {
     pub(crate) type_: &'static str,
     pub(crate) status: &'static str,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
 pub(crate) fn statement(
     type_: &'static str,
     status: &'static str,
-    reason: &'static str,
+    reason: Reason,
     message: String,
 ) -> Statement {
     Statement {
@@ -49,9 +50,6 @@ pub(crate) fn statement(
         message: shortened(message, CONDITION_LIMIT),
     }
 }
-
-/// Reason of `Ready` and `Degraded` while writes fail.
-pub(crate) const RECONCILE_FAILED: &str = "ReconcileFailed";
 
 /// The statement of `Ready` or `Degraded` with these errors of writes that fail.
 pub(crate) fn with_refused(of: Statement, refused: &[String]) -> Statement {
@@ -64,13 +62,13 @@ pub(crate) fn with_refused(of: Statement, refused: &[String]) -> Statement {
     let is_ready = of.type_ == condition::READY;
     // Other reasons name something else to repair.
     let is_fine = if is_ready {
-        of.status == "True" || matches!(of.reason, "RollingOut" | "NoNodes")
+        of.status == "True" || matches!(of.reason, Reason::RollingOut | Reason::NoNodes)
     } else {
         of.status == "False"
     };
     if is_fine {
         let status = if is_ready { "False" } else { "True" };
-        statement(of.type_, status, RECONCILE_FAILED, refused)
+        statement(of.type_, status, Reason::ReconcileFailed, refused)
     } else {
         let message = format!("{}; {refused}", of.message);
         statement(of.type_, of.status, of.reason, message)
@@ -92,7 +90,7 @@ pub(crate) fn dated(
     Condition {
         type_: new.type_.to_owned(),
         status: new.status.to_owned(),
-        reason: new.reason.to_owned(),
+        reason: new.reason.into(),
         message: new.message,
         observed_generation: Some(generation),
         last_transition_time: since,
@@ -115,16 +113,13 @@ pub(crate) fn first(mut sentences: impl ExactSizeIterator<Item = String>, most: 
 
 /// Status, reason and message of `Progressing` while nobody can be the canary. `stuck`: those that may be one. `nobody`: that there
 /// is none, which only a person changes.
-pub(crate) fn waits_for_canary(
-    stuck: &[&Member],
-    nobody: &str,
-) -> (&'static str, &'static str, String) {
+pub(crate) fn waits_for_canary(stuck: &[&Member], nobody: &str) -> (&'static str, Reason, String) {
     if stuck.is_empty() {
-        return ("False", "NoCanary", nobody.to_owned());
+        return ("False", Reason::NoCanary, nobody.to_owned());
     }
     let names: Vec<String> = stuck.iter().map(|member| member.name.clone()).collect();
     let message = format!("no canary can change now: {}", list(&names, NAMED));
-    ("True", "WaitingForCanary", message)
+    ("True", Reason::WaitingForCanary, message)
 }
 
 /// At most this many names, and how many more there are.

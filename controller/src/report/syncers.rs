@@ -1,9 +1,8 @@
 //! The syncers, and the nodes without one. Pure.
 
-use globalps_core::api::{
-    NO_SYNCER, NodeWithoutSyncer, Phase, STATUS_NODES, VIRTUAL_NODE, condition,
-};
+use globalps_core::api::{NodeWithoutSyncer, Phase, STATUS_NODES, condition};
 use globalps_core::names::{NAMESPACE, SYNCER};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member};
 
 use super::statement::NAMED;
@@ -19,10 +18,10 @@ pub(super) fn nodes_without_syncer(
     members: &[Member],
     goal: Goal,
 ) -> (Vec<NodeWithoutSyncer>, u32) {
-    let of = |name: &str, phase, reason: &str, message: String| NodeWithoutSyncer {
+    let of = |name: &str, phase, reason: Reason, message: String| NodeWithoutSyncer {
         name: name.to_owned(),
         phase,
-        reason: reason.to_owned(),
+        reason: reason.into(),
         message,
     };
     let lagging = members
@@ -31,7 +30,12 @@ pub(super) fn nodes_without_syncer(
     let lagging = lagging.filter_map(|member| {
         let down = snapshot.syncers.down.get(&member.name)?;
         let message = down.cause.to_string();
-        Some(of(&member.name, Phase::Unreachable, NO_SYNCER, message))
+        Some(of(
+            &member.name,
+            Phase::Unreachable,
+            Reason::NoSyncer,
+            message,
+        ))
     });
     let unsupported: Vec<_> = snapshot.unsupported_nodes().collect();
     let total = u32::try_from(unsupported.len()).unwrap_or(u32::MAX);
@@ -42,9 +46,9 @@ pub(super) fn nodes_without_syncer(
     });
     let unsupported = kinds.map(|(name, why)| {
         let reason = if is_virtual(why) {
-            VIRTUAL_NODE
+            Reason::VirtualNode
         } else {
-            NO_SYNCER
+            Reason::NoSyncer
         };
         of(name, Phase::Unsupported, reason, why.to_string())
     });
@@ -59,7 +63,7 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
     };
     let refused = snapshot.refused_syncer();
     if let Some(refused) = refused {
-        return Some(new("False", "NotWritten", refused.message.clone()));
+        return Some(new("False", Reason::NotWritten, refused.message.clone()));
     }
     if !snapshot.daemon_set {
         return None;
@@ -67,9 +71,9 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
     let down = snapshot.down_syncers();
     if down.is_empty() {
         let reason = if snapshot.syncers.are_replaced {
-            ("RollingOut", "pods are being replaced".to_owned())
+            (Reason::RollingOut, "pods are being replaced".to_owned())
         } else {
-            ("AllRunning", unsupported(snapshot))
+            (Reason::AllRunning, unsupported(snapshot))
         };
         return Some(new("True", reason.0, reason.1));
     }
@@ -100,9 +104,9 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
         ));
     }
     let reason = if stopped.is_empty() {
-        "PodsNotCreated"
+        Reason::PodsNotCreated
     } else {
-        "NotRunning"
+        Reason::NotRunning
     };
     Some(new("False", reason, parts.join("; ")))
 }

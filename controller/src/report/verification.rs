@@ -1,6 +1,7 @@
 //! Whether registries reject credentials, in the status. Pure.
 
 use globalps_core::api::condition;
+use globalps_core::reasons::Reason;
 use globalps_registry::public_images;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -9,10 +10,6 @@ use crate::verification::Verified;
 
 /// Maximum number of registries in the message, in each of its parts.
 const NAMED: usize = 10;
-const ACCEPTED: &str = "Accepted";
-const REJECTED: &str = "Rejected";
-const NOT_REACHABLE: &str = "NotReachable";
-const VERIFYING: &str = "Verifying";
 
 /// `before`: the previous conditions. A new leader keeps what they say until it has asked every registry itself.
 pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) -> Statement {
@@ -39,11 +36,16 @@ pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) ->
         if let Some(whole) = whole {
             message = format!("{message}; {whole}");
         }
-        return new("True", REJECTED, message);
+        return new("True", Reason::Rejected, message);
     }
     if !verified.is_complete {
-        return kept(before)
-            .unwrap_or_else(|| new("Unknown", VERIFYING, "asking the registries".to_owned()));
+        return kept(before).unwrap_or_else(|| {
+            new(
+                "Unknown",
+                Reason::Verifying,
+                "asking the registries".to_owned(),
+            )
+        });
     }
     let unknown = verified.unknown.iter();
     let unknown = unknown.map(|(registry, reason)| {
@@ -54,23 +56,27 @@ pub(super) fn credentials_rejected(verified: &Verified, before: &[Condition]) ->
     });
     let unknown = list(&unknown.collect::<Vec<_>>(), NAMED);
     match (verified.accepted, verified.unknown.len()) {
-        (_, 0) => new("False", ACCEPTED, String::new()),
+        (_, 0) => new("False", Reason::Accepted, String::new()),
         (0, _) => new(
             "Unknown",
-            NOT_REACHABLE,
+            Reason::NotReachable,
             format!("no registry could be asked: {unknown}"),
         ),
-        _ => new("False", ACCEPTED, format!("could not be asked: {unknown}")),
+        _ => new(
+            "False",
+            Reason::Accepted,
+            format!("could not be asked: {unknown}"),
+        ),
     }
 }
 
 fn kept(before: &[Condition]) -> Option<Statement> {
     let mut before = before.iter();
     let old = before.find(|old| old.type_ == condition::CREDENTIALS_REJECTED)?;
-    let (status, reason) = match old.reason.as_str() {
-        ACCEPTED => ("False", ACCEPTED),
-        REJECTED => ("True", REJECTED),
-        NOT_REACHABLE => ("Unknown", NOT_REACHABLE),
+    let (status, reason) = match Reason::parse(&old.reason) {
+        Some(Reason::Accepted) => ("False", Reason::Accepted),
+        Some(Reason::Rejected) => ("True", Reason::Rejected),
+        Some(Reason::NotReachable) => ("Unknown", Reason::NotReachable),
         _ => return None,
     };
     let message = old.message.clone();
@@ -111,43 +117,49 @@ mod tests {
                 "first",
                 verified(0, 0, 1, false),
                 "Unknown",
-                VERIFYING,
+                Reason::Verifying,
                 "asking the registries",
             ),
-            ("accepted", verified(0, 0, 3, true), "False", ACCEPTED, ""),
+            (
+                "accepted",
+                verified(0, 0, 3, true),
+                "False",
+                Reason::Accepted,
+                "",
+            ),
             (
                 "a new leader",
                 verified(0, 0, 0, false),
                 "False",
-                ACCEPTED,
+                Reason::Accepted,
                 "",
             ),
             (
                 "one is away",
                 verified(0, 1, 2, true),
                 "False",
-                ACCEPTED,
+                Reason::Accepted,
                 "could not be asked: `r0.io`: no response",
             ),
             (
                 "all are away",
                 verified(0, 1, 0, true),
                 "Unknown",
-                NOT_REACHABLE,
+                Reason::NotReachable,
                 "no registry could be asked: `r0.io`: no response",
             ),
             (
                 "rejected",
                 verified(2, 1, 2, false),
                 "True",
-                REJECTED,
+                Reason::Rejected,
                 REJECTED_BY_TWO,
             ),
             (
                 "a new leader after that",
                 verified(0, 0, 0, false),
                 "True",
-                REJECTED,
+                Reason::Rejected,
                 REJECTED_BY_TWO,
             ),
         ] {

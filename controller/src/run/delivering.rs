@@ -152,7 +152,7 @@ pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what,
         Ok(Written::Gone) => memory.removed(&key),
         Err(error) => {
             let reason = error.refusal().reason();
-            tracing::warn!(%error, reason, "could not write into a namespace");
+            tracing::warn!(%error, reason = reason.as_str(), "could not write into a namespace");
             memory.failed(&key, reason, error.to_string(), steady(), random());
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Goal;
 use globalps_manifests::Agent;
 use jiff::Timestamp;
@@ -17,7 +18,6 @@ use crate::cache::uptime;
 use crate::content::history;
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
-use crate::objects::apply::TERMINATING;
 use crate::objects::managed::{
     Installed, ManagedKind, ManagedObject, PerObject, RateLimiter, out_of_band_changes,
 };
@@ -143,7 +143,7 @@ impl Controller {
         }
         let is_kept = |object: &String| {
             let failure = self.refusals.failures.get(object);
-            failure.is_some_and(|failure| failure.reason == TERMINATING)
+            failure.is_some_and(|failure| failure.reason == Reason::Terminating)
         };
         if left.is_empty() {
             Removal::Gone

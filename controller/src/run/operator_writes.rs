@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_core::reasons::Reason;
 use globalps_core::state::ProofKey;
 use globalps_runtime::backoff::random;
 
@@ -126,20 +127,20 @@ pub(super) fn settle(
         (_, Ok(_)) => memory.removed(&key),
         (write, Err(error)) => {
             let (reason, message) = reason_and_message(&write, &error);
-            tracing::warn!(%error, reason, "could not deliver to an operator");
+            tracing::warn!(%error, reason = reason.as_str(), "could not deliver to an operator");
             memory.failed(&key, reason, message, now, random());
         }
     }
 }
 
-fn reason_and_message(write: &Write, error: &ApplyError) -> (&'static str, String) {
+fn reason_and_message(write: &Write, error: &ApplyError) -> (Reason, String) {
     match (write, error.refusal()) {
-        (Write::Copy { id, .. }, Refusal::Because("Changed")) => {
+        (Write::Copy { id, .. }, Refusal::Because(Reason::Changed)) => {
             let (namespace, name) = id;
             let message = format!(
                 "another client created or changed Secret `{namespace}/{name}`, so globalps does not write it"
             );
-            ("ForeignSecret", message)
+            (Reason::ForeignSecret, message)
         }
         (_, refusal) => (refusal.reason(), error.to_string()),
     }

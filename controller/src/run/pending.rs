@@ -157,7 +157,8 @@ mod tests {
             PATIENCE,
             "waits briefly for the slow write"
         );
-        let reason = |memory: &Memory, key| memory.failure(key).map(|failure| failure.reason);
+        let reason =
+            |memory: &Memory, key| memory.failure(key).map(|failure| failure.reason.as_str());
         assert_eq!(reason(&writes.memory, "slow"), Some("Unavailable"));
         assert_eq!(reason(&writes.memory, "a"), None);
         let failure = writes.memory.failure("slow").cloned();

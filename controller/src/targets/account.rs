@@ -1,5 +1,6 @@
 //! Service accounts, reduced to their references: there are thousands.
 
+use globalps_core::reasons::Reason;
 use globalps_core::references::References;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
@@ -79,13 +80,13 @@ impl AccountView {
     }
 
     /// Reason and message for a service account that [`Self::has_too_many`] references.
-    pub(crate) fn too_many(key: &str) -> (&'static str, String) {
+    pub(crate) fn too_many(key: &str) -> (Reason, String) {
         let message = format!(
             "ServiceAccount `{key}` has more than {} KiB of `imagePullSecrets` or {} KiB of `secrets`, so globalps does not change it: remove some",
             REFERENCES >> 10,
             SECRETS >> 10
         );
-        ("TooManyReferences", message)
+        (Reason::TooManyReferences, message)
     }
 
     /// The controller has added a reference to it, and can remove it.

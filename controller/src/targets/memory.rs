@@ -1,6 +1,7 @@
 //! What one leader remembers of namespaces between plans: failed writes with their backoff, and how often it restored changes by
 //! other clients. Pure.
 
+use globalps_core::reasons::Reason;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Memory {
     pub(crate) fn failed(
         &mut self,
         key: &str,
-        reason: &'static str,
+        reason: Reason,
         message: String,
         now: Timestamp,
         jitter: f64,
@@ -152,8 +153,8 @@ mod tests {
     #[test]
     fn a_success_ends_a_failure() {
         let mut memory = Memory::default();
-        memory.failed("a", "Rejected", String::new(), at(0), 1.0);
-        memory.failed("b", "Rejected", String::new(), at(0), 0.0);
+        memory.failed("a", Reason::Rejected, String::new(), at(0), 1.0);
+        memory.failed("b", Reason::Rejected, String::new(), at(0), 0.0);
         let half = at(0) + SignedDuration::from_millis(500);
         assert_eq!(memory.next_retry(at(0)), Some(half));
         assert_eq!(memory.next_retry(half), Some(at(1)));
@@ -208,7 +209,7 @@ mod tests {
             memory.restored("just", at(second));
         }
         assert!(is(&memory, "just", "5", 600), "not longer than ten minutes");
-        memory.failed("just", "Rejected", String::new(), at(0), 1.0);
+        memory.failed("just", Reason::Rejected, String::new(), at(0), 1.0);
         memory.removed("just");
         memory.wrote("just", "5");
         assert!(!is(&memory, "just", "5", 600));

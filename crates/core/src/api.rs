@@ -27,7 +27,7 @@ use globalps_dockerconfig::Precedence;
 pub use cluster::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
 };
-pub use counts::{Counts, NO_SYNCER, NodeWithoutSyncer, STATUS_NODES, VIRTUAL_NODE};
+pub use counts::{Counts, NodeWithoutSyncer, STATUS_NODES};
 pub use fleet::{
     ClusterCanary, ClusterFailure, DeletionPolicy, FleetPullSecret, FleetPullSecretSpec,
     FleetPullSecretStatus, FleetRollout, FleetSecretRef, MemberInstall, Registered,

@@ -16,6 +16,7 @@ pub mod machine_config;
 pub mod names;
 pub mod namespaces;
 pub mod phase;
+pub mod reasons;
 pub mod references;
 pub mod rollout;
 pub mod state;

@@ -18,6 +18,7 @@ use globalps_core::api::{
 };
 use globalps_core::decode::{Item, Owned, Unreadable};
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -53,7 +54,7 @@ fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret 
         let say = |(type_, status): (&str, &str)| Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
-            reason: "Unreadable".to_owned(),
+            reason: Reason::Unreadable.into(),
             message: format!("the GlobalPullSecret can't be read: {unreadable}"),
             observed_generation: generation,
             last_transition_time: Time(Timestamp::now()),

@@ -1,5 +1,9 @@
 //! `check --explain`: the section of the guide about a reason, without a network.
 
+use std::collections::BTreeSet;
+
+use globalps_core::reasons::TABLES;
+
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
 
@@ -37,7 +41,7 @@ fn titles(guide: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The section of this name, or those that mention the reason.
+/// The section of this name, or those of the catalogue, or those that mention the reason.
 fn sections<'a>(guide: &'a str, reason: &str) -> Vec<&'a str> {
     let plain = |text: &str| {
         let letters = text.chars().filter(char::is_ascii_alphanumeric);
@@ -50,6 +54,13 @@ fn sections<'a>(guide: &'a str, reason: &str) -> Vec<&'a str> {
     let named = all(guide).find(|section| wanted.contains(&plain(title(section))));
     if let Some(section) = named {
         return vec![section.trim_end()];
+    }
+    let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
+    let rows = rows.filter(|row| wanted.contains(&plain(row.reason.as_str())));
+    let of_rows: BTreeSet<&str> = rows.filter_map(|row| row.section()).collect();
+    if !of_rows.is_empty() {
+        let of_rows = all(guide).filter(|section| of_rows.contains(title(section)));
+        return of_rows.map(str::trim_end).collect();
     }
     let quoted = format!("`{of_alert}`");
     let mentions = all(guide).filter(|section| section.contains(&quoted));
@@ -67,8 +78,15 @@ mod tests {
             assert_eq!(found.len(), 1, "{reason}");
             assert!(found[0].starts_with("rollout-halted\n"), "{reason}");
         }
-        let found = sections(GUIDE, "KubeletDown");
-        assert!(found[0].starts_with("node-kubelet-down\n"), "{found:?}");
+        for (reason, expected) in [
+            ("KubeletDown", "node-kubelet-down"),
+            ("diskfull", "node-disk"),
+            ("NoCanary", "canary-waiting"),
+            ("GlobalpsCredentialsExpired", "credentials-expiring"),
+        ] {
+            let found = sections(GUIDE, reason);
+            assert_eq!(title(found[0]), expected, "{reason}");
+        }
         assert_eq!(sections(GUIDE, "NoSuchReason"), [] as [&str; 0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -151,7 +152,7 @@ pub(super) async fn with_health(
         let seen = Box::pin(installed(cluster)).await?.with(Some(facts));
         let mut health = Health::of(&seen, now);
         let mut conditions = status.conditions.iter();
-        let refused = conditions.find(|found| found.reason == "NotWritten");
+        let refused = conditions.find(|found| found.reason == Reason::NotWritten);
         if let Some(refused) = refused {
             health.syncers_refused(&refused.message);
         }

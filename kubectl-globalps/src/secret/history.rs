@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use globalps_dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -94,7 +95,7 @@ pub(crate) fn last_other<'a>(
 fn is_halt(condition: &Condition) -> bool {
     condition.type_ == condition::DEGRADED
         && condition.status == "True"
-        && condition.reason == "RolloutHalted"
+        && condition.reason == Reason::RolloutHalted
 }
 
 /// How far the newest revision is, while not every node has it.

@@ -14,6 +14,7 @@ mod report;
 mod restarts;
 
 use globalps_core::names;
+use globalps_core::reasons::{Finding, Severity};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -85,6 +86,16 @@ impl Check {
             see: guide(self.name),
             ..self
         }
+    }
+}
+
+/// A finding of the catalogue.
+fn found(group: &'static str, finding: &Finding, message: impl Into<String>) -> Check {
+    let check = well(group, finding.section, message);
+    match finding.severity {
+        Severity::Info => check,
+        Severity::Warning => check.warn(finding.hint),
+        Severity::Error => check.fail(finding.hint),
     }
 }
 

@@ -12,6 +12,7 @@ use globalps_core::api::{
     DeletionPolicy, FleetPullSecret, FleetPullSecretStatus, condition,
 };
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -20,12 +21,11 @@ use serde::Serialize;
 
 use crate::view::status::{ConditionRow, Status, condition_row, rfc3339};
 
-/// Only of a `FleetPullSecret`: whether its source can be used.
-pub(crate) const SOURCE_VALID: &str = "SourceValid";
-
 /// Whether the hub writes nothing into the cluster for this reason, whatever the cluster's state.
 pub(crate) fn is_obstacle(reason: &str) -> bool {
-    ["IsHub", "DuplicateCluster", "TargetTaken"].contains(&reason) || reason == "TooManyClusters"
+    use Reason::{DuplicateCluster, IsHub, TargetTaken, TooManyClusters};
+    let obstacles = [IsHub, DuplicateCluster, TargetTaken, TooManyClusters];
+    obstacles.iter().any(|it| *reason == *it)
 }
 
 /// A `FleetPullSecret`, as `fleet status -o json` has it: scripts rely on its shape.
@@ -248,13 +248,13 @@ fn fleet_row(fleet: &FleetPullSecret, reported: Option<&FleetPullSecretStatus>) 
     };
     let ready = find(condition::READY);
     let is_true = ready.is_some_and(|it| it.status == "True");
-    let is_paused = find(condition::PROGRESSING).is_some_and(|it| it.reason == "Paused");
+    let is_paused = find(condition::PROGRESSING).is_some_and(|it| it.reason == Reason::Paused);
     let is_away = is_true && counts.unreachable > 0;
     let reason = match ready {
-        None => "NotReported",
-        Some(_) if is_away => "ClustersUnreachable",
-        Some(ready) if is_paused && ready.reason == "RollingOut" => "Paused",
-        Some(ready) => &ready.reason,
+        None => Reason::NotReported.into(),
+        Some(_) if is_away => Reason::ClustersUnreachable.into(),
+        Some(ready) if is_paused && ready.reason == Reason::RollingOut => Reason::Paused.into(),
+        Some(ready) => ready.reason.clone(),
     };
     let is_ready = is_true && !is_away && fleet.metadata.deletion_timestamp.is_none();
     FleetRow {
@@ -263,7 +263,7 @@ fn fleet_row(fleet: &FleetPullSecret, reported: Option<&FleetPullSecretStatus>) 
         revision: status.map_or(0, |status| status.revision),
         paused: fleet.spec.rollout.paused,
         counts,
-        reason: reason.to_owned(),
+        reason,
         message: ready.map_or_else(
             || "the hub has not reported on this spec yet".to_owned(),
             |ready| ready.message.clone(),
@@ -289,7 +289,7 @@ fn cluster_row(object: &ClusterPullSecret, newest: Revision) -> ClusterRow {
     let or_empty = |text: &String| if is_own { text.clone() } else { String::new() };
     let (mut reason, mut message) = (or_empty(&status.reason), or_empty(&status.message));
     if object.spec.revoked && !has_error(phase) {
-        "Revoked".clone_into(&mut reason);
+        reason = Reason::Revoked.into();
         "the cluster made no progress, so the hub revoked its last assignment"
             .clone_into(&mut message);
     }

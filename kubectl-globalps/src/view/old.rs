@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase, condition};
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
@@ -179,15 +180,15 @@ fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
     if status.phase == Phase::Unreadable {
         return vec![place("Unknown", None)];
     }
-    let reason = |reason| status.reason == reason;
+    let reason = |reason: Reason| status.reason == reason;
     let is_old = (1..=up_to).contains(&status.revision);
     let has_journal = !status.restored && status.forgotten_revision < up_to;
     let places = [
         is_old.then(|| place("InForce", Some(status.revision))),
         // What was in force before; of which revision that is, the journal doesn't say.
         (has_journal && !is_old).then(|| place("Journal", None)),
-        reason("StateLost").then(|| place("OwnEntries", None)),
-        reason("FileQuarantined").then(|| place("Quarantined", None)),
+        reason(Reason::StateLost).then(|| place("OwnEntries", None)),
+        reason(Reason::FileQuarantined).then(|| place("Quarantined", None)),
     ];
     places.into_iter().flatten().collect()
 }

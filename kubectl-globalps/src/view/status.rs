@@ -15,6 +15,7 @@ use globalps_core::api::{
     Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecretSpec, Phase,
     condition,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use globalps_core::state::{RESTORE_CONFIGURATION, SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
@@ -291,7 +292,7 @@ fn is_about_now(facts: &Facts, gps: &GlobalPullSecret, status: &GlobalPullSecret
 
 /// The controller changes nothing: no pull secret is valid, for example.
 fn is_held(status: &GlobalPullSecretStatus) -> bool {
-    find(status, condition::PROGRESSING).is_some_and(|found| found.reason == "Held")
+    find(status, condition::PROGRESSING).is_some_and(|found| found.reason == Reason::Held)
 }
 
 /// The controller holds the removal of the last sources from the spec, and nobody has said that it is meant.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use globalps_core::api::Phase;
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Revision};
 use tokio::time::Instant;
 
@@ -89,7 +90,7 @@ impl Agent {
 
     fn report_nothing(&mut self) -> Duration {
         (self.last_error, self.held, self.obstacle) = (None, None, None);
-        self.report(Phase::Restored, "", "");
+        self.report(Phase::Restored, None, "");
         IDLE
     }
 
@@ -101,7 +102,7 @@ impl Agent {
         if self.is_updating() {
             return Ok(Duration::ZERO);
         }
-        self.report(Phase::Restored, "", "");
+        self.report(Phase::Restored, None, "");
         Ok(IDLE)
     }
 
@@ -137,7 +138,11 @@ impl Agent {
             );
         }
         self.uphold_provider()?;
-        self.report(Phase::ForeignOwner, "ConflictLimit", &wording::conflicts());
+        self.report(
+            Phase::ForeignOwner,
+            Reason::ConflictLimit,
+            &wording::conflicts(),
+        );
         Ok(IDLE)
     }
 
@@ -185,7 +190,7 @@ impl Agent {
         self.state = Some(state.clone());
         // Reported in the background: the file does not wait for the API server.
         if self.last_error.is_none() && !is_upkeep {
-            self.report(phase_towards(goal), "", "");
+            self.report(phase_towards(goal), None, "");
         }
         let held = self.held.clone().filter(|_| is_upkeep);
         let provider = self.provider_on_node()?;
@@ -236,7 +241,7 @@ impl Agent {
                     cooldown.as_millis()
                 );
                 let message = "the file is written; the kubelet will be restarted 10 s after its last restart";
-                self.report(phase_towards(goal), "RestartDelayed", message);
+                self.report(phase_towards(goal), Reason::RestartDelayed, message);
                 Ok(cooldown)
             }
             Ok(Outcome::InForce) if is_restored => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use globalps_core::api::Phase;
+use globalps_core::reasons::Reason;
 
 use super::reporting::is_answered;
 use super::{Agent, IDLE};
@@ -38,7 +39,7 @@ impl Agent {
                 }
                 let message =
                     "the assigned revision is superseded; the controller assigns the newer one";
-                self.report(Phase::Syncing, "Superseded", message);
+                self.report(Phase::Syncing, Reason::Superseded, message);
                 RECHECK
             }
             Err(error) => {
@@ -49,7 +50,7 @@ impl Agent {
                     self.state.as_ref().map(|state| state.revision) == Some(task.revision);
                 let is_answered = self.objects.borrow().object().is_none_or(is_answered);
                 if !is_in_force || !is_answered {
-                    self.report(Phase::Syncing, "SecretNotRead", &error.to_string());
+                    self.report(Phase::Syncing, Reason::SecretNotRead, &error.to_string());
                 }
                 pause
             }

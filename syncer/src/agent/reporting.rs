@@ -4,6 +4,7 @@ use std::path::Path;
 
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 
 use super::{Access, Agent};
@@ -24,20 +25,23 @@ impl Agent {
         let doubtful = self.state.as_ref().map(|state| &state.doubtful);
         let doubtful = doubtful.filter(|keys| !keys.is_empty());
         let (reason, message) = match (&self.quarantined, &self.no_restart) {
-            _ if let Some(keys) = doubtful => ("StateLost", wording::state_lost(keys)),
-            (Some(path), _) => ("FileQuarantined", quarantined(path)),
+            _ if let Some(keys) = doubtful => (Some(Reason::StateLost), wording::state_lost(keys)),
+            (Some(path), _) => (Some(Reason::FileQuarantined), quarantined(path)),
             _ if let Some(obstacle) = &self.obstacle => {
-                (obstacle.reason, wording::obstacle(&obstacle.message))
+                (Some(obstacle.reason), wording::obstacle(&obstacle.message))
             }
             // The kubelet runs the provider at the next pull.
-            _ if has_provider && drifts == 0 => ("", String::new()),
-            _ if has_provider => ("DriftRepaired", wording::drifts(drifts)),
-            (None, Some(reason)) => ("RestartNotPossible", format!("{reason}, so {within}")),
-            (None, None) if !self.restart => ("RestartNever", within.to_owned()),
-            (None, None) if drifts > 0 => ("DriftRepaired", wording::drifts(drifts)),
+            _ if has_provider && drifts == 0 => (None, String::new()),
+            _ if has_provider => (Some(Reason::DriftRepaired), wording::drifts(drifts)),
+            (None, Some(reason)) => (
+                Some(Reason::RestartNotPossible),
+                format!("{reason}, so {within}"),
+            ),
+            (None, None) if !self.restart => (Some(Reason::RestartNever), within.to_owned()),
+            (None, None) if drifts > 0 => (Some(Reason::DriftRepaired), wording::drifts(drifts)),
             (None, None) => match self.state.as_ref().and_then(|state| state.mode) {
-                Some(mode) => ("ModeNarrowed", wording::mode_narrowed(mode)),
-                None => ("", String::new()),
+                Some(mode) => (Some(Reason::ModeNarrowed), wording::mode_narrowed(mode)),
+                None => (None, String::new()),
             },
         };
         self.report(Phase::Synced, reason, &message);
@@ -46,7 +50,7 @@ impl Agent {
     /// Reports a waiting node, so that the controller sees that its syncer runs.
     pub(super) fn report_waiting(&mut self) {
         if self.about.is_some() {
-            self.report(Phase::Pending, "", "");
+            self.report(Phase::Pending, None, "");
         }
     }
 
@@ -62,8 +66,8 @@ impl Agent {
 
     pub(super) fn report_foreign(&mut self, owner: &str) {
         let (reason, message) = match owner {
-            MACHINE_CONFIG_UPDATE => ("SteppedAside", wording::stepped_aside().to_owned()),
-            _ => ("ManagedFile", wording::foreign_owner(owner)),
+            MACHINE_CONFIG_UPDATE => (Reason::SteppedAside, wording::stepped_aside().to_owned()),
+            _ => (Reason::ManagedFile, wording::foreign_owner(owner)),
         };
         self.report(Phase::ForeignOwner, reason, &message);
     }
@@ -72,11 +76,15 @@ impl Agent {
         let doubtful = self.doubtful_that_are_left();
         if !doubtful.is_empty() {
             let message = wording::state_lost(&doubtful);
-            return self.report(Phase::Restored, "StateLost", &message);
+            return self.report(Phase::Restored, Reason::StateLost, &message);
         }
         match self.quarantined.take().filter(|path| path.exists()) {
-            Some(path) => self.report(Phase::Restored, "FileQuarantined", &quarantined(&path)),
-            None => self.report(Phase::Restored, "", ""),
+            Some(path) => self.report(
+                Phase::Restored,
+                Reason::FileQuarantined,
+                &quarantined(&path),
+            ),
+            None => self.report(Phase::Restored, None, ""),
         }
     }
 
@@ -122,7 +130,12 @@ impl Agent {
         }
     }
 
-    pub(super) fn report(&mut self, phase: Phase, reason: &str, message: &str) {
+    pub(super) fn report(
+        &mut self,
+        phase: Phase,
+        reason: impl Into<Option<Reason>>,
+        message: &str,
+    ) {
         let known = self.objects.borrow().clone();
         let Some(object) = known.object() else {
             return;
@@ -138,7 +151,7 @@ impl Agent {
             observed_generation: generation,
             restored: phase == Phase::Restored || self.has_no_state(object),
             phase,
-            reason: reason.to_owned(),
+            reason: reason.into().map(String::from).unwrap_or_default(),
             message: self.provider.on_node(message),
             ..self.on_node(object)
         };

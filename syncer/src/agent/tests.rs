@@ -5,6 +5,7 @@ use std::path::Path;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
 use globalps_core::names::FORGET_ANNOTATION;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::RevisionId;
 use globalps_provider::{ProviderConfig, render_data};
 use tempfile::TempDir;
@@ -233,7 +234,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
     node.objects.send_replace(Known::Object(Box::new(last)));
     node.agent.access = Access::Nothing;
     node.agent.observe_object();
-    node.agent.report(Phase::Failed, "FileError", "why");
+    node.agent.report(Phase::Failed, Reason::FileError, "why");
     let status = node.reports.borrow().clone().unwrap().status;
     assert!(!status.restored);
 }
@@ -580,7 +581,7 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
     state.provider = Some(in_paths());
     let mut node = without_paths(&state).await;
     let error = node.agent.step().await.unwrap_err();
-    assert_eq!(error.reason(), "ForeignProviderConfig");
+    assert_eq!(error.reason().as_str(), "ForeignProviderConfig");
     assert!(
         error
             .to_string()

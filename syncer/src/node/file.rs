@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use globalps_core::reasons::Reason;
 use rustix::fs::{
     IFlags, Mode, OFlags, XattrFlags, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query,
     fsetxattr, ioctl_getflags,
@@ -128,18 +129,18 @@ pub(crate) enum FileError {
 
 impl FileError {
     /// `CamelCase` word for the node's status.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::NotRegular { .. } => "NotARegularFile",
-            Self::TooLarge { .. } | Self::WouldBeTooLarge { .. } => "FileTooLarge",
-            Self::Immutable { .. } => "ImmutableFile",
-            Self::Changed { .. } => "FileError",
+            Self::NotRegular { .. } => Reason::NotARegularFile,
+            Self::TooLarge { .. } | Self::WouldBeTooLarge { .. } => Reason::FileTooLarge,
+            Self::Immutable { .. } => Reason::ImmutableFile,
+            Self::Changed { .. } => Reason::FileError,
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => "DiskFull",
-                io::ErrorKind::ReadOnlyFilesystem => "ReadOnlyDisk",
-                io::ErrorKind::PermissionDenied => "NotPermitted",
-                io::ErrorKind::NotFound => "NoDirectory",
-                _ => "FileError",
+                io::ErrorKind::StorageFull => Reason::DiskFull,
+                io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnlyDisk,
+                io::ErrorKind::PermissionDenied => Reason::NotPermitted,
+                io::ErrorKind::NotFound => Reason::NoDirectory,
+                _ => Reason::FileError,
             },
         }
     }
@@ -476,7 +477,7 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         for path in [&link, &directory] {
             let error = read(path).unwrap_err();
-            assert_eq!(error.reason(), "NotARegularFile");
+            assert_eq!(error.reason().as_str(), "NotARegularFile");
             assert!(error.to_string().contains("nothing was changed"), "{error}");
         }
     }
@@ -492,7 +493,7 @@ mod tests {
                 Ok(_) => assert!(is_read, "{length}"),
                 Err(error) => {
                     assert!(!is_read, "{length}");
-                    assert_eq!(error.reason(), "FileTooLarge");
+                    assert_eq!(error.reason().as_str(), "FileTooLarge");
                     let message = error.to_string();
                     assert!(message.ends_with("is larger than 4 MiB; nothing was changed"));
                 }
@@ -522,7 +523,7 @@ mod tests {
             &FileSnapshot::Absent.with_bytes(Vec::new()),
         )
         .unwrap_err();
-        assert_eq!(error.reason(), "NoDirectory");
+        assert_eq!(error.reason().as_str(), "NoDirectory");
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
     }
 

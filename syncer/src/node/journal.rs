@@ -336,7 +336,10 @@ mod tests {
         assert!(!journal.is_in_use());
         let first = journal.lock().unwrap();
         assert!(journal.is_in_use());
-        assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
+        assert_eq!(
+            journal.lock().unwrap_err().reason().as_str(),
+            "AnotherSyncer"
+        );
         drop(first);
         assert!(!journal.is_in_use());
         journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
@@ -355,7 +358,7 @@ mod tests {
             (r#"{"version":1}"#, "StateDamaged"),
         ] {
             fs::write(journal.path(), content).unwrap();
-            assert_eq!(journal.load().unwrap_err().reason(), reason);
+            assert_eq!(journal.load().unwrap_err().reason().as_str(), reason);
             assert_eq!(fs::read_to_string(journal.path()).unwrap(), content);
         }
     }

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn reason(path: &Path) -> &'static str {
-        NodeLock::take(path).unwrap_err().reason()
+        NodeLock::take(path).unwrap_err().reason().as_str()
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globalps_core::names::STATE_DIR;
+use globalps_core::reasons::Reason;
 use globalps_provider::{
     Content, PROVIDERS, ProviderConfig, add_entries, has_providers, parse_data, remove_entries,
     render_data,
@@ -262,7 +263,7 @@ impl Provider {
             return Ok(side);
         }
         Err(Obstacle {
-            reason: "ForeignProviderConfig",
+            reason: Reason::ForeignProviderConfig,
             message: format!(
                 "`{}`: this is the kubelet's last provider, and it does not start without any; nothing was changed. Add another \
                  one, or remove the kubelet's flags `--image-credential-provider-…`, restart it, and delete the file",
@@ -315,7 +316,7 @@ impl Provider {
         edit: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
     ) -> Result<FileSnapshot, Obstacle> {
         let unsupported = |reason: String| Obstacle {
-            reason: "ForeignProviderConfig",
+            reason: Reason::ForeignProviderConfig,
             message: format!(
                 "`{}`: {reason}; nothing was changed",
                 self.config.host.display()

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Revision};
 use globalps_provider::{Content, ProviderConfig, parse_data};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -39,15 +40,15 @@ pub(crate) enum NodeError {
 }
 
 impl NodeError {
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::File(error) => error.reason(),
-            Self::Locked { .. } => "AnotherSyncer",
-            Self::Bus(_) => "SystemBusUnavailable",
-            Self::Systemd(_) => "SystemdError",
-            Self::Unit(_) => "KubeletUnit",
-            Self::Newer { .. } => "StateTooNew",
-            Self::Damaged { .. } => "StateDamaged",
+            Self::Locked { .. } => Reason::AnotherSyncer,
+            Self::Bus(_) => Reason::SystemBusUnavailable,
+            Self::Systemd(_) => Reason::SystemdError,
+            Self::Unit(_) => Reason::KubeletUnit,
+            Self::Newer { .. } => Reason::StateTooNew,
+            Self::Damaged { .. } => Reason::StateDamaged,
             Self::Provider(obstacle) => obstacle.reason,
         }
     }
@@ -56,14 +57,14 @@ impl NodeError {
 /// Why the provider can't be set up or removed: reason and message of the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Obstacle {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
 impl Obstacle {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
-            reason: "ProviderNotPossible",
+            reason: Reason::ProviderNotPossible,
             message: message.into(),
         }
     }
@@ -71,7 +72,7 @@ impl Obstacle {
     /// The program's answer does not match its data.
     pub(crate) fn failed(message: String) -> Self {
         Self {
-            reason: "ProviderFailed",
+            reason: Reason::ProviderFailed,
             message,
         }
     }

@@ -2,6 +2,7 @@
 
 use globalps_core::api::Phase;
 use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+use globalps_core::reasons::Reason;
 
 use crate::node::drift::{CONFLICT_WINDOW, MAX_CONFLICTS};
 use crate::node::state::Failure;
@@ -36,29 +37,29 @@ pub(crate) fn state_lost(keys: &[String]) -> String {
 }
 
 /// Phase, reason and message of a failed task.
-pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
+pub(crate) fn failure(failure: &Failure) -> (Phase, Reason, String) {
     let (phase, reason, way_on) = if failure.stuck {
         (
             Phase::Failed,
-            "KubeletDown",
+            Reason::KubeletDown,
             "globalps keeps starting it; see the kubelet's journal on the node",
         )
     } else if failure.is_of_provider {
         (
             Phase::RolledBack,
-            "ProviderFailed",
+            Reason::ProviderFailed,
             "the previous credentials are back; new content is tried again",
         )
     } else if failure.recovered {
         (
             Phase::RolledBack,
-            "KubeletRecovered",
+            Reason::KubeletRecovered,
             "the previous file is back and the kubelet runs again; new content is tried again",
         )
     } else {
         (
             Phase::RolledBack,
-            "KubeletDidNotStart",
+            Reason::KubeletDidNotStart,
             "the previous file is back and the kubelet runs; new content is tried again",
         )
     };

@@ -51,7 +51,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 /// The anchors of the headings, as GitHub and mdBook make them.
-fn anchors(text: &str) -> BTreeSet<String> {
+pub(super) fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let of = |heading: &str| -> String {
         let kept = heading.trim_start_matches('#').trim().to_lowercase();

@@ -44,8 +44,6 @@ const CLEAN: &[&str] = &[
 /// They quote the name of a check and its anchor in the troubleshooting page, which links keep.
 const EXCEPT: &[&str] = &[
     "docs/troubleshooting.md",
-    "kubectl-globalps/src/view/check/credentials.rs",
-    "kubectl-globalps/src/view/check/reasons_tests.rs",
     "kubectl-globalps/src/view/check/tests.rs",
 ];
 

@@ -3,6 +3,7 @@
 mod api_reference;
 mod chart;
 mod manifests;
+mod reasons;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,9 @@ fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     files.push(("docs/reference-cases.md".to_owned(), cases));
     let tests = "tests/README.md";
     files.push((tests.to_owned(), map::readme(&read(tests)?)?));
+    for page in reasons::PAGES {
+        files.push((page.to_owned(), reasons::page(&read(page)?)?));
+    }
     let files = files.into_iter();
     Ok(files.map(|(name, text)| (name.into(), text)).collect())
 }

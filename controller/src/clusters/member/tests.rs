@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use serde_json::{Value, json};
 
@@ -596,12 +597,12 @@ fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
     let mut facts = Facts {
         target: has(),
         report: reported("7", "True", "Synced"),
-        blocked: Some(("Conflict", "another owner".to_owned())),
+        blocked: Some((Reason::Conflict, "another owner".to_owned())),
         ..Facts::default()
     };
     let phase = |facts: &Facts| status(facts, &a(), (NAMES, &Known::default()), nodes).phase;
     assert_eq!(phase(&facts), ClusterPhase::Blocked);
-    facts.unreachable = Some(("Timeout", "no response".to_owned()));
+    facts.unreachable = Some((Reason::Timeout, "no response".to_owned()));
     assert_eq!(phase(&facts), ClusterPhase::Unreachable);
     assert_eq!(
         status(&facts, &a(), (NAMES, &Known::default()), nodes)

@@ -19,3 +19,5 @@ pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
 pub const OLD_FORGOTTEN: &str = "OldForgotten";
 /// A registry rejects credentials. Only with `spec.verify`.
 pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";
+/// Only of a `FleetPullSecret`.
+pub const SOURCE_VALID: &str = "SourceValid";

@@ -33,11 +33,6 @@ pub struct Counts {
     pub unsupported: u32,
 }
 
-/// [`NodeWithoutSyncer::reason`] of a node that is known to be virtual.
-pub const VIRTUAL_NODE: &str = "VirtualNode";
-/// The same of any other.
-pub const NO_SYNCER: &str = "NoSyncer";
-
 /// A node on which no syncer runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

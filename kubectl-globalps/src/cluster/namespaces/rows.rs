@@ -7,6 +7,7 @@ use globalps_core::names;
 use globalps_core::namespaces::{
     Selected, Selection, applied, is_marked_excluded, part_of_annotation, parts_of_annotation,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -214,7 +215,7 @@ fn state(
                     let message = format!(
                         "Secret `{name}/{secret}` is not globalps' own: it is left as it is"
                     );
-                    (State::Failed, "ForeignSecret".to_owned(), message)
+                    (State::Failed, Reason::ForeignSecret.into(), message)
                 }
                 Some(secret) => match snapshot.in_force {
                     Some(in_force) if !in_force.is_in(&secret.content) => {

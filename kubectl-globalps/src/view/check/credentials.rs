@@ -1,15 +1,15 @@
 //! The controller's conditions for the Secrets and their rollout.
 
 use globalps_core::api::{GlobalPullSecret, condition};
+use globalps_core::reasons::{self, Reason, Severity};
 use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, SOURCES_REMOVED};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Check, Installed, well};
+use super::{Check, Installed, found, well};
 use crate::cluster::facts::Facts;
 use crate::view::status::{
-    ANOTHER_CHANGED, CANARY, Health, NO_CONFIGURATION, REMOVAL_HELD, SELECTOR, State, is_outdated,
-    renewal, waits_for_canary,
+    ANOTHER_CHANGED, Health, NO_CONFIGURATION, REMOVAL_HELD, SELECTOR, State, is_outdated, renewal,
 };
 
 const CREDENTIALS: &str = "credentials";
@@ -65,7 +65,10 @@ pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Optio
     // It can't see the configuration or the Secret.
     let is_unseen = conditions.any(|found| {
         [condition::READY, condition::ADDITIONAL_VALID].contains(&found.type_.as_str())
-            && ["Unreadable", "Forbidden"].contains(&found.reason.as_str())
+            && matches!(
+                Reason::parse(&found.reason),
+                Some(Reason::Unreadable | Reason::Forbidden)
+            )
     });
     (runs && !is_unseen && is_outdated(facts)).then(|| {
         line(
@@ -77,187 +80,34 @@ pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Optio
 }
 
 /// `None` if another condition or a line about the nodes reports it.
-#[expect(clippy::too_many_lines, reason = "one table")]
-pub(super) fn of_condition(found: &Condition) -> Option<Check> {
-    match found.type_.as_str() {
-        condition::ADDITIONAL_VALID => Some(valid(
-            "additional-invalid",
-            "the additional pull secret",
-            found,
-            match found.reason.as_str() {
-                "Forbidden" => "`kubectl globalps install` grants it again",
-                "Unreadable" => "the last valid content stays in force; the controller tries again",
-                _ => {
-                    "the last valid content stays in force; fix the Secret, or go back to that content with `kubectl globalps undo`"
-                }
-            },
-        )),
-        condition::ORIGINAL_VALID => Some(valid(
-            "original-invalid",
-            "the original pull secret",
-            found,
-            match found.reason.as_str() {
-                "Forbidden" => {
-                    "`kubectl globalps install --original NAMESPACE/NAME` grants it"
-                }
-                "Unreadable" => "the last valid content stays in force; the controller tries again",
-                _ => "globalps ignores the bad entries; the owner of the Secret must fix them",
-            },
-        )),
-        condition::SOURCES_VALID => Some(valid(
-            "sources-invalid",
-            "a Secret in `spec.sources`",
-            found,
-            match found.reason.as_str() {
-                "Forbidden" => "`kubectl globalps install --source NAME` grants it",
-                "Absent" => "create the Secret, or remove it from `spec.sources`",
-                "Unreadable" => "the last valid content stays in force; the controller tries again",
-                _ => "the owner of the Secret must fix it; the other sources are in force",
-            },
-        )),
-        condition::DEGRADED => match found.reason.as_str() {
-            "RolledBack" => Some(line("rolled-back", &found.message).fail(
-                "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
-            )),
-            "RolloutHalted" => {
-                let message = format!("the rollout stopped: {}", found.message);
-                Some(line(HALTED, &message).fail(
-                    "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
-                ))
-            }
-            "Unreadable" => Some(line("unreadable", &found.message).fail(
-                "correct the field with `kubectl edit`; until then the last version that could be read stays in force, and other objects are not affected",
-            )),
-            "ReconcileFailed" => Some(line("reconcile-failed", &found.message).fail(
-                "see the log of the controller that leads: `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`",
-            )),
-            "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
-                "`kubectl globalps install --restore-configuration` brings the GlobalPullSecret back as it was: the field can't be changed; to move the file, clean up with `kubectl globalps remove --all --wait`, also with `--source NAME` for each source, then delete and recreate the GlobalPullSecret",
-            )),
-            "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
-                "restore `spec.kubelet.credentialProvider`, or set `delivery: ConfigFile` and wait before you change it",
-            )),
-            _ => None,
-        },
-        condition::CREDENTIALS_EXPIRING if found.status == "True" => {
-            let check = line("credentials-expiring", &found.message);
-            let hint = renewal(&found.message);
-            Some(if found.reason == "Expired" {
-                check.fail(hint)
-            } else {
-                check.warn(hint)
-            })
-        }
-        condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
-        condition::OPERATORS_SYNCED => of_operators(found),
-        condition::CREDENTIALS_REJECTED => Some(of_verification(found)),
-        condition::OLD_FORGOTTEN => Some(of_old(found)),
-        // Pods of an update in progress are expected.
-        condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
-            Some(line("syncers-unhealthy", &found.message).fail(
-                "the lines about the installation name the pods and the reason; see `kubectl -n kube-system describe daemonset global-pull-secret-syncer`",
-            ))
-        }
-        condition::PROGRESSING => match found.reason.as_str() {
-            "Held" if found.message.starts_with(SOURCES_REMOVED) => {
-                let message = format!("nothing changes: {}", found.message);
-                Some(line("held", &message).fail(REMOVAL_HELD.1))
-            }
-            "Held" if found.message.starts_with(NO_NODE_SELECTED) => {
-                let message = format!("nothing changes: {}", found.message);
-                Some(line("held", &message).fail(SELECTOR))
-            }
-            "Held" if found.message.starts_with(NODES_NOT_SERVED) => {
-                Some(line("held", &found.message).fail("`kubectl globalps install`"))
-            }
-            "Held" => Some(line("held", &format!("nothing changes: {}", found.message)).fail(
-                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source",
-            )),
-            "WaitingForCanary" | "NoCanary" => {
-                let message = waits_for_canary(&found.message);
-                Some(line("canary-waiting", &message).warn(CANARY))
-            }
-            _ => None,
-        },
-        condition::READY => match found.reason.as_str() {
-            "NoDelivery" => Some(line("no-delivery", &found.message).fail(
-                "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes",
-            )),
-            "NoNodes" => Some(line("no-nodes", &found.message).warn(
-                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
-            )),
-            "Synced" | "RollingOut" | "Restoring" | "WaitingForSyncers" => Some(line("rollout", &found.message)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn of_namespaces(found: &Condition) -> Check {
-    let check = line("namespaces-synced", &found.message);
-    match found.reason.as_str() {
-        _ if found.status != "False" => check,
-        "RollingOut" => check,
-        "Forbidden" => check.fail("`kubectl globalps install --deliver-to-namespaces` grants it"),
-        "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; until then the namespaces keep their Secrets"),
-        "ForeignSecret" => check.fail(
-            "delete that Secret if nothing needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
-        ),
-        "Conflict" => check.warn(
-            "find the other client in the object's `managedFields`, and stop it or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
-        ),
-        "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
-        _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
-    }
-}
-
-fn of_old(found: &Condition) -> Check {
-    let check = line("old-forgotten", &found.message);
-    match found.reason.as_str() {
-        "InvalidRequest" => check.warn("`kubectl globalps add REGISTRY -u USER --password-stdin --forget-old` writes it again"),
-        "StillInForce" => check.warn("replace the leaked password: `kubectl globalps add REGISTRY -u USER --password-stdin --forget-old`"),
-        "NodesHaveOld" => check.warn("`kubectl globalps list --where-old` names every place; the lines about these nodes say what to do"),
-        _ => check,
-    }
-}
-
-fn of_verification(found: &Condition) -> Check {
-    match found.status.as_str() {
-        "True" => line("credentials-rejected", &found.message).fail(renewal(&found.message)),
-        "False" if found.message.is_empty() => line(
-            "credentials-rejected",
+pub(super) fn of_condition(it: &Condition) -> Option<Check> {
+    let (type_, message) = (it.type_.as_str(), &it.message);
+    let finding = reasons::of_condition(type_, &it.status, &it.reason)?;
+    let mut check = found(CREDENTIALS, &finding, finding.message(message));
+    if type_ == condition::CREDENTIALS_REJECTED && it.status == "False" && message.is_empty() {
+        return Some(well(
+            CREDENTIALS,
+            check.name,
             "the registries accept the credentials",
-        ),
-        _ if found.reason == "Verifying" => line("credentials-rejected", &found.message),
-        _ => line("credentials-rejected", &found.message)
-            .warn("the controller asks with TLS only, never a registry that you use with `--insecure`; check that pods of namespace `globalps-system` reach the others and trust their certificates"),
+        ));
     }
-}
-
-/// `None` if a line for each failure reports it.
-fn of_operators(found: &Condition) -> Option<Check> {
-    let check = line("operators-synced", &found.message);
-    match found.reason.as_str() {
-        "OperatorsFailed" => None,
-        "Forbidden" => Some(check.fail(super::operators::INSTALL)),
-        "NotInstalled" => Some(check.warn(
-            "install the Operator Lifecycle Manager, or set `spec.operators.enabled: false`",
-        )),
-        _ => Some(check),
-    }
-}
-
-fn valid(name: &'static str, what: &str, found: &Condition, hint: &str) -> Check {
-    let message = &found.message;
-    match (found.status.as_str(), message.is_empty()) {
-        ("False", _) => line(name, &format!("{what} is not valid: {message}")).fail(hint),
-        ("True", true) => line(name, &format!("{what} is valid")),
-        ("True", false) if found.reason != "NodeFile" => {
-            line(name, &format!("{what} is valid: {message}"))
+    let is_held = it.reason == Reason::Held && type_ == condition::PROGRESSING;
+    let hint = match type_ {
+        condition::CREDENTIALS_EXPIRING | condition::CREDENTIALS_REJECTED => {
+            (finding.severity != Severity::Info && finding.hint.is_empty())
+                .then(|| renewal(message))
         }
-        (_, true) => line(name, &format!("{what} does not exist")),
-        (_, false) => line(name, message),
-    }
+        _ if !is_held => None,
+        _ if message.starts_with(SOURCES_REMOVED) => Some(REMOVAL_HELD.1.to_owned()),
+        _ if message.starts_with(NO_NODE_SELECTED) => Some(SELECTOR.to_owned()),
+        _ if message.starts_with(NODES_NOT_SERVED) => {
+            check.message.clone_from(message);
+            Some("`kubectl globalps install`".to_owned())
+        }
+        _ => None,
+    };
+    check.hint = hint.unwrap_or(check.hint);
+    Some(check)
 }
 
 fn line(name: &'static str, message: &str) -> Check {

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
+use globalps_core::reasons::{OPERATORS_INSTALL, of_operator};
 
-use super::{Check, Sight, well};
+use super::{Check, Sight, found, well};
 use crate::secret::migration::{list, number};
 
 const OPERATORS: &str = "operators";
-pub(super) const INSTALL: &str =
-    "`kubectl globalps install --operators NAMESPACE/SECRET` allows it";
 
 /// No checks if operators get no pull secrets. `role`: the controller's `ClusterRole` and its binding.
 pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> {
@@ -23,7 +22,7 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
                 "the controller may not copy pull secrets of catalogs: ClusterRole `{}` or its binding does not exist",
                 names::OPERATORS
             ))
-            .fail(INSTALL),
+            .fail(OPERATORS_INSTALL),
             Sight::Hidden => permission("the controller's permission for operators can't be seen".to_owned())
                 .warn("ask a user who may read ClusterRoles"),
         });
@@ -40,39 +39,10 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
     checks.extend(errors.into_iter().map(|((reason, message), names)| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let whose = format!("{} {}", number(names.len(), "Subscription"), list(&names));
-        error(reason, &format!("{whose}: {reason}: {message}"))
+        let message = format!("{whose}: {reason}: {message}");
+        found(OPERATORS, &of_operator(reason), message)
     }));
     checks
-}
-
-fn error(reason: &str, message: &str) -> Check {
-    let check = well(OPERATORS, "operators-synced", message);
-    match reason {
-        "SourceMissing" => check.fail(
-            "the catalog's owner must create that Secret, or remove its name from `spec.secrets` of the CatalogSource",
-        ),
-        "SourceForbidden" => check.fail(INSTALL),
-        "SourceInvalid" => check.fail(
-            "the catalog's owner must repair that Secret; until then the copies keep their content",
-        ),
-        "SourceUnreadable" => {
-            check.fail("the copies keep their content; the controller tries again")
-        }
-        "ForeignSecret" => check.fail(
-            "delete that Secret if nothing needs it; the controller tries again, at most five minutes later",
-        ),
-        "Conflict" => check.warn(
-            "find the other client in the `managedFields` of the ServiceAccount, and stop it",
-        ),
-        "ServiceAccountMissing" => check.fail(
-            "the Operator Lifecycle Manager creates it with the operator: see `kubectl get csv -A` for the reason",
-        ),
-        "QuotaExceeded" => check.fail(
-            "raise the quota of that namespace; the controller tries again, at most five minutes later",
-        ),
-        "Terminating" => check.warn("no action needed: this ends when the namespace is deleted"),
-        _ => check.fail("the message has the reason; the controller tries again, at most five minutes later"),
-    }
 }
 
 #[cfg(test)]
@@ -166,7 +136,7 @@ mod tests {
             ("Terminating", Warning, "no action"),
             ("Rejected", Failure, "the message has the reason"),
         ] {
-            let check = error(reason, "why");
+            let check = found(OPERATORS, &of_operator(reason), "why");
             assert_eq!(check.result, expected, "{reason}");
             assert!(check.hint.contains(hint), "{reason}: {}", check.hint);
         }

@@ -2,9 +2,10 @@
 
 use globalps_core::api::{ClusterPhase, condition};
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ClusterRow, FleetStatus, SOURCE_VALID, is_obstacle};
+use super::{ClusterRow, FleetStatus, is_obstacle};
 use crate::view::status::{ConditionRow, waits_for_canary};
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
@@ -59,7 +60,7 @@ fn synced(status: &FleetStatus, now: Timestamp) -> Verdict {
     if status.fleet.ready {
         return Verdict::Done;
     }
-    if status.fleet.reason == "NotReported" || !is_at_rest(status) {
+    if status.fleet.reason == Reason::NotReported || !is_at_rest(status) {
         return Verdict::Going;
     }
     match advice(status) {
@@ -74,21 +75,23 @@ fn is_at_rest(status: &FleetStatus) -> bool {
     let is_answered = status
         .in_phase(ClusterPhase::Failed)
         .all(|row| row.is_asked);
-    match status.fleet.reason.as_str() {
+    match Reason::parse(&status.fleet.reason) {
         // The clusters are ahead of the hub's report: one that tries again is not failed.
-        "ClustersFailed" => !is_answered && progressing.is_none_or(|it| it.status != "True"),
-        "ClustersBlocked" => progressing.is_none_or(|it| it.status != "True"),
+        Some(Reason::ClustersFailed) => {
+            !is_answered && progressing.is_none_or(|it| it.status != "True")
+        }
+        Some(Reason::ClustersBlocked) => progressing.is_none_or(|it| it.status != "True"),
         _ => true,
     }
 }
 
 /// It may end well without a person, or with one who is at it.
 fn waits(status: &FleetStatus, now: Timestamp) -> bool {
-    match status.fleet.reason.as_str() {
-        "RollingOut" | "Paused" => !stands_still(status),
-        "ClustersUnreachable" | "Removing" => true,
+    match Reason::parse(&status.fleet.reason) {
+        Some(Reason::RollingOut | Reason::Paused) => !stands_still(status),
+        Some(Reason::ClustersUnreachable | Reason::Removing) => true,
         // The hub reports a new revision before it looks at the clusters.
-        "NoClusters" => !has_no_cluster(status) || is_new(status, now),
+        Some(Reason::NoClusters) => !has_no_cluster(status) || is_new(status, now),
         _ => false,
     }
 }
@@ -97,14 +100,19 @@ fn waits(status: &FleetStatus, now: Timestamp) -> bool {
 fn stands_still(status: &FleetStatus) -> bool {
     let progressing = status.condition(condition::PROGRESSING);
     let is_stopped = progressing.is_some_and(|it| {
-        it.status == "False" && ["Paused", "Halted", "NoCanary"].contains(&it.reason.as_str())
+        let reason = Reason::parse(&it.reason);
+        let stops = matches!(
+            reason,
+            Some(Reason::Paused | Reason::Halted | Reason::NoCanary)
+        );
+        it.status == "False" && stops
     });
     is_stopped && status.in_phase(ClusterPhase::Syncing).next().is_none()
 }
 
 /// The hub has something to do that it has not reported on.
 pub(crate) fn is_stale(all: &[FleetStatus], goal: Goal) -> bool {
-    let is_unreported = |status: &FleetStatus| status.fleet.reason == "NotReported";
+    let is_unreported = |status: &FleetStatus| status.fleet.reason == Reason::NotReported;
     goal == Goal::Removed || all.iter().any(is_unreported)
 }
 
@@ -126,8 +134,9 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
         return None;
     }
     let follow = || format!("follow it with {}", command_with_watch(title));
-    let (message, hint) = match fleet.reason.as_str() {
-        "NotReported" => (
+    let reason = Reason::parse(&fleet.reason);
+    let (message, hint) = match reason {
+        Some(Reason::NotReported) => (
             format!("the hub has not reported on FleetPullSecret `{title}` yet"),
             format!(
                 "does the hub run? See `kubectl get deployment {} -n {}`",
@@ -135,33 +144,33 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
                 names::CONTROLLER_NAMESPACE
             ),
         ),
-        "Removing" => removing(status),
-        "SelectorInvalid" => (
+        Some(Reason::Removing) => removing(status),
+        Some(Reason::SelectorInvalid) => (
             fleet.message.clone(),
             edit(title, "fix the selector"),
         ),
         // Its message says what to do.
-        "NamespaceForbidden" | "NamespaceNotTrusted" | "TooLarge" => (fleet.message.clone(), follow()),
-        "NoSource" | "Held" => source_advice(status),
-        "RolledBack" => (
+        Some(Reason::NamespaceForbidden | Reason::NamespaceNotTrusted | Reason::TooLarge) => (fleet.message.clone(), follow()),
+        Some(Reason::NoSource | Reason::Held) => source_advice(status),
+        Some(Reason::RolledBack) => (
             fleet.message.clone(),
             format!("change source Secret `{}`; the hub rolls out what differs from the rejected revision", status.source),
         ),
-        "NoClusters" if has_no_cluster(status) => (
+        Some(Reason::NoClusters) if has_no_cluster(status) => (
             format!("FleetPullSecret `{title}` selects no cluster"),
             "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`".to_owned(),
         ),
-        "RollingOut" if let Some(why) = canary_wait(status) => (
+        Some(Reason::RollingOut) if let Some(why) = canary_wait(status) => (
             waits_for_canary(why),
             edit(title, "`spec.rollout.canary.clusterSelector` must match a cluster that the hub reaches and that has no error"),
         ),
         _ => return of_clusters(status).or_else(|| {
-            let hint = match fleet.reason.as_str() {
-                "Paused" => format!("go on with {}", command("resume", title)),
+            let hint = match reason {
+                Some(Reason::Paused) => format!("go on with {}", command("resume", title)),
                 _ => follow(),
             };
-            let message = match fleet.reason.as_str() {
-                "Paused" => format!("the rollout is paused: {}", fleet.message),
+            let message = match reason {
+                Some(Reason::Paused) => format!("the rollout is paused: {}", fleet.message),
                 _ => fleet.message.clone(),
             };
             Some((message, hint))
@@ -173,7 +182,10 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
 /// Why no cluster can be the canary; `None`: one can, or was.
 fn canary_wait(status: &FleetStatus) -> Option<&str> {
     let progressing = status.condition(condition::PROGRESSING);
-    let waits = |it: &&ConditionRow| ["NoCanary", "WaitingForCanary"].contains(&it.reason.as_str());
+    let waits = |it: &&ConditionRow| {
+        let reason = Reason::parse(&it.reason);
+        matches!(reason, Some(Reason::NoCanary | Reason::WaitingForCanary))
+    };
     progressing.filter(waits).map(|it| it.message.as_str())
 }
 
@@ -246,7 +258,7 @@ fn edit(title: &str, what: &str) -> String {
 fn source_advice(status: &FleetStatus) -> Advice {
     let fleet = &status.fleet;
     let source = status
-        .condition(SOURCE_VALID)
+        .condition(condition::SOURCE_VALID)
         .filter(|it| it.status == "False");
     let message = match source {
         Some(found) => format!(

@@ -1,6 +1,7 @@
 //! Warnings from the controller's conditions during a rollout. Pure.
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
+use globalps_core::reasons::Reason;
 
 use super::verdict::{CHECK, said, waits_for_canary};
 use super::{CANARY, SYNCERS, Status, renewal};
@@ -41,20 +42,23 @@ pub(crate) fn of_credentials(status: &Status) -> impl Iterator<Item = (String, S
 
 /// Conditions that delay the rollout without stopping it.
 pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
-    let find = |type_, value, reasons: &[&str]| {
+    let find = |type_, value, reasons: &[Reason]| {
         let found = super::find(status, type_).filter(|found| found.status == value)?;
-        reasons
-            .contains(&found.reason.as_str())
-            .then(|| said(found))
+        let is_one = reasons.iter().any(|reason| found.reason == *reason);
+        is_one.then(|| said(found))
     };
-    let not_running = ["NotRunning", "PodsNotCreated", "NotWritten"];
+    let not_running = [
+        Reason::NotRunning,
+        Reason::PodsNotCreated,
+        Reason::NotWritten,
+    ];
     if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &not_running) {
         return Some((message.to_owned(), SYNCERS));
     }
-    if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {
+    if let Some(message) = find(condition::PROGRESSING, "True", &[Reason::WaitingForCanary]) {
         return Some((waits_for_canary(message), CANARY));
     }
-    if let Some(message) = find(condition::READY, "False", &["NoDelivery"]) {
+    if let Some(message) = find(condition::READY, "False", &[Reason::NoDelivery]) {
         return Some((message.to_owned(), NO_DELIVERY));
     }
     for (type_, hint) in [
@@ -63,12 +67,12 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
     ] {
         if let Some(found) = super::find(status, type_)
             && found.status == "False"
-            && found.reason != "RollingOut"
+            && found.reason != Reason::RollingOut
         {
             return Some((said(found).to_owned(), hint));
         }
     }
-    let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
+    let message = find(condition::DEGRADED, "True", &[Reason::NodesBlocked])?;
     Some((
         format!("the rollout continues without blocked nodes: {message}"),
         CHECK,

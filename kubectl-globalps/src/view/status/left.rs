@@ -2,7 +2,7 @@
 
 use globalps_core::api::{Phase, condition};
 
-use super::verdict::{NODES_FAILED, is_complete};
+use super::verdict::{is_complete, is_of_failed_nodes};
 use super::{Row, Status, find, has_failed, reported};
 use crate::cluster::facts::Facts;
 
@@ -32,7 +32,7 @@ pub(crate) fn left<'a>(facts: &Facts, status: &'a Status) -> Vec<&'a Row> {
     let reported = reported(facts).map(|(_, status)| status);
     let is_last = reported.is_some_and(is_complete);
     let degraded = reported.and_then(|status| find(status, condition::DEGRADED));
-    let has_failed = degraded.is_some_and(|it| NODES_FAILED.contains(&it.reason.as_str()));
+    let has_failed = degraded.is_some_and(is_of_failed_nodes);
     let is_left = |row: &&Row| match (&row.phase, &row.restoration) {
         (Phase::Unreachable, Some(Phase::Restored)) => is_last && has_failed,
         (Phase::Unreachable | Phase::Unreadable, None) => true,

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{
-    NO_SYNCER, NodePullSecret, NodeWithoutSyncer, Phase, STATUS_NODES, VIRTUAL_NODE,
-};
+use globalps_core::api::{NodePullSecret, NodeWithoutSyncer, Phase, STATUS_NODES};
 use globalps_core::phase::{NodeView, NotReady, has_nothing, phase};
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -58,7 +57,7 @@ pub(super) fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> 
             let is_silent = object.is_some_and(|it| it.status.is_none() && has_nothing(it));
             if is_silent && matches!(row.phase, Phase::Pending | Phase::Unreachable) {
                 row.phase = Phase::Unsupported;
-                NO_SYNCER.clone_into(&mut row.reason);
+                row.reason = Reason::NoSyncer.into();
             }
         }
     }
@@ -151,7 +150,10 @@ impl<'a> WithoutSyncer<'a> {
 
     /// There may be more nodes without a syncer than the status lists; virtual ones come last.
     fn is_cut(&self) -> bool {
-        let are_others = self.0.values().all(|listed| listed.reason != VIRTUAL_NODE);
+        let are_others = self
+            .0
+            .values()
+            .all(|listed| listed.reason != Reason::VirtualNode);
         self.0.len() >= STATUS_NODES && are_others
     }
 
@@ -212,7 +214,7 @@ fn why(
 ) -> (String, String) {
     let mark = node.and_then(|node| node.virtual_by);
     match (phase, mark, listed) {
-        (Phase::Unsupported, Some(mark), _) => (VIRTUAL_NODE.to_owned(), mark.to_string()),
+        (Phase::Unsupported, Some(mark), _) => (Reason::VirtualNode.into(), mark.to_string()),
         (Phase::Unsupported | Phase::Unreachable, _, Some(listed)) => {
             (listed.reason.clone(), listed.message.clone())
         }

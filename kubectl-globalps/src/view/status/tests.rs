@@ -1,10 +1,11 @@
 //! Tables of the printed status, from fixed objects.
 
 use globalps_core::api::{
-    GlobalPullSecretSpec, ImagePullSecretsStatus, NO_SYNCER, NodePullSecret, NodePullSecretSpec,
+    GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecret, NodePullSecretSpec,
     NodePullSecretStatus, NodeWithoutSyncer, OperatorsStatus, SourceRef, SourceStatus,
 };
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use globalps_core::state::restore_meant;
 use globalps_core::virtual_nodes::VirtualMark;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -391,7 +392,7 @@ fn nobody_waits_for_unsupported_nodes() {
         Some(NodeWithoutSyncer {
             name: "n".to_owned(),
             phase,
-            reason: NO_SYNCER.to_owned(),
+            reason: Reason::NoSyncer.into(),
             message: "ErrImagePull".to_owned(),
         })
     };
@@ -519,7 +520,7 @@ fn more_nodes_without_a_syncer_than_the_status_lists_end_a_wait_too() {
             let of = |number| NodeWithoutSyncer {
                 name: format!("m{number}"),
                 phase: Phase::Unsupported,
-                reason: NO_SYNCER.to_owned(),
+                reason: Reason::NoSyncer.into(),
                 message: String::new(),
             };
             status.nodes_without_syncer = (0..listed).map(of).collect();

@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use globalps_core::names;
+use globalps_core::reasons::Reason;
 use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
@@ -37,12 +38,11 @@ pub(crate) enum Verdict {
     },
 }
 
-/// Reason of Degraded: nodes have errors of their own, which don't stop other nodes.
-const BLOCKED: &str = "NodesBlocked";
-/// Reason of conditions about objects that the controller can't decode.
-const UNREADABLE: &str = "Unreadable";
-/// Reasons of Degraded for failed nodes.
-pub(super) const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
+/// Whether `Degraded` is about failed nodes.
+pub(super) fn is_of_failed_nodes(degraded: &Condition) -> bool {
+    let reason = Reason::parse(&degraded.reason);
+    matches!(reason, Some(Reason::RolloutHalted | Reason::NodesFailed))
+}
 
 /// Hint if failed nodes have halted a restoration.
 const HALTED: &str = "repair the nodes and run `kubectl globalps retry --wait`; a higher `spec.rollout.maxFailures` restores the others first";
@@ -108,17 +108,19 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if let Some(bad) = find(reported, condition::DEGRADED)
                 .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
             {
-                let hint = match NODES_FAILED.contains(&bad.reason.as_str()) {
+                let hint = match is_of_failed_nodes(bad) {
                     true if facts.was_additional_rolled_out() => ANOTHER_CHANGED,
                     true => {
                         "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
                     }
                     false => CHECK,
                 };
-                let what = match bad.reason.as_str() {
-                    BLOCKED => "only blocked nodes are left",
-                    "Held" => "nothing changes",
-                    "ReconcileFailed" => "the API server refuses writes of the controller",
+                let what = match Reason::parse(&bad.reason) {
+                    Some(Reason::NodesBlocked) => "only blocked nodes are left",
+                    Some(Reason::Held) => "nothing changes",
+                    Some(Reason::ReconcileFailed) => {
+                        "the API server refuses writes of the controller"
+                    }
                     _ => "the rollout stopped",
                 };
                 return stuck(format!("{what}: {}", said(bad)), hint);
@@ -130,13 +132,16 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if status.paused && !status.nodes.iter().any(in_flight) {
                 return stuck(PAUSED.0, PAUSED.1);
             }
-            if let Some(found) =
-                find(reported, condition::PROGRESSING).filter(|found| found.reason == "NoCanary")
+            if let Some(found) = find(reported, condition::PROGRESSING)
+                .filter(|found| found.reason == Reason::NoCanary)
             {
                 return stuck(waits_for_canary(said(found)), CANARY);
             }
             // Unreachable nodes can become ready again.
-            let is_without_nodes = reported.conditions.iter().any(|c| c.reason == "NoNodes")
+            let is_without_nodes = reported
+                .conditions
+                .iter()
+                .any(|c| c.reason == Reason::NoNodes)
                 && reported.counts.total == 0;
             if is_without_nodes {
                 return stuck(NO_NODES.0, NO_NODES.1);
@@ -148,23 +153,31 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
 
 /// An invalid source, original or file path does not stop a rollout. Blocked nodes end a wait when all other nodes are done.
 fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
-    match degraded.reason.as_str() {
-        BLOCKED => is_complete(status),
+    match Reason::parse(&degraded.reason) {
+        Some(Reason::NodesBlocked) => is_complete(status),
         // Only nodes and the configuration are part of a rollout.
-        UNREADABLE => {
-            let has = |type_| find(status, type_).is_some_and(|found| found.reason == UNREADABLE);
+        Some(Reason::Unreadable) => {
+            let is = |found: &Condition| found.reason == Reason::Unreadable;
+            let has = |type_| find(status, type_).is_some_and(is);
             has(condition::READY) && (has(condition::PROGRESSING) || is_complete(status))
         }
-        "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" | "NodesNotRestored" => {
-            false
-        }
-        reason => !reason.starts_with("Source"),
+        Some(
+            Reason::OriginalUnreadable
+            | Reason::SourceAbsent
+            | Reason::SourceForbidden
+            | Reason::SourceInvalid
+            | Reason::SourceUnreadable
+            | Reason::ConfigFileDiffers
+            | Reason::ProviderPathsDiffer
+            | Reason::NodesNotRestored,
+        ) => false,
+        _ => true,
     }
 }
 
 pub(super) fn is_complete(status: &GlobalPullSecretStatus) -> bool {
     let progressing = find(status, condition::PROGRESSING);
-    progressing.is_some_and(|found| found.reason == "Complete")
+    progressing.is_some_and(|found| found.reason == Reason::Complete)
 }
 
 /// Whether the condition reports only failed nodes, and each of them is retrying or will retry.
@@ -177,7 +190,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
                 && status.observed_generation >= object.metadata.generation.unwrap_or_default()
         }) && asked.is_none_or(|asked| asked == object.spec.retry)
     };
-    NODES_FAILED.contains(&degraded.reason.as_str())
+    is_of_failed_nodes(degraded)
         && !facts
             .node_secrets
             .iter()
@@ -245,8 +258,9 @@ fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdic
     let Some((reported, bad)) = degraded else {
         return Verdict::Going;
     };
-    let is_of_nodes = [BLOCKED, UNREADABLE].contains(&bad.reason.as_str())
-        || NODES_FAILED.contains(&bad.reason.as_str());
+    let is_of_nodes = bad.reason == Reason::NodesBlocked
+        || bad.reason == Reason::Unreadable
+        || is_of_failed_nodes(bad);
     if is_of_nodes && is_complete(reported) {
         let left: Vec<String> = left(facts, status).into_iter().map(Row::reason).collect();
         return match left.as_slice() {
@@ -256,9 +270,9 @@ fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdic
             left => stuck(format!("not restored: {}", left.join("; ")), LEFT),
         };
     }
-    match bad.reason.as_str() {
+    match Reason::parse(&bad.reason) {
         // Others are still being restored.
-        "NodesFailed" => Verdict::Going,
+        Some(Reason::NodesFailed) => Verdict::Going,
         _ if stops(reported, bad) => {
             let hint = if is_of_nodes { HALTED } else { CHECK };
             stuck(format!("the restoration stopped: {}", said(bad)), hint)

@@ -412,7 +412,7 @@ async fn without_the_bus_a_change_waits_and_continues_with_one_restart() {
         } else {
             "SystemBusUnavailable"
         };
-        assert_eq!(error.reason(), reason, "{sentence}");
+        assert_eq!(error.reason().as_str(), reason, "{sentence}");
         let content = if written { NEW } else { OLD };
         assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
 
@@ -608,7 +608,7 @@ async fn an_unwritable_file_causes_no_change_and_no_restart() {
         .begin(&mut state, change(&FileSnapshot::Absent, 4, true))
         .await
         .unwrap_err();
-    assert_eq!(error.reason(), "NotARegularFile");
+    assert_eq!(error.reason().as_str(), "NotARegularFile");
     assert_eq!(kubelet.restarts, 0);
     let saved = journal.load().unwrap();
     assert!(saved.is_none_or(|state| state.change.is_none()));
@@ -967,7 +967,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
     };
     let mut transaction = node.transaction(&mut kubelet);
     let error = transaction.begin(&mut state, change).await.unwrap_err();
-    assert_eq!(error.reason(), "FileTooLarge");
+    assert_eq!(error.reason().as_str(), "FileTooLarge");
     assert!(
         error.to_string().ends_with("nothing was changed"),
         "{error}"
@@ -1178,7 +1178,7 @@ async fn damage_during_a_trial_and_a_trial_of_the_same_data_are_retried() {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                assert_eq!(error.reason(), "ProviderFailed", "{sentence}");
+                assert_eq!(error.reason().as_str(), "ProviderFailed", "{sentence}");
                 transaction.resume(&mut state).await.unwrap()
             }
         };
@@ -1279,7 +1279,7 @@ async fn files_stay_while_another_process_restores_the_flags_that_name_them() {
     };
     let mut transaction = node.transaction(&mut kubelet);
     let error = transaction.begin(&mut state, change).await.unwrap_err();
-    assert_eq!(error.reason(), "FileError");
+    assert_eq!(error.reason().as_str(), "FileError");
     assert_eq!(on_disk(&path).unwrap(), with);
     for file in [&node.provider.config, &node.provider.data] {
         assert!(file.here.exists(), "{}", file.here.display());
@@ -1347,7 +1347,7 @@ async fn files_stay_while_another_process_restores_the_configuration_that_names_
         };
         let mut transaction = node.transaction(&mut kubelet);
         let error = transaction.begin(&mut state, change).await.unwrap_err();
-        assert_eq!(error.reason(), "FileError", "{name}");
+        assert_eq!(error.reason().as_str(), "FileError", "{name}");
         assert_eq!(on_disk(&path).unwrap(), with, "{name}");
         assert!(node.provider.has_program(), "{name}");
         assert!(node.provider.data.here.exists(), "{name}");

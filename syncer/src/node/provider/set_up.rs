@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use globalps_core::names::{KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE};
+use globalps_core::reasons::Reason;
 
 use super::{HostPath, Provider, Way};
 use crate::node::state::{Installed, Obstacle, SetUp};
@@ -35,7 +36,7 @@ impl Provider {
         };
         if self.data.here != self.data.host {
             return Err(Obstacle {
-                reason: "ForeignProviderConfig",
+                reason: Reason::ForeignProviderConfig,
                 message: format!(
                     "this node has the credential provider in `{}` and `{}`, which the syncer's pod does not have; nothing was \
                      changed: set spec.kubelet.credentialProvider to these paths, or restore the node by hand",

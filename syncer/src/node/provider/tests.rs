@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use globalps_core::names::{PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE};
+use globalps_core::reasons::Reason;
 use globalps_provider::ProviderConfig;
 
 use super::*;
@@ -185,7 +186,7 @@ fn foreign_configuration_files_and_directories_get_entries_with_host_paths() {
         let obstacle = provider
             .with(&provider.read().unwrap(), installed)
             .unwrap_err();
-        assert_eq!(obstacle.reason, "ForeignProviderConfig");
+        assert_eq!(obstacle.reason, Reason::ForeignProviderConfig);
         assert!(obstacle.message.contains(expected), "{}", obstacle.message);
     }
 }
