@@ -38,7 +38,7 @@ pub struct Cluster {
     reaper: Option<Reaper>,
 }
 
-/// Default directory of `testcluster`.
+/// Default directory of `testkit cluster`.
 pub fn default_dir() -> PathBuf {
     kubernetes::target_dir().join("cluster")
 }
@@ -82,6 +82,12 @@ impl Cluster {
             eprintln!("the logs are kept in `{}`", cluster.logs().display());
         })?;
         Ok(cluster)
+    }
+
+    /// Starts the cluster of a test or another program of this repository, which has this name.
+    pub fn up_named(name: &str, nodes: u8) -> Result<Self> {
+        let dir = kubernetes::target_dir().join("clusters").join(name);
+        Self::up(&Options { dir, nodes })
     }
 
     fn start(&self, nodes: u8, say: &(impl Fn(&str) + Sync)) -> Result<()> {
@@ -186,11 +192,11 @@ impl Cluster {
                 reaper: None,
             }),
             Some(_) => bail!(
-                "the cluster at `{}` is not up yet, or its start was killed: `testcluster up` starts a new one",
+                "the cluster at `{}` is not up yet, or its start was killed: `testkit cluster up` starts a new one",
                 dir.display()
             ),
             None => bail!(
-                "there is no cluster at `{}`: `testcluster up` starts one",
+                "there is no cluster at `{}`: `testkit cluster up` starts one",
                 dir.display()
             ),
         }
@@ -208,7 +214,7 @@ impl Cluster {
         take_down(&usable_dir(dir)?, false)
     }
 
-    /// Leaves the cluster running after this process ends: `testcluster down` stops it.
+    /// Leaves the cluster running after this process ends: `testkit cluster down` stops it.
     pub fn keep(mut self) -> Result<()> {
         instance::keep(self.layout.instance, &self.layout.dir)?;
         self.reaper.take().map_or(Ok(()), Reaper::dismiss)

@@ -9,6 +9,7 @@ pub mod account;
 pub mod bare_node;
 pub mod broken_kubelet;
 pub mod capi;
+pub mod commands;
 pub mod companions;
 pub mod compatibility;
 pub mod config_file;

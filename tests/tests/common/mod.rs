@@ -9,19 +9,17 @@ pub mod shared;
 pub mod unrun;
 pub mod upgrade;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use globalps_testkit::product::DEADLINE;
-use globalps_testkit::{Cluster, Options, kubernetes, secrecy, until};
+use globalps_testkit::{Cluster, secrecy, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
 
 /// A cluster for this test file, removed when it is dropped and also when the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
-    let dir: PathBuf = kubernetes::target_dir().join("clusters").join(name);
-    Cluster::up(&Options { dir, nodes }).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
+    Cluster::up_named(name, nodes).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
 }
 
 /// A credentials file with these pairs of registry and `user:password`.

@@ -18,7 +18,7 @@ use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
 use crate::product::{NAMESPACE, run};
-use crate::{Cluster, DEADLINE, Options, kubernetes, until};
+use crate::{Cluster, DEADLINE, kubernetes, until};
 
 const CONTROLLER: &str = "globalps-controller";
 pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
@@ -77,8 +77,7 @@ impl Stage {
                 maximum: limit.maximum,
             },
         )?;
-        let dir = kubernetes::target_dir().join("clusters").join(name);
-        Cluster::up(&Options { dir, nodes: 0 })
+        Cluster::up_named(name, 0)
     }
 
     fn install(

@@ -1,16 +1,14 @@
 //! Measures rotations on real nodes: with the default limit, with a quarter of the nodes at once, with virtual nodes beside them,
 //! with a node that fails, and with the credential provider.
 
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use crate::broken_kubelet::break_kubelet;
+use crate::product::{CONFIG, DEADLINE, Product, merge};
+use crate::watch::{Watch, median};
+use crate::{Cluster, Node, config_file, until, virtual_nodes};
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
-use globalps_testkit::broken_kubelet::break_kubelet;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_testkit::watch::{Watch, median};
-use globalps_testkit::{Cluster, Node, Options, config_file, kubernetes, until, virtual_nodes};
 use serde_json::json;
 
 /// The syncer waits before it restarts the same kubelet again; this wait must not count.
@@ -20,24 +18,15 @@ const POLL: Duration = Duration::from_millis(100);
 const IN_PLACE: usize = 20;
 const WORSE: &str = "worse.example.com";
 
-/// Measure rotations on real nodes
-#[derive(Parser)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 12)]
     nodes: u8,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/rotation");
-    let cluster = Cluster::up(&Options {
-        dir,
-        nodes: args.nodes,
-    })?;
+pub fn run(args: &Args) -> Result<()> {
+    let cluster = Cluster::up_named("rotation", args.nodes)?;
     let product = Product::install(&cluster)?;
     let nodes = cluster.nodes()?;
     product.apply(&content("rotation.example.com", 0))?;
