@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -66,17 +66,11 @@ fn flags(node: &Node) -> String {
 
 /// Creates a pod in this namespace with this service account; replaces an existing one.
 fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, policy: &str) {
-    let gone = [
-        "delete",
-        "pod",
-        "p",
-        "-n",
-        namespace,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-    ];
-    cluster.kubectl(&gone).unwrap();
+    cluster
+        .kubectl_line(&format!(
+            "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
+        ))
+        .unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace},
         "spec": {
@@ -89,11 +83,8 @@ fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, polic
 
 fn apply(cluster: &Cluster, object: &Value) {
     until("kubectl apply", DEADLINE, POLL, || {
-        let mut kubectl = cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &object.to_string())?;
         // A new namespace does not have its service account yet.
-        Ok((ran.code == Some(0)).then_some(()))
+        Ok(cluster.apply(&object).ok())
     })
     .unwrap();
 }
@@ -490,13 +481,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     println!("all after {:.1} s", begun.elapsed().as_secs_f32());
     assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
     cluster
-        .kubectl(&[
-            "delete",
-            "pods",
-            "--selector=many",
-            "--force",
-            "--grace-period=0",
-        ])
+        .kubectl_line("delete pods --selector=many --force --grace-period=0")
         .unwrap();
 }
 

@@ -50,10 +50,7 @@ fn configure(cluster: &Cluster, spec: &Value) {
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
         "spec": spec,
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &config.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster.apply(&config).unwrap();
 }
 
 /// Rolls out this password to every node, with this configuration. Returns the revision.
@@ -205,10 +202,9 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         "metadata": {"name": SOURCE, "namespace": NAMESPACE},
         "stringData": {".dockerconfigjson": content("one")},
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "-f", "-"]);
-    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["apply", "-f", "-"], &secret)
+        .unwrap();
     configure(cluster, &json!({"rollout": {"maxUnavailable": 2}}));
     plugin(&format!("install --apply --source {SOURCE}"));
     until("the source on every node", DEADLINE, POLL, || {
@@ -270,10 +266,9 @@ fn recreate(cluster: &Cluster, password: &str) {
         "stringData": {".dockerconfigjson": content(password)},
     });
     let begun = SystemTime::now();
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["replace", "--force", "-f", "-"]);
-    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["replace", "--force", "-f", "-"], &secret)
+        .unwrap();
     let [deleted, created] = ["delete", "create"].map(|verb| written(cluster, begun, verb));
     let took = created.duration_since(deleted).unwrap();
     println!("created {:.2} s after the deletion", took.as_secs_f32());

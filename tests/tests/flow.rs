@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::watch::Watch;
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
@@ -213,10 +213,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
             "containers": [{"name": "app", "image": image}],
         },
     });
-    let input = pod.to_string();
-    let mut apply = cluster.kubectl_command();
-    apply.args(["apply", "-f", "-"]);
-    run(&mut apply, &input).unwrap();
+    cluster.kubectl_with(&["apply", "-f", "-"], &pod).unwrap();
     product.wait_pod("selects", false).unwrap();
     assert_eq!(found().0, "ok");
     label("tier-");
@@ -324,9 +321,7 @@ fn waiting_pods_are_evicted_within_their_budget(
         budget,
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    let mut kubectl = cluster.kubectl_command();
-    let applied = run(kubectl.args(["apply", "-f", "-"]), &list.to_string()).unwrap();
-    assert_eq!(applied.code, Some(0), "{applied:?}");
+    cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
     let pods = |name: &str| -> Vec<Value> {
         let list = cluster
             .kubectl(&["get", "pods", "-l", &format!("app={name}"), "-o", "json"])
@@ -461,15 +456,9 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
     ]);
     assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
     let pods = cluster
-        .kubectl(&[
-            "get",
-            "pods",
-            "-n",
-            NAMESPACE,
-            "-l",
-            "name=global-pull-secret-syncer",
-            "--no-headers",
-        ])
+        .kubectl_line(&format!(
+            "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
+        ))
         .unwrap();
     assert_eq!(
         pods.lines().filter(|line| line.contains("Running")).count(),
@@ -481,14 +470,7 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
         assert!(table.contains(column), "{table}");
     }
     cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=Ready",
-            "globalpullsecret/global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--timeout=10s",
-        ])
+        .kubectl_line(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"))
         .unwrap();
 }
 
@@ -510,15 +492,8 @@ fn status_tells_the_truth(product: &Product, revision: i64) {
 
 fn has_event(cluster: &Cluster, reason: &str) -> bool {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
-    let events = cluster.kubectl(&[
-        "get",
-        "events",
-        "-n",
-        NAMESPACE,
-        "--field-selector",
-        &selector,
-        "-o",
-        "name",
-    ]);
+    let events = cluster.kubectl_line(&format!(
+        "get events -n {NAMESPACE} --field-selector {selector} -o name"
+    ));
     !events.unwrap().trim().is_empty()
 }

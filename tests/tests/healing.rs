@@ -202,16 +202,9 @@ fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<S
     let selector = format!(
         "involvedObject.name={ADDITIONAL},involvedObject.kind=Secret,reason=DriftCorrected"
     );
-    let events: Value = serde_json::from_str(&cluster.kubectl(&[
-        "get",
-        "events",
-        "-n",
-        NAMESPACE,
-        "--field-selector",
-        &selector,
-        "-o",
-        "json",
-    ])?)?;
+    let events: Value = serde_json::from_str(&cluster.kubectl_line(&format!(
+        "get events -n {NAMESPACE} --field-selector {selector} -o json"
+    ))?)?;
     let mut notes = Vec::new();
     for event in events["items"].as_array().into_iter().flatten() {
         let time: Timestamp = event["eventTime"].as_str().unwrap_or_default().parse()?;

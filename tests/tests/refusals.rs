@@ -367,16 +367,9 @@ fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
         DEADLINE,
         Duration::from_millis(100),
         || {
-            let events = cluster.kubectl(&[
-                "get",
-                "events",
-                "-n",
-                NAMESPACE,
-                "--field-selector",
-                &selector,
-                "-o",
-                "json",
-            ])?;
+            let events = cluster.kubectl_line(&format!(
+                "get events -n {NAMESPACE} --field-selector {selector} -o json"
+            ))?;
             let events: Value = serde_json::from_str(&events)?;
             let mut items = events["items"].as_array().into_iter().flatten();
             Ok(items

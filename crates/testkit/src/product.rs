@@ -1,14 +1,14 @@
 //! globalps on a test cluster, installed as a user installs it, and helpers for tests of it.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::programs::shipped;
 use crate::secrecy::{self, Search};
 use crate::{Access, Cluster, Node, kubernetes, until};
 
@@ -21,6 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
+pub use crate::run::{Ran, run};
 pub use crate::wait::DEADLINE;
 
 /// globalps on a cluster.
@@ -28,18 +29,9 @@ pub struct Product<'a> {
     cluster: &'a Cluster,
 }
 
-/// Result of a program.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
 /// The shipped, static credential provider.
 pub fn provider_path() -> PathBuf {
-    let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
-    release.join(globalps_provider::BINARY)
+    shipped(globalps_provider::BINARY)
 }
 
 impl<'a> Product<'a> {
@@ -91,7 +83,7 @@ impl<'a> Product<'a> {
 
     /// The shipped, static plugin.
     pub fn plugin_path() -> PathBuf {
-        kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/kubectl-globalps")
+        shipped("kubectl-globalps")
     }
 
     /// Runs the plugin as the cluster's admin; `input` is its standard input.
@@ -125,23 +117,14 @@ impl<'a> Product<'a> {
         for (name, value) in body.as_object().context("a body")? {
             secret[name] = value.clone();
         }
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &secret.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        Ok(())
+        self.cluster.apply(&secret)
     }
 
     /// Runs `kubectl delete` for the additional Secret, which need not exist.
     pub fn delete(&self) -> Result<()> {
-        self.cluster.kubectl(&[
-            "delete",
-            "secret",
-            ADDITIONAL,
-            "-n",
-            NAMESPACE,
-            "--ignore-not-found",
-        ])?;
+        self.cluster.kubectl_line(&format!(
+            "delete secret {ADDITIONAL} -n {NAMESPACE} --ignore-not-found"
+        ))?;
         Ok(())
     }
 
@@ -249,22 +232,14 @@ impl<'a> Product<'a> {
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
             },
         });
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "-f", "-"]);
-        let ran = run(&mut kubectl, &pod.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.cluster.kubectl_with(&["apply", "-f", "-"], &pod)?;
         Ok(())
     }
 
     pub fn delete_pod(&self, name: &str) -> Result<()> {
-        self.cluster.kubectl(&[
-            "delete",
-            "pod",
-            name,
-            "--ignore-not-found",
-            "--grace-period=0",
-            "--force",
-        ])?;
+        self.cluster.kubectl_line(&format!(
+            "delete pod {name} --ignore-not-found --grace-period=0 --force"
+        ))?;
         Ok(())
     }
 
@@ -366,48 +341,5 @@ pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
     until(what, DEADLINE, POLL, || match cluster.kubectl(&args) {
         Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
         result => result.map(|_| Some(())),
-    })
-}
-
-/// Runs a program to its end with this standard input. Fails if its output contains a credential.
-pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
-    let is = |wanted: &str| command.get_args().any(|word| word == wanted);
-    if is("--password-stdin") {
-        secrecy::remember(input.trim_end());
-    }
-    // The only command that is asked to show credentials.
-    let shows_secrets = (is("yaml") || is("json"))
-        && command
-            .get_args()
-            .any(|word| word.to_string_lossy().starts_with("--dry-run"));
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| {
-            format!(
-                "could not run {}",
-                Path::new(command.get_program()).display()
-            )
-        })?;
-    let mut pipe = child.stdin.take().context("no pipe")?;
-    if let Err(error) = pipe.write_all(input.as_bytes())
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        bail!("could not write standard input: {error}");
-    }
-    drop(pipe);
-    let output = child.wait_with_output()?;
-    let program = command.get_program().to_string_lossy();
-    let all = Search::for_all();
-    if !shows_secrets {
-        all.bytes(&format!("the output of `{program}`"), &output.stdout)?;
-    }
-    all.bytes(&format!("the messages of `{program}`"), &output.stderr)?;
-    Ok(Ran {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }

@@ -7,7 +7,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::kubernetes::{target_dir, workspace};
 
-/// Builds them with the cargo that runs the test, and returns the directory that they are in.
+/// A program as it is shipped, static, once `make image` has built it.
+pub fn shipped(name: &str) -> PathBuf {
+    let release = target_dir().join("x86_64-unknown-linux-musl/release");
+    release.join(name)
+}
+
+/// Builds these programs with the cargo that runs the test, and returns the directory that they are in.
 pub fn built(names: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

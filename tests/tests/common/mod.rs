@@ -44,13 +44,9 @@ pub fn base64(text: &str) -> String {
 pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     let flag = format!("--replicas={replicas}");
     cluster
-        .kubectl(&[
-            "scale",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            &flag,
-        ])
+        .kubectl_line(&format!(
+            "scale deployment/globalps-controller -n globalps-system {flag}"
+        ))
         .unwrap();
     until("the number of controllers", DEADLINE, POLL, || {
         let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;

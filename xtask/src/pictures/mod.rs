@@ -85,14 +85,9 @@ pub fn take() -> Result<()> {
     studio.take("failed", "status", Some(1))?;
     // The kubelet probes the readiness of a pod only every few seconds.
     let ready = format!("--for=jsonpath={{.status.numberReady}}={NODES}");
-    cluster.kubectl(&[
-        "wait",
-        "daemonset/global-pull-secret-syncer",
-        "-n",
-        NAMESPACE,
-        &ready,
-        "--timeout=120s",
-    ])?;
+    cluster.kubectl_line(&format!(
+        "wait daemonset/global-pull-secret-syncer -n {NAMESPACE} {ready} --timeout=120s"
+    ))?;
     studio.take("check", "check", Some(1))?;
     drop(cluster);
     record()

@@ -244,9 +244,7 @@ impl World<'_> {
             "type": "kubernetes.io/dockerconfigjson",
             "stringData": {".dockerconfigjson": self.cluster.registry().docker_config()?},
         });
-        let mut kubectl = self.cluster.kubectl_command();
-        let ran = crate::product::run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.cluster.kubectl_with(&["apply", "-f", "-"], &secret)?;
         self.configure(&json!({
             "kubelet": {"delivery": "CredentialProvider"},
             "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
@@ -356,17 +354,9 @@ impl World<'_> {
 
 /// Whether a pod in this namespace runs. `false`: its image could not be pulled.
 fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result<bool> {
-    let gone = [
-        "delete",
-        "pod",
-        "p",
-        "-n",
-        namespace,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-    ];
-    cluster.kubectl(&gone)?;
+    cluster.kubectl_line(&format!(
+        "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
+    ))?;
     let policy = format!("--image-pull-policy={policy}");
     let image = format!("--image={image}");
     until("the pod", DEADLINE, POLL, || {

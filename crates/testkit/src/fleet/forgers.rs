@@ -10,12 +10,11 @@ use globalps_core::names::{
     IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, PROOF_KEY,
     SECRET_TYPE, STATE_SECRET,
 };
-use globalps_manifests::NamespaceAccess;
 use serde_json::{Value, json};
 
 use super::stage::Stage;
 use crate::olm::{catalog, install_olm, set_versions, subscription, version};
-use crate::product::{NAMESPACE, run};
+use crate::product::NAMESPACE;
 use crate::{DEADLINE, until};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -32,12 +31,7 @@ struct Scene {
 
 /// In namespaces.
 pub fn in_namespaces() -> Result<()> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::ServiceAccounts,
-        detaches: false,
-    };
-    let stage = Stage::managed("forgers", access)?;
+    let stage = Stage::managed("forgers", Attach::ServiceAccounts)?;
     let scene = Scene { stage };
     scene.others()?;
     scene.stage.write_password(1)?;
@@ -269,10 +263,7 @@ impl Scene {
     }
 
     fn apply(&self, object: &Value) -> Result<()> {
-        self.kubectl(
-            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
-            object,
-        )
+        self.stage.cluster.apply(object)
     }
 
     /// By the controller's name.
@@ -290,11 +281,7 @@ impl Scene {
     }
 
     fn kubectl(&self, args: &[&str], object: &Value) -> Result<()> {
-        let mut kubectl = self.stage.cluster.kubectl_command();
-        kubectl.args(args);
-        let ran = run(&mut kubectl, &object.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl {args:?}: {}", ran.stderr);
-        Ok(())
+        self.stage.cluster.kubectl_with(args, object).map(drop)
     }
 
     fn delete(&self, namespace: &str, what: &str) -> Result<()> {

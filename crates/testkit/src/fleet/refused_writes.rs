@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::names::{CONTROLLER, GLOBAL_SECRET, RESTORER, REVISION_ANNOTATION, SYNCER};
-use globalps_manifests::NamespaceAccess;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
@@ -48,18 +47,9 @@ const SILENT: [(&str, &str, &str); 4] = [
 
 /// Refuses writes of every kind; returns how many cases there were.
 pub fn run() -> Result<usize> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::Admission,
-        detaches: false,
-    };
-    let stage = Stage::with("refused-writes", Some(access))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let stage = Stage::with("refused-writes", Some(Attach::Admission))?;
     let refuser = Refuser::start()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let mut scene = Scene {
             stage: &stage,
             client: stage.admin_client().await?,

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::product::{DEADLINE, Product, run as run_command};
+use crate::product::{DEADLINE, Product};
 use crate::{Access, Cluster, until};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -86,16 +86,11 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}]}},
     ]});
     // The API server rejects a pod without its service account, so the apply is retried.
-    until(
-        "the pod is created",
-        DEADLINE,
-        Duration::from_millis(10),
-        || {
-            let mut kubectl = cluster.kubectl_command();
-            let ran = run_command(kubectl.args(["apply", "-f", "-"]), &list.to_string())?;
-            Ok((ran.code == Some(0)).then_some(()))
-        },
-    )
+    let (what, poll) = ("the pod is created", Duration::from_millis(10));
+    until(what, DEADLINE, poll, || {
+        Ok(cluster.kubectl_with(&["apply", "-f", "-"], &list).ok())
+    })
+    .map(drop)
 }
 
 /// Returns how long each pod took until it ran, and how many never ran.

@@ -98,11 +98,7 @@ fn kill_at_each_write<S: Scene>(
     scene: impl Future<Output = Result<S>>,
     changes: &[S::Change],
 ) -> Result<Vec<Outcome<S::Change>>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let scene = scene.await?;
         let pid = scene.start()?;
         settle(&scene, gate).await?;

@@ -27,10 +27,7 @@ static TARGETS: [Target<'static>; 3] = [
 
 pub fn run() -> Result<Tried> {
     let stage = HubStage::up("hub-odd-values")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let client = stage.admin_client().await?;
         let objects = Objects { client };
         let mut scene = Scene {
