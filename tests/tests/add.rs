@@ -125,18 +125,8 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
 
 fn the_next_one_leaves_it_and_everything_else(cluster: &Cluster, product: &Product) {
     let patch = json!({"metadata": {"labels": {"mine": "yes"}}, "data": {"other": "c3RheXM="}});
-    let patch = patch.to_string();
-    let args = [
-        "patch",
-        "secret",
-        ADDITIONAL,
-        "-n",
-        NAMESPACE,
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.kubectl(&args).unwrap();
+    let what = format!("secret/{ADDITIONAL}");
+    cluster.patch(NAMESPACE, &what, &patch).unwrap();
     let before = entries(product);
     done(
         &add_user(product, "docker.io", &[]),

@@ -314,7 +314,7 @@ impl World<'_> {
     }
 
     fn revision(&self) -> i64 {
-        self.product.status().unwrap()["revision"].as_i64().unwrap()
+        self.product.revision().unwrap()
     }
 
     fn settle(&self) {

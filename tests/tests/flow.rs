@@ -56,12 +56,12 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.delete_pod("before").unwrap();
 
     // Create.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     let good = registry.docker_config().unwrap();
     product.apply(&good).unwrap();
     product.wait_synced().unwrap();
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start per node"
     );
@@ -93,14 +93,14 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     status_tells_the_truth(&product, 1);
 
     // The same content in another form changes nothing.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     product.apply(&format!("{{ \"auths\": {{ \"https://{private}/v1/\": {{\"username\": \"puller\", \"password\": \"{password}\"}} }} }}"))
         .unwrap();
     product.wait_synced().unwrap();
     status_tells_the_truth(&product, 1);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [0, 0, 0],
         "no kubelet start for another form"
     );
@@ -114,7 +114,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.apply(&rotated).unwrap();
     product.wait_synced().unwrap();
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start per node and rotation"
     );
@@ -131,7 +131,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
 
     // Delete.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
     let after: Vec<_> = nodes
@@ -147,7 +147,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         );
     }
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start to restore"
     );
@@ -408,21 +408,6 @@ fn own_file(node: &Node, content: &str, mode: u32) {
     let path = node.kubelet_dir().join("config.json");
     fs::write(&path, content).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-}
-
-fn kubelet_starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect()
-}
-
-fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize> {
-    kubelet_starts(product, nodes)
-        .iter()
-        .zip(before)
-        .map(|(now, before)| now - before)
-        .collect()
 }
 
 /// The checks that users of the reference implementation make.

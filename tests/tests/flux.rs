@@ -239,19 +239,9 @@ impl World<'_> {
                 "lastTransitionTime": now, "observedGeneration": 1,
             }],
         }});
-        let patch = [
-            "patch",
-            "gitrepository",
-            "pull-secrets",
-            "-n",
-            NAMESPACE,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-        ];
-        self.cluster
-            .kubectl(&[&patch[..], &[&status.to_string()]].concat())
-            .unwrap();
+        let repository = "gitrepository/pull-secrets";
+        let patched = self.cluster.patch_status(NAMESPACE, repository, &status);
+        patched.unwrap();
         self.wait_flux(&format!("`{name}` to be applied"), |status| {
             status["lastAppliedRevision"] == revision.as_str()
         });

@@ -255,12 +255,9 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     nodes: &[Node],
 ) {
     in_force(product);
-    let revision = product.status().unwrap()["revision"].as_i64().unwrap();
+    let revision = product.revision().unwrap();
     scale_controllers(cluster, 0);
-    let starts: Vec<usize> = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect();
+    let starts = product.starts(nodes).unwrap();
     kubectl(cluster, &["delete", "secret/global-pull-secret"]);
     scale_controllers(cluster, 2);
     until("another revision", DEADLINE, POLL, || {

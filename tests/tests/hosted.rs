@@ -79,18 +79,8 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
     // Another Secret, by its name.
     original(&management, "next", PASSWORDS[0]);
     let patch = r#"{"spec":{"pullSecret":{"name":"next"}}}"#;
-    management
-        .kubectl(&[
-            "patch",
-            "hostedcontrolplane",
-            "prod",
-            "-n",
-            "clusters",
-            "--type=merge",
-            "-p",
-            patch,
-        ])
-        .unwrap();
+    let patched = management.patch("clusters", "hostedcontrolplane/prod", patch);
+    patched.unwrap();
     wait_auth(&nodes, PASSWORDS[0]);
 
     let mut hidden: Vec<String> = PASSWORDS.map(str::to_owned).into();
@@ -234,17 +224,5 @@ fn auth(node: &Node) -> Option<String> {
 }
 
 fn wait_auth(nodes: &[Node], password: &str) {
-    let wanted = base64(&format!("o:{password}"));
-    until(
-        "the original to be in effect on every node",
-        DEADLINE,
-        POLL,
-        || {
-            let all = nodes
-                .iter()
-                .all(|node| auth(node).as_deref() == Some(&wanted));
-            Ok(all.then_some(()))
-        },
-    )
-    .unwrap();
+    common::wait_auth(nodes, REGISTRY, Some(&format!("o:{password}")));
 }

@@ -235,17 +235,8 @@ fn every_node_has(member: &Cluster, round: u32) {
         "observedAdditional": secret["metadata"]["resourceVersion"],
         "conditions": [ready],
     }});
-    let patch = [
-        "patch",
-        "globalpullsecret/global-pull-secret",
-        "-n",
-        NAMESPACE,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status.to_string(),
-    ];
-    member.kubectl(&patch).unwrap();
+    let config = "globalpullsecret/global-pull-secret";
+    member.patch_status(NAMESPACE, config, &status).unwrap();
 }
 
 /// Roles and their bindings in the member that `fleet join` created.

@@ -157,19 +157,8 @@ impl<'a> Stage<'a> {
             "observedGeneration": 1, "revision": 2, "phase": phase, "lastTransitionTime": "2026-01-01T00:00:00Z",
         }});
         let object = format!("nodepullsecret/{name}");
-        let patch = status.to_string();
-        self.cluster
-            .kubectl(&[
-                "patch",
-                &object,
-                "-n",
-                NAMESPACE,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                &patch,
-            ])
-            .unwrap();
+        let patched = self.cluster.patch_status(NAMESPACE, &object, &status);
+        patched.unwrap();
     }
 
     /// Creates a Secret of the history, as the controller would leave it.
@@ -646,17 +635,8 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         assert_eq!(told(name), phase, "{name}");
     }
     let select = |labels: Value| {
-        let spec = json!({"spec": {"nodeSelector": labels}}).to_string();
-        let patch = [
-            "patch",
-            CONFIG,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &spec,
-        ];
-        stage.cluster.kubectl(&patch).unwrap();
+        let patch = json!({"spec": {"nodeSelector": labels}});
+        stage.cluster.patch(NAMESPACE, CONFIG, &patch).unwrap();
     };
     for (labels, phase) in [
         (json!({}), "Synced"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, wait_auth};
 use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -311,16 +311,4 @@ fn wait_sources(product: &Product, wanted: &str, wanted_reason: &str) -> String 
         Ok((status == wanted && reason == wanted_reason).then_some(message))
     });
     waited.unwrap_or_else(|error| panic!("{error:#}, but {}", product.status().unwrap()))
-}
-
-fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
-    let wanted = pair.map(base64);
-    let what = format!("the expected entry for {registry} on every node");
-    until(&what, DEADLINE, POLL, || {
-        let all = nodes
-            .iter()
-            .all(|node| config_file::auth(node, registry).unwrap() == wanted);
-        Ok(all.then_some(()))
-    })
-    .unwrap();
 }

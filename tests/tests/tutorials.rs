@@ -109,10 +109,7 @@ fn from_image_pull_secrets() {
 }
 
 fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
-    let patch = patch.to_string();
-    cluster
-        .kubectl(&["patch", what, "-n", namespace, "--type=merge", "-p", &patch])
-        .unwrap();
+    cluster.patch(namespace, what, patch).unwrap();
 }
 
 #[test]

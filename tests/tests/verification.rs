@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{cluster, docker_config};
 use globalps_testkit::lone_registry::{LoneRegistry, USER};
-use globalps_testkit::product::{NAMESPACE, Product};
+use globalps_testkit::product::{CONFIG, NAMESPACE, Product};
 use globalps_testkit::web::{Authority, Validity};
 use globalps_testkit::{Access, Cluster, secrecy, until};
 use serde_json::{Value, json};
@@ -115,19 +115,8 @@ fn host(cluster: &Cluster) -> IpAddr {
 
 fn verify(cluster: &Cluster, interval: Option<&str>) {
     let verify = interval.map_or(Value::Null, |interval| json!({"interval": interval}));
-    let patch = json!({"spec": {"verify": verify}}).to_string();
-    cluster
-        .kubectl(&[
-            "patch",
-            "globalpullsecret",
-            "global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .unwrap();
+    let patch = json!({"spec": {"verify": verify}});
+    cluster.patch(NAMESPACE, CONFIG, &patch).unwrap();
 }
 
 fn is_absent(product: &Product) -> bool {

@@ -40,6 +40,21 @@ impl Cluster {
         self.apply(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
 
+    /// Runs `kubectl patch --type=merge`.
+    pub fn patch(&self, namespace: &str, what: &str, patch: impl Display) -> Result<()> {
+        let patch = patch.to_string();
+        let args = ["patch", what, "-n", namespace, "--type=merge", "-p", &patch];
+        self.kubectl(&args).map(drop)
+    }
+
+    /// The same for the status.
+    pub fn patch_status(&self, namespace: &str, what: &str, patch: impl Display) -> Result<()> {
+        let patch = patch.to_string();
+        let args = ["patch", what, "-n", namespace, "--subresource=status"];
+        let args = [&args[..], &["--type=merge", "-p", &patch]].concat();
+        self.kubectl(&args).map(drop)
+    }
+
     /// A kubectl command as the cluster's admin, for the caller to extend and start.
     pub fn kubectl_command(&self) -> Command {
         control_plane::kubectl_command(self.layout())

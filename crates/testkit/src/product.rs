@@ -161,6 +161,12 @@ impl<'a> Product<'a> {
         Ok(self.get(CONFIG)?["status"].clone())
     }
 
+    /// The revision in force.
+    pub fn revision(&self) -> Result<i64> {
+        let status = self.status()?;
+        status["revision"].as_i64().context("no revision")
+    }
+
     /// Status, reason and message of one of its conditions.
     pub fn condition(&self, type_: &str) -> Result<(String, String, String)> {
         Ok(condition(&self.status()?, type_))
@@ -215,6 +221,20 @@ impl<'a> Product<'a> {
             let is_synced = is_about_its_spec(&found) && status["phase"] == "Synced";
             Ok((is_synced && is_newest).then_some(()))
         })
+    }
+
+    /// Waits until each of these nodes has the content by this delivery.
+    pub fn wait_delivered(&self, nodes: &[Node], delivery: &str) -> Result<()> {
+        let statuses = || -> Result<Vec<Value>> {
+            let nodes = nodes.iter().map(|node| self.node_status(node.name()));
+            nodes.collect()
+        };
+        let is_delivered = |it: &Value| it["delivery"] == delivery && it["phase"] == "Synced";
+        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+            let is_ready = self.condition("Ready")?.0 == "True";
+            Ok((is_ready && statuses()?.iter().all(is_delivered)).then_some(()))
+        })
+        .with_context(|| format!("{:#?} {:#?}", statuses(), self.status()))
     }
 
     /// Status of a node's `NodePullSecret`.
@@ -308,6 +328,17 @@ impl<'a> Product<'a> {
         }
     }
 
+    /// The same for each of these nodes.
+    pub fn starts(&self, nodes: &[Node]) -> Result<Vec<usize>> {
+        nodes.iter().map(|node| self.kubelet_starts(node)).collect()
+    }
+
+    /// Starts of each node's kubelet since `before`.
+    pub fn more_starts(&self, nodes: &[Node], before: &[usize]) -> Result<Vec<usize>> {
+        let now = self.starts(nodes)?;
+        Ok(now.iter().zip(before).map(|(now, it)| now - it).collect())
+    }
+
     /// Fails if one of these texts is in a log, an event, a status or a readable file.
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
@@ -336,10 +367,10 @@ pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String)
 /// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object: the controller creates the default
 /// configuration soon after the first pull secret.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
-    let patch = patch.to_string();
-    let args = ["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch];
-    until(what, DEADLINE, POLL, || match cluster.kubectl(&args) {
-        Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
-        result => result.map(|_| Some(())),
+    until(what, DEADLINE, POLL, || {
+        match cluster.patch(NAMESPACE, what, patch) {
+            Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
+            result => result.map(Some),
+        }
     })
 }

@@ -12,7 +12,7 @@ pub mod upgrade;
 use std::time::Duration;
 
 use globalps_testkit::product::DEADLINE;
-use globalps_testkit::{Cluster, secrecy, until};
+use globalps_testkit::{Cluster, Node, config_file, secrecy, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -57,6 +57,18 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
         let there = pods.lines().count() as u64;
         let wanted = u64::from(replicas);
         Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Waits until every node's file has this pair of user and password for the registry; `None`: no entry.
+pub fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
+    let wanted = pair.map(base64);
+    let what = format!("the expected entry for {registry} on every node");
+    until(&what, DEADLINE, POLL, || {
+        let mut auths = nodes.iter().map(|node| config_file::auth(node, registry));
+        let all = auths.all(|auth| auth.unwrap() == wanted);
+        Ok(all.then_some(()))
     })
     .unwrap();
 }

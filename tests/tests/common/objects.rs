@@ -106,7 +106,5 @@ pub fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &
 
 /// Runs `kubectl patch --type=merge` in any namespace.
 pub fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
-    let patch = patch.to_string();
-    let args = ["patch", what, "-n", namespace, "--type=merge", "-p", &patch];
-    cluster.kubectl(&args).unwrap();
+    cluster.patch(namespace, what, patch).unwrap();
 }

@@ -329,11 +329,8 @@ impl World<'_> {
     }
 
     fn delivered(&self, delivery: &str) -> Result<()> {
-        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
-            let status = self.product.node_status(self.node.name())?;
-            let is_ready = self.product.condition("Ready")?.0 == "True";
-            Ok((is_ready && status["delivery"] == delivery).then_some(()))
-        })
+        let nodes = std::slice::from_ref(self.node);
+        self.product.wait_delivered(nodes, delivery)
     }
 
     /// Deletes the additional Secret; the node is as before.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::stage::Stage;
 use crate::olm::{catalog, install_olm, set_versions, subscription, version};
-use crate::product::NAMESPACE;
+use crate::product::{CONFIG, NAMESPACE};
 use crate::{DEADLINE, until};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -243,18 +243,8 @@ impl Scene {
     }
 
     fn configure(&self, spec: &Value) -> Result<()> {
-        let patch = json!({"spec": spec}).to_string();
-        let what = format!("globalpullsecret/{GLOBAL_SECRET}");
-        let args = [
-            "patch",
-            &what,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
-        self.stage.cluster.kubectl(&args).map(drop)
+        let patch = json!({"spec": spec});
+        self.stage.cluster.patch(NAMESPACE, CONFIG, &patch)
     }
 
     fn enable(&self, is_enabled: bool) -> Result<()> {
@@ -313,7 +303,7 @@ impl Scene {
     }
 
     fn status(&self) -> Result<Value> {
-        let config = self.get(NAMESPACE, &format!("globalpullsecret/{GLOBAL_SECRET}"))?;
+        let config = self.get(NAMESPACE, CONFIG)?;
         Ok(config["status"].clone())
     }
 

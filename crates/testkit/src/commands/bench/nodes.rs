@@ -72,18 +72,13 @@ fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -
     let deliver = |delivery: &str| -> Result<()> {
         let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
         merge(cluster, CONFIG, &patch)?;
-        until("the delivery", DEADLINE, POLL, || {
-            let is_ready = product.condition("Ready")?.0 == "True";
-            let nodes = nodes.iter().map(|node| product.node_status(node.name()));
-            let mut nodes = nodes.collect::<Result<Vec<_>>>()?.into_iter();
-            Ok((is_ready && nodes.all(|status| status["delivery"] == delivery)).then_some(()))
-        })
+        product.wait_delivered(nodes, delivery)
     };
     deliver("CredentialProvider")?;
-    let before = starts(product, nodes)?;
+    let before = product.starts(nodes)?;
     let mut seconds: [Vec<f32>; 3] = Default::default();
     for round in 1..=IN_PLACE {
-        let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+        let revision = product.revision()? + 1;
         let watch = Watch::start(cluster, nodes.len())?;
         let begun = SystemTime::now();
         product.apply(&content(
@@ -104,7 +99,7 @@ fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -
             all.push(time.duration_since(begun)?.as_secs_f32());
         }
     }
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     println!(
         "with the credential provider, {IN_PLACE} rotations; times from the start of `kubectl apply`"
     );
@@ -137,8 +132,8 @@ fn rotate(
     round: i64,
 ) -> Result<f32> {
     sleep(RESTART_INTERVAL);
-    let before = starts(product, nodes)?;
-    let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+    let before = product.starts(nodes)?;
+    let revision = product.revision()? + 1;
     let watch = Watch::start(cluster, nodes.len())?;
     let most = Watch::start(cluster, nodes.len())?;
     let begun = SystemTime::now();
@@ -146,7 +141,7 @@ fn rotate(
     let synced = watch.all_synced(revision)?;
     let last = synced.into_values().max().context("no nodes")?;
     product.wait_synced()?;
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     let each: Vec<usize> = after.iter().zip(before).map(|(a, b)| a - b).collect();
     let seconds = last.duration_since(begun)?.as_secs_f32();
     println!(
@@ -170,12 +165,12 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
     let middle = names.len() / 2;
     let broken = cluster.node(names[middle])?;
     break_kubelet(&broken, WORSE)?;
-    let before = starts(product, nodes)?;
+    let before = product.starts(nodes)?;
     product.apply(&content(WORSE, 1))?;
     product.wait_condition("Degraded", "True")?;
     // Time for a wrong assignment to show.
     sleep(Duration::from_secs(5));
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     let (mut have, mut untouched) = (Vec::new(), Vec::new());
     for (node, (before, after)) in nodes.iter().zip(before.iter().zip(after)) {
         if config_file::auth(node, WORSE)?.is_some() {
@@ -210,13 +205,6 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
 fn set_limit(cluster: &Cluster, limit: &str) -> Result<()> {
     let patch = json!({"spec": {"rollout": {"maxUnavailable": limit}}});
     merge(cluster, CONFIG, &patch)
-}
-
-fn starts(product: &Product, nodes: &[Node]) -> Result<Vec<usize>> {
-    nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .collect()
 }
 
 fn content(registry: &str, round: i64) -> String {

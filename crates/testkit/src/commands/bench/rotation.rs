@@ -22,10 +22,7 @@ pub fn run() -> Result<()> {
     let nodes = cluster.nodes()?;
     product.apply(&content(0))?;
     product.wait_synced()?;
-    let before: usize = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .sum::<Result<usize>>()?;
+    let before = product.starts(&nodes)?;
 
     let mut times = Times::default();
     for round in 1..=ROTATIONS {
@@ -57,10 +54,7 @@ pub fn run() -> Result<()> {
         times.all_synced.push(last.duration_since(begun)?);
         product.wait_synced()?;
     }
-    let after: usize = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .sum::<Result<usize>>()?;
+    let starts: usize = product.more_starts(&nodes, &before)?.into_iter().sum();
     let rotations = usize::try_from(ROTATIONS)?;
 
     println!(
@@ -88,7 +82,7 @@ pub fn run() -> Result<()> {
     println!("kubelet restart alone       {}", spread(&mut alone));
     println!(
         "kubelet starts              {} for {} node changes",
-        after - before,
+        starts,
         rotations * nodes.len()
     );
     for node in &nodes {
