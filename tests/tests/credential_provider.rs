@@ -63,7 +63,7 @@ fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, polic
 fn apply(cluster: &Cluster, object: &Value) {
     until("kubectl apply", DEADLINE, POLL, || {
         // A new namespace does not have its service account yet.
-        Ok(cluster.apply(&object).ok())
+        Ok(cluster.apply(object).ok())
     })
     .unwrap();
 }

@@ -59,7 +59,7 @@ impl Stage<'_> {
         self.cluster
             .kubectl_with(
                 &["apply", "--server-side", "-n", NAMESPACE, "-f", "-"],
-                &object,
+                object,
             )
             .unwrap();
     }

@@ -48,7 +48,7 @@ pub fn run() -> Result<usize> {
     let stage = Stage::with("advice", None)?;
     let desk = Desk { stage: &stage };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
-    stage.apply(&namespace.to_string())?;
+    stage.apply(&namespace)?;
     for (namespace, name) in [
         (NAMESPACE, ADDITIONAL_SECRET),
         (NAMESPACE, "one"),
@@ -60,7 +60,7 @@ pub fn run() -> Result<usize> {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
             "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": auths.to_string()},
         });
-        stage.apply(&secret.to_string())?;
+        stage.apply(&secret)?;
     }
     stage.start_controller()?;
     // The controller creates the configuration.

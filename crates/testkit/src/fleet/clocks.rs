@@ -175,7 +175,7 @@ impl Scene<'_> {
             "metadata": {"name": GLOBAL_SECRET, "namespace": NAMESPACE},
             "spec": {"rollout": rollout},
         });
-        self.stage.apply(&config.to_string())
+        self.stage.apply(&config)
     }
 
     async fn roll_out(&self, clocks: Clocks, revision: i64) -> Result<Rollout> {

@@ -79,7 +79,7 @@ impl HubStage {
             let wait = ["wait", "--for=condition=Established", "--timeout=30s", &crd];
             stage.cluster.kubectl(&wait)?;
         }
-        stage.apply(&pod.to_string())?;
+        stage.apply(&pod)?;
         Ok(Self {
             stage,
             shards,
@@ -134,7 +134,7 @@ impl HubStage {
         Ok(running?.into_iter().flatten().collect())
     }
 
-    pub(super) fn apply(&self, objects: &str) -> Result<()> {
+    pub(super) fn apply(&self, objects: impl std::fmt::Display) -> Result<()> {
         self.stage.apply(objects)
     }
 

@@ -155,7 +155,7 @@ impl Scene<'_> {
         let full = json!({"count/nodepullsecrets.globalps.io": "1"});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": {"name": "full", "namespace": NAMESPACE}, "spec": {"hard": full}});
-        self.stage.apply(&quota.to_string())?;
+        self.stage.apply(&quota)?;
         // There is no controller that does this.
         let status = json!({"status": {"hard": full, "used": full}});
         let quotas = self.api("resourcequotas", NAMESPACE);
@@ -216,7 +216,7 @@ impl Scene<'_> {
         }
         let new = self.new_name();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
-        self.stage.apply(&namespace.to_string())?;
+        self.stage.apply(&namespace)?;
         self.add_node(&new).await
     }
 
@@ -294,7 +294,7 @@ impl Scene<'_> {
     async fn block(&self, refused: &Refused<'_>, silent: bool) -> Result<()> {
         let user = service_account(CONTROLLER_NAMESPACE, CONTROLLER);
         let webhook = self.refuser.configuration(&[&user], refused, silent);
-        self.stage.apply(&webhook.to_string())?;
+        self.stage.apply(&webhook)?;
         sleep(EFFECTIVE).await;
         Ok(())
     }

@@ -108,10 +108,10 @@ impl Stage {
         for object in configuration {
             let poll = Duration::from_millis(100);
             until("the configuration", DEADLINE, poll, || {
-                Ok(stage.apply(&object.to_string()).ok())
+                Ok(stage.apply(&object).ok())
             })?;
         }
-        stage.apply(&permissions().to_string())?;
+        stage.apply(permissions())?;
         Ok(stage)
     }
 
@@ -133,7 +133,7 @@ impl Stage {
             "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
             "type": SECRET_TYPE, "stringData": {DATA_KEY: content.to_string()},
         });
-        self.apply(&secret.to_string())
+        self.apply(&secret)
     }
 
     /// Lets the controller read a source.

@@ -86,7 +86,7 @@ impl Place {
     pub(super) async fn real(number: usize) -> Result<Self> {
         let name = format!("real-{number}");
         let stage = Stage::bare(&format!("hub-soak-{number}"))?;
-        stage.apply(&permissions().to_string())?;
+        stage.apply(permissions())?;
         let create = ["create", "token", HUB, "-n", NAMESPACE, "--duration=12h"];
         let real = Real {
             client: stage.admin_client().await?,

@@ -85,7 +85,9 @@ trait Scene {
     /// The expected objects.
     fn wanted(&self) -> Objects;
     /// Whether the object may be in an intermediate state during the change.
-    fn may_differ(&self, change: Self::Change, key: &str) -> bool;
+    fn may_differ(&self, _change: Self::Change, _key: &str) -> bool {
+        false
+    }
     /// Checks the conditions that must hold at every moment.
     async fn check_between(&self, found: &Objects) -> Result<()>;
     async fn check_status(&self) -> Result<()>;

@@ -246,10 +246,6 @@ impl Scene for World<'_> {
         wanted
     }
 
-    fn may_differ(&self, _: Change, _: &str) -> bool {
-        false
-    }
-
     /// Every copy is referenced by a service account: this is how the next controller finds it.
     async fn check_between(&self, found: &Objects) -> Result<()> {
         for copy in COPIES {

@@ -110,7 +110,7 @@ impl Scene<'_> {
             "metadata": {"name": "clusters.cluster.x-k8s.io"},
             "spec": {"group": CLUSTER.0, "names": names, "scope": "Namespaced", "versions": [version]},
         });
-        self.stage.apply(&definition.to_string())?;
+        self.stage.apply(&definition)?;
         let crd = "crd/clusters.cluster.x-k8s.io";
         let wait = ["wait", "--for=condition=Established", "--timeout=30s", crd];
         self.stage.cluster().kubectl(&wait)?;
