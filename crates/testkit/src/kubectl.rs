@@ -25,7 +25,9 @@ impl Cluster {
     /// Runs kubectl with this standard input.
     pub fn kubectl_with(&self, args: &[&str], input: impl Display) -> Result<String> {
         let ran = run(self.kubectl_command().args(args), &input.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl {args:?}: {}", ran.stderr);
+        // Without the arguments: a patch may have a credential.
+        let verb = args.first().copied().unwrap_or_default();
+        ensure!(ran.code == Some(0), "kubectl {verb} failed: {}", ran.stderr);
         Ok(ran.stdout)
     }
 
