@@ -8,7 +8,9 @@ FOREIGN := aarch64-unknown-linux-musl x86_64-pc-windows-gnu $(if $(SDKROOT),x86_
 TOOLS   := target/tools
 # What takes minutes to build and does not depend on this tree: another clone finds it there.
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/globalps
-CLUSTER := target/debug/testcluster
+CLUSTER := target/debug/testkit cluster
+TESTKIT := cargo run -q --bin testkit --
+LOAD    := target/load/testkit
 
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
@@ -32,7 +34,7 @@ PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),$(she
 
 # $(call archives,PROGRAMS,IMAGES,BESIDE): writes image archives of the programs in directory PROGRAMS to directory IMAGES. BESIDE: additional flags
 # for the syncer's image. An older release has no hub.
-OCIIMAGE := cargo run -q --bin ociimage --
+OCIIMAGE := $(TESTKIT) image
 archives = mkdir -p $(2) && \
 	$(OCIIMAGE) --binary $(1)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
@@ -78,73 +80,73 @@ demo: ## roll out a private registry's password to three real nodes (KEEP=1 leav
 	@echo "==> Building globalps and Kubernetes: ten to fifteen minutes on two cores the first time, seconds after that"
 	$(MAKE) --no-print-directory -j2 quick compiled
 	@echo "==> Starting the demo: about half a minute"
-	$(RELEASE)/testcluster build
-	$(RELEASE)/demo
+	$(RELEASE)/testkit cluster build
+	$(RELEASE)/testkit demo
 
 # In parallel: linking and the unit tests use one core.
 test: deps ## run all tests: unit tests, then tests on real nodes in parallel (see tests/README.md)
 	$(MAKE) --no-print-directory -j2 kubernetes image previous unit
-	cargo run -q --bin suite
+	$(TESTKIT) suite
 
 unit: ## run the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins
 
 bench: image kubernetes ## measure the time of a rotation and the memory of each program, on three real nodes
-	cargo run -q --bin bench
+	$(TESTKIT) bench rotation
 	cargo bench -q -p globalps-dockerconfig
 
 bench-nodes: image kubernetes ## measure rotations of NODES (12) real nodes with two limits, beside two virtual nodes too, and one in which a node fails
-	cargo run -q --bin rotation -- --nodes $(or $(NODES),12)
+	$(TESTKIT) bench nodes --nodes $(or $(NODES),12)
 
 bench-fleet: kubernetes ## measure how the time and cost of a rotation grow with NODES (100,1000,5000) simulated nodes; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
-	cargo build -q --profile load --bin testcluster --bin fleet
-	target/load/fleet --nodes $(or $(NODES),$(FLEET))
+	cargo build -q --profile load --bin testkit
+	$(LOAD) bench fleet --nodes $(or $(NODES),$(FLEET))
 
 bench-namespaces: kubernetes ## measure pull secrets in NAMESPACES (1000) namespaces: creation, rotation, a new namespace, removal; a few minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
-	cargo build -q --profile load --bin testcluster --bin namespaces
-	target/load/namespaces --namespaces $(or $(NAMESPACES),1000)
+	cargo build -q --profile load --bin testkit
+	$(LOAD) bench namespaces --namespaces $(or $(NAMESPACES),1000)
 
 bench-clusters: kubernetes ## measure the hub with CLUSTERS (100,1000) simulated clusters, TIME (200) ms each, SHARDS (1): start, rotations, a third unreachable
 	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
-	cargo build -q --profile load --bin testcluster --bin clusters
-	ulimit -n $$(ulimit -Hn) && target/load/clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200) --shards $(or $(SHARDS),1)
+	cargo build -q --profile load --bin testkit
+	ulimit -n $$(ulimit -Hn) && $(LOAD) bench clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200) --shards $(or $(SHARDS),1)
 
 race: image kubernetes ## create a namespace and a pod together, COUNT (200) times, with pull secrets in namespaces: how many pods run, and when
-	cargo run -q --bin race -- --count $(or $(COUNT),200)
+	$(TESTKIT) bench race --count $(or $(COUNT),200)
 
 bench-plugin: kubernetes ## measure the plugin's response times with NODES (5000) simulated nodes; about six minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
-	cargo build -q --profile load --bin testcluster --bin waiting
-	target/load/waiting --nodes $(or $(NODES),5000)
+	cargo build -q --profile load --bin testkit
+	$(LOAD) bench plugin --nodes $(or $(NODES),5000)
 
 bench-provider: ## measure how long a pull waits for the credential provider, compared to /bin/true, with 10 and 5,000 entries
 	$(PROVIDER)
-	cargo run -q --bin bench_provider -- --runs $(or $(RUNS),500)
+	$(TESTKIT) bench provider --runs $(or $(RUNS),500)
 
 soak-delivery: image kubernetes ## run random changes of namespaces, exclusions and content, with interference, on a real API server for MINUTES (30); SEED (1)
-	cargo run -q --bin delivery_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+	$(TESTKIT) soak delivery --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak-hub: kubernetes ## run two hubs under random changes, outages and interference, with real and simulated members, for MINUTES (30); SEED (1)
 	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
-	cargo run -q --bin hub_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+	$(TESTKIT) soak hub --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak: image kubernetes ## run random events of every kind on NODES (6) real nodes for MINUTES (30); SEED (1)
-	cargo run -q --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
+	$(TESTKIT) soak nodes --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 # CRIO: a directory with CRI-O's programs crio and pinns, which no package of Debian 12 and no Go module has. conmon is a package.
 matrix: image kubernetes ## run tests on clusters of VERSIONS (1.30 to 1.37), with RUNTIMES of containerd, and write docs/compatibility.md; each release takes ten minutes to build
-	cargo run -q --bin matrix -- --output docs/compatibility.md $(if $(CRIO),--crio $(CRIO)) $(if $(VERSIONS)$(RUNTIMES), \
+	$(TESTKIT) matrix --output docs/compatibility.md $(if $(CRIO),--crio $(CRIO)) $(if $(VERSIONS)$(RUNTIMES), \
 		$(if $(VERSIONS),--releases $(VERSIONS)) $(if $(RUNTIMES),--containerd $(RUNTIMES)), \
 		--releases $(RELEASES) --containerd $(CONTAINERD) --kubeadm $(KUBEADM))
 
 matrix-kubeadm: ## run the test of kubeadm upgrades with VERSIONS (1.35 to 1.37) and write their part of docs/compatibility.md; a few minutes
-	cargo run -q --bin matrix -- --kubeadm $(or $(VERSIONS),$(KUBEADM)) $(if $(VERSIONS),,--output docs/compatibility.md)
+	$(TESTKIT) matrix --kubeadm $(or $(VERSIONS),$(KUBEADM)) $(if $(VERSIONS),,--output docs/compatibility.md)
 
 ecosystem: image previous-chart kubernetes moto ## run tests beside COMPANIONS (alerts chart external_secrets flux installers short_lived tutorials upgrade_tools), built from the Go module proxy: ten minutes to build
-	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" cargo run -q --bin suite -- $(COMPANIONS)
+	PATH="$(CURDIR)/$(TOOLS)/moto/bin:$$PATH" $(TESTKIT) suite $(COMPANIONS)
 
 moto: # stands in for Amazon's API
 	test -x $(TOOLS)/moto/bin/moto_server || { python3 -m venv $(TOOLS)/moto && $(TOOLS)/moto/bin/pip install -q 'moto[server]==5.2.5'; } \
@@ -152,7 +154,7 @@ moto: # stands in for Amazon's API
 
 fuzz: deps ## compare CASES (1000000) generated credentials files and PULLS (100000) by the provider with the kubelet's and CRI-O's own code; SEED (1)
 	$(PROVIDER)
-	cargo run -q --bin fuzz -- --cases $(or $(CASES),1000000) --provider-cases $(or $(PULLS),100000) --seed $(or $(SEED),1)
+	$(TESTKIT) fuzz --cases $(or $(CASES),1000000) --provider-cases $(or $(PULLS),100000) --seed $(or $(SEED),1)
 
 fuzz-bytes: ## fuzz the credentials parser with arbitrary bytes for SECONDS (3600) on JOBS (1) cores
 	mkdir -p target/fuzz/corpus
@@ -207,11 +209,11 @@ image: deps ## build the OCI archives in target/images, and the plugin in target
 
 # What the demo needs, not optimized and with the features of all crates: one build, so that each crate is compiled once. `make image` replaces it.
 QUICK := $(foreach option,opt-level=0 lto=false codegen-units=16 package.globalps-dockerconfig.opt-level=0 package.globalps-provider.opt-level=0 package.aho-corasick.opt-level=2,--config profile.release.$(option))
-quick: OCIIMAGE := $(RELEASE)/ociimage
+quick: OCIIMAGE := $(RELEASE)/testkit image
 quick: musl
 	cargo build --release --locked --target $(MUSL) $(QUICK) $(foreach program,globalps-controller globalps-syncer \
-		globalps-credential-provider kubectl-globalps testcluster ociimage demo,--bin $(program))
-	$(RELEASE)/testcluster preflight --install
+		globalps-credential-provider kubectl-globalps testkit,--bin $(program))
+	$(RELEASE)/testkit cluster preflight --install
 	@$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
 musl: # what builds static programs
@@ -284,7 +286,6 @@ generate: ## write manifests/, charts/, docs/cli.md, docs/api.md, docs/faults.md
 	cargo xtask generate
 
 pictures: image kubernetes ## take the pictures in docs/img: the plugin on a terminal, with six real nodes, and the demo
-	cargo build -q --bin demo
 	cargo xtask pictures
 
 dashboard: image kubernetes ## draw the dashboard in docs/img from the metrics of a rollout on NODES (12) real nodes, with a real Prometheus; needs three minutes
@@ -302,14 +303,14 @@ cluster: kubernetes ## start a cluster of three real nodes; kubeconfig: target/c
 	$(CLUSTER) up
 
 cluster-down: ## stop that cluster and remove everything that it added to the machine
-	cargo build -q --bin testcluster
+	cargo build -q --bin testkit
 	$(CLUSTER) down
 
 kubernetes: deps
 	$(CLUSTER) build
 
 deps: # checks for required packages; installs them as root on Debian, otherwise lists them
-	cargo build -q --bin testcluster
+	cargo build -q --bin testkit
 	$(CLUSTER) preflight --install
 
 zig: # the linker for other platforms

@@ -2,13 +2,12 @@
 
 mod common;
 
-use std::process::Command;
 use std::thread;
 
 use common::desk::Desk;
 use common::{base64, cluster, docker_config};
 use globalps_testkit::lone_registry::{LoneRegistry, TokenServer, USER};
-use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran, run};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran};
 use globalps_testkit::web::{Authority, Server, Validity};
 use globalps_testkit::{Access, Cluster};
 use serde_json::{Value, json};
@@ -101,16 +100,14 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
     let made = secret(product);
     assert_eq!(made["type"], "kubernetes.io/dockerconfigjson");
     let manager = "-o=jsonpath={.metadata.managedFields[*].manager}";
-    let args = [
-        "get",
-        "secret",
-        ADDITIONAL,
-        "-n",
-        NAMESPACE,
-        "--show-managed-fields",
-        manager,
-    ];
-    assert_eq!(cluster.kubectl(&args).unwrap(), "kubectl-globalps");
+    assert_eq!(
+        cluster
+            .kubectl_line(&format!(
+                "get secret {ADDITIONAL} -n {NAMESPACE} --show-managed-fields {manager}"
+            ))
+            .unwrap(),
+        "kubectl-globalps"
+    );
     let auth = base64(&format!("robot:{PASSWORD}"));
     assert_eq!(entries(product), [("one.example.com".to_owned(), auth)]);
     done(
@@ -128,18 +125,8 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
 
 fn the_next_one_leaves_it_and_everything_else(cluster: &Cluster, product: &Product) {
     let patch = json!({"metadata": {"labels": {"mine": "yes"}}, "data": {"other": "c3RheXM="}});
-    let patch = patch.to_string();
-    let args = [
-        "patch",
-        "secret",
-        ADDITIONAL,
-        "-n",
-        NAMESPACE,
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.kubectl(&args).unwrap();
+    let what = format!("secret/{ADDITIONAL}");
+    cluster.patch(NAMESPACE, &what, &patch).unwrap();
     let before = entries(product);
     done(
         &add_user(product, "docker.io", &[]),
@@ -277,9 +264,9 @@ fn many_come_from_one_file(product: &Product) {
 
 fn another_secret_is_copied(cluster: &Cluster, product: &Product) {
     let apply = |manifest: Value| {
-        let mut kubectl = cluster.kubectl_command();
-        let ran = run(kubectl.args(["apply", "-f", "-"]), &manifest.to_string()).unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        cluster
+            .kubectl_with(&["apply", "-f", "-"], &manifest)
+            .unwrap();
     };
     let manifest = |name: &str, type_: &str, key: &str, data: &str| {
         json!({
@@ -382,7 +369,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
         "stringData": {".dockerconfigjson": docker_config(&[(&bearer, &good), (&format!("{bearer}/team"), "puller:0ld-s3cret")])},
     });
-    apply(cluster, &in_force);
+    cluster.apply(&in_force).unwrap();
     let check = |flags: &[&str]| {
         let line = [&["check", "--registries", "--check-timeout", "2s"], flags].concat();
         let ran = product.plugin(&line, "").unwrap();
@@ -477,13 +464,6 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         .unwrap();
 }
 
-fn apply(cluster: &Cluster, object: &Value) {
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &object.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-}
-
 fn who_may_not_is_told_what(product: &Product) {
     let ran = add_user(product, "no.example.com", &["--as", "nobody"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -498,16 +478,9 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
         "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64(&config)},
     });
-    let mut kubectl: Command = cluster.kubectl_command();
-    kubectl.args([
-        "apply",
-        "--server-side",
-        "--field-manager=argocd-controller",
-        "-f",
-        "-",
-    ]);
-    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let manager = "--field-manager=argocd-controller";
+    let args = ["apply", "--server-side", manager, "-f", "-"];
+    cluster.kubectl_with(&args, &manifest).unwrap();
     let before = secret(product);
     refused(
         &add_user(product, "mine.example.com", &[]),

@@ -657,14 +657,9 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     let kinds = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                  mutatingadmissionpolicies";
     let left = cluster
-        .kubectl(&[
-            "get",
-            kinds,
-            "-o",
-            "name",
-            "-l",
-            "app.kubernetes.io/name=globalps",
-        ])
+        .kubectl_line(&format!(
+            "get {kinds} -o name -l app.kubernetes.io/name=globalps"
+        ))
         .unwrap();
     let left: Vec<&str> = left
         .lines()
@@ -852,17 +847,14 @@ impl World<'_> {
     /// Until the pull secret is, or is not, in the namespace `default`.
     fn wait_in_default(&self, wanted: bool) {
         until("the pull secret in a namespace", DEADLINE, POLL, || {
-            let get = [
-                "get",
-                "secret",
-                "global-pull-secret",
-                "-n",
-                "default",
-                "--ignore-not-found",
-                "-o",
-                "name",
-            ];
-            Ok((self.cluster.kubectl(&get)?.is_empty() != wanted).then_some(()))
+            Ok((self
+                .cluster
+                .kubectl_line(
+                    "get secret global-pull-secret -n default --ignore-not-found -o name",
+                )?
+                .is_empty()
+                != wanted)
+                .then_some(()))
         })
         .unwrap_or_else(|error| {
             panic!("{wanted}: {error:#}: {:#}", self.product.status().unwrap())

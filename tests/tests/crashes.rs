@@ -26,10 +26,7 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
             // Earlier killed containers first wait out the kubelet's backoff; a kill without a running process would
             // prove nothing. There are two controllers, and as many syncers as nodes.
             wait_running(&nodes, victim, nodes.len());
-            let starts: Vec<_> = nodes
-                .iter()
-                .map(|node| product.kubelet_starts(node).unwrap())
-                .collect();
+            let starts = product.starts(&nodes).unwrap();
             product.apply(&content(round)).unwrap();
             std::thread::sleep(Duration::from_millis(moment));
             let killed = kill(&nodes, victim);

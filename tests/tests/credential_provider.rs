@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -33,31 +33,10 @@ fn deliver(cluster: &Cluster, delivery: &str) {
     merge(cluster, CONFIG, &patch).unwrap();
 }
 
-fn starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    let starts = nodes.iter().map(|node| product.kubelet_starts(node));
-    starts.map(Result::unwrap).collect()
-}
-
-fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize> {
-    let after = starts(product, nodes);
-    after.iter().zip(before).map(|(a, b)| a - b).collect()
-}
-
 /// Waits until the status of each node reports this delivery of the current content.
 fn wait_delivered(product: &Product, nodes: &[Node], delivery: &str) {
     product.wait_synced().unwrap();
-    let what = format!("delivery by {delivery}");
-    let status = || -> anyhow::Result<Vec<Value>> {
-        let nodes = nodes.iter().map(|node| product.node_status(node.name()));
-        nodes.collect()
-    };
-    until(&what, DEADLINE, POLL, || {
-        let is_delivered =
-            |status: &Value| status["delivery"] == delivery && status["phase"] == "Synced";
-        let is_ready = product.condition("Ready")?.0 == "True";
-        Ok((is_ready && status()?.iter().all(is_delivered)).then_some(()))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:#?}", status()));
+    product.wait_delivered(nodes, delivery).unwrap();
 }
 
 fn flags(node: &Node) -> String {
@@ -66,17 +45,11 @@ fn flags(node: &Node) -> String {
 
 /// Creates a pod in this namespace with this service account; replaces an existing one.
 fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, policy: &str) {
-    let gone = [
-        "delete",
-        "pod",
-        "p",
-        "-n",
-        namespace,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-    ];
-    cluster.kubectl(&gone).unwrap();
+    cluster
+        .kubectl_line(&format!(
+            "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
+        ))
+        .unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace},
         "spec": {
@@ -89,11 +62,8 @@ fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, polic
 
 fn apply(cluster: &Cluster, object: &Value) {
     until("kubectl apply", DEADLINE, POLL, || {
-        let mut kubectl = cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &object.to_string())?;
         // A new namespace does not have its service account yet.
-        Ok((ran.code == Some(0)).then_some(()))
+        Ok(cluster.apply(object).ok())
     })
     .unwrap();
 }
@@ -142,11 +112,11 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     wait_delivered(product, nodes, "ConfigFile");
 
     // Enable.
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     deliver(cluster, "CredentialProvider");
     wait_delivered(product, nodes, "CredentialProvider");
     assert_eq!(
-        more_starts(product, nodes, &known),
+        product.more_starts(nodes, &known).unwrap(),
         [1, 1, 1],
         "one start per node"
     );
@@ -170,7 +140,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     }
 
     // A rotation: the registry rejects the old password from now on, and the very next pull uses the new one.
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     registry.set_password("rotated-in-place").unwrap();
     let begun = Instant::now();
     product.apply(&registry.docker_config().unwrap()).unwrap();
@@ -184,7 +154,11 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
         product.start_pod(&pod, &image, node.name()).unwrap();
         product.wait_pod(&pod, false).unwrap();
     }
-    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0], "no start");
+    assert_eq!(
+        product.more_starts(nodes, &known).unwrap(),
+        [0, 0, 0],
+        "no start"
+    );
 
     // A registry with a port that the provider does not serve yet.
     product
@@ -198,17 +172,17 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
         .unwrap();
     wait_delivered(product, nodes, "CredentialProvider");
     assert_eq!(
-        more_starts(product, nodes, &known),
+        product.more_starts(nodes, &known).unwrap(),
         [1, 1, 1],
         "one start for a new port"
     );
 
     // Back to the file, and enable again.
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     deliver(cluster, "ConfigFile");
     wait_delivered(product, nodes, "ConfigFile");
     assert_eq!(
-        more_starts(product, nodes, &known),
+        product.more_starts(nodes, &known).unwrap(),
         [1, 1, 1],
         "one start to disable it"
     );
@@ -222,11 +196,11 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     wait_delivered(product, nodes, "CredentialProvider");
 
     // Disable.
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
     assert_eq!(
-        more_starts(product, nodes, &known),
+        product.more_starts(nodes, &known).unwrap(),
         [1, 1, 1],
         "one start to disable it"
     );
@@ -277,7 +251,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
         .unwrap();
     scope(cluster, &["team-a", "team-a-*"]);
     wait_delivered(product, nodes, "CredentialProvider");
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
 
     start_pod(cluster, "team-a", &image, node, "Always");
     wait_pod(cluster, "team-a", true);
@@ -312,7 +286,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     start_pod(cluster, "team-b", &image, node, "Always");
     wait_pod(cluster, "team-b", true);
     assert_eq!(
-        more_starts(product, nodes, &known),
+        product.more_starts(nodes, &known).unwrap(),
         [0, 0, 0],
         "scopes restart no kubelet"
     );
@@ -348,7 +322,7 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
     product.apply(&registry.docker_config().unwrap()).unwrap();
     deliver(cluster, "CredentialProvider");
     wait_delivered(product, nodes, "CredentialProvider");
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     let node = &nodes[0];
     let data = node.kubelet_dir().join(".globalps/credentials.json");
     let good = fs::read(&data).unwrap();
@@ -371,7 +345,7 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
         )
         .unwrap();
     }
-    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
+    assert_eq!(product.more_starts(nodes, &known).unwrap(), [0, 0, 0]);
     // Keeps clear of the limit of conflicts, which another test covers.
     sleep(Duration::from_secs(1));
 }
@@ -403,7 +377,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     product.apply(&registry.docker_config().unwrap()).unwrap();
     deliver(cluster, "CredentialProvider");
     wait_delivered(product, nodes, "CredentialProvider");
-    let known = starts(product, nodes);
+    let known = product.starts(nodes).unwrap();
     let pods: Vec<Value> = (0..PODS)
         .map(|pod| {
             let (access, name) = image(pod);
@@ -488,15 +462,9 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     })
     .unwrap();
     println!("all after {:.1} s", begun.elapsed().as_secs_f32());
-    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
+    assert_eq!(product.more_starts(nodes, &known).unwrap(), [0, 0, 0]);
     cluster
-        .kubectl(&[
-            "delete",
-            "pods",
-            "--selector=many",
-            "--force",
-            "--grace-period=0",
-        ])
+        .kubectl_line("delete pods --selector=many --force --grace-period=0")
         .unwrap();
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::base64;
-use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use common::desk::{Desk, Expected, LOUD, PASSWORD};
 use globalps_testkit::DEADLINE;
 use globalps_testkit::lone_registry::{LoneRegistry, USER};
 use globalps_testkit::terminal::Terminal;
@@ -44,12 +44,12 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
     for text in [helper("good"), store, inline.clone()] {
         let file = desk.write("config.json", &text);
         let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
-        goes_on(&ran, &names, &good);
+        ran.goes_on(&names, &good);
         let ran = desk.add_with(&["--insecure"], &[("REGISTRY_AUTH_FILE", &file)], "");
         let noted = format!("credentials of `HOME/config.json` (`$REGISTRY_AUTH_FILE`)\n{good}");
-        goes_on(&ran, &names, &noted);
+        ran.goes_on(&names, &noted);
         let by_name = ["--authfile", &file, "--registry", &address, "--insecure"];
-        goes_on(&desk.add_with(&by_name, &[], ""), &names, &good);
+        desk.add_with(&by_name, &[], "").goes_on(&names, &good);
     }
     // A credentials file, or a manifest, on standard input.
     let manifest = format!(
@@ -57,7 +57,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
     );
     for input in [&inline, &manifest] {
         let ran = desk.add_with(&["--from-file", "-", "--insecure"], &[], input);
-        goes_on(&ran, &names, &good);
+        ran.goes_on(&names, &good);
     }
     for (name, message, hint) in [
         (
@@ -93,7 +93,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
     ] {
         let file = desk.write("config.json", &helper(name));
         let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
-        refuses(&ran, &names, message, hint);
+        ran.refuses(&names, message, hint);
     }
 }
 
@@ -260,7 +260,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             "name docker's `~/.docker/config.json` or podman's `$XDG_RUNTIME_DIR/containers/auth.json`",
         ),
     ] {
-        refuses(&flags(line, input), &[], message, hint);
+        flags(line, input).refuses(&[], message, hint);
     }
     // Docker Hub gets one name in the Secret, whichever of its names the user gives.
     for name in [
@@ -272,6 +272,6 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             &format!("--registry {name} -u u --password-stdin --skip-check"),
             "p",
         );
-        goes_on(&ran, &[], "+docker.io: ***\n");
+        ran.goes_on(&[], "+docker.io: ***\n");
     }
 }

@@ -103,21 +103,8 @@ fn by_provider(cluster: &Cluster) {
 }
 
 fn wait_delivered(product: &Product, node: &Node, delivery: &str) {
-    until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        let is_ready = product.condition("Ready")?.0 == "True";
-        Ok(
-            (status["delivery"] == delivery && status["phase"] == "Synced" && is_ready)
-                .then_some(()),
-        )
-    })
-    .unwrap_or_else(|error| {
-        panic!(
-            "{error:#}: {:#} {:#}",
-            product.node_status(node.name()).unwrap(),
-            product.status().unwrap()
-        )
-    });
+    let nodes = std::slice::from_ref(node);
+    product.wait_delivered(nodes, delivery).unwrap();
 }
 
 #[test]

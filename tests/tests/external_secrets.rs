@@ -11,7 +11,7 @@ use common::admin::Admin;
 use common::{base64, cluster};
 use globalps_testkit::companions::external_secrets;
 use globalps_testkit::printed::{console, manifest};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
 use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
 
@@ -227,15 +227,11 @@ impl World<'_> {
     }
 
     fn without_the_external_secrets_the_nodes_are_restored(&self) {
-        let delete = [
-            "delete",
-            "externalsecret",
-            ADDITIONAL,
-            TEAM,
-            "-n",
-            NAMESPACE,
-        ];
-        self.cluster.kubectl(&delete).unwrap();
+        self.cluster
+            .kubectl_line(&format!(
+                "delete externalsecret {ADDITIONAL} {TEAM} -n {NAMESPACE}"
+            ))
+            .unwrap();
         self.product.wait_clean().unwrap();
         assert_eq!(config_file::read(self.node).unwrap(), None);
     }
@@ -268,10 +264,7 @@ impl World<'_> {
     }
 
     fn apply(&self, text: &str) {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, text).unwrap();
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        self.cluster.apply(text).unwrap();
     }
 
     fn secret(&self, name: &str) -> Value {
@@ -321,7 +314,7 @@ impl World<'_> {
     }
 
     fn revision(&self) -> i64 {
-        self.product.status().unwrap()["revision"].as_i64().unwrap()
+        self.product.revision().unwrap()
     }
 
     fn settle(&self) {

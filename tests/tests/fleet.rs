@@ -50,10 +50,7 @@ fn configure(cluster: &Cluster, spec: &Value) {
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
         "spec": spec,
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &config.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster.apply(&config).unwrap();
 }
 
 /// Rolls out this password to every node, with this configuration. Returns the revision.
@@ -61,11 +58,7 @@ fn in_force(cluster: &Cluster, product: &Product, spec: &Value, password: &str) 
     configure(cluster, spec);
     product.apply(&content(password)).unwrap();
     product.wait_synced().unwrap();
-    revision(product)
-}
-
-fn revision(product: &Product) -> i64 {
-    product.status().unwrap()["revision"].as_i64().unwrap()
+    product.revision().unwrap()
 }
 
 fn has(node: &Node, password: &str) -> bool {
@@ -74,11 +67,6 @@ fn has(node: &Node, password: &str) -> bool {
 
 fn all_have(nodes: &[Node], password: &str) -> bool {
     nodes.iter().all(|node| has(node, password))
-}
-
-fn starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    let starts = nodes.iter().map(|node| product.kubelet_starts(node));
-    starts.map(Result::unwrap).collect()
 }
 
 fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
@@ -122,7 +110,7 @@ fn a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(
     set_paused(cluster, false);
     product.wait_synced().unwrap();
     assert!(has(&new, "two") && all_have(nodes, "two"));
-    assert_eq!(revision(product), before + 1);
+    assert_eq!(product.revision().unwrap(), before + 1);
 }
 
 fn a_new_node_does_not_get_a_revision_that_halted(
@@ -156,7 +144,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     let before = in_force(cluster, product, &spec, "one");
     pause_with(cluster, product, "two");
     let begun = SystemTime::now();
-    let starts_before = starts(product, nodes);
+    let starts_before = product.starts(nodes).unwrap();
     cluster
         .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
         .unwrap();
@@ -172,7 +160,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     sleep(Duration::from_secs(5));
     assert_eq!(product.get(CONFIG).unwrap(), Value::Null, "no defaults");
     assert!(all_have(nodes, "one"));
-    assert_eq!(starts(product, nodes), starts_before);
+    assert_eq!(product.starts(nodes).unwrap(), starts_before);
     assert_eq!(assigned(cluster, begun, before + 1), Vec::<String>::new());
 
     // As the event says.
@@ -185,7 +173,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     set_paused(cluster, false);
     product.wait_synced().unwrap();
     assert!(all_have(nodes, "two"));
-    assert_eq!(revision(product), before + 1);
+    assert_eq!(product.revision().unwrap(), before + 1);
 }
 
 /// Also after the object was deleted and created again with an empty spec. The commands are those of the condition.
@@ -205,10 +193,9 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         "metadata": {"name": SOURCE, "namespace": NAMESPACE},
         "stringData": {".dockerconfigjson": content("one")},
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "-f", "-"]);
-    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["apply", "-f", "-"], &secret)
+        .unwrap();
     configure(cluster, &json!({"rollout": {"maxUnavailable": 2}}));
     plugin(&format!("install --apply --source {SOURCE}"));
     until("the source on every node", DEADLINE, POLL, || {
@@ -216,14 +203,14 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
     })
     .unwrap();
     product.wait_synced().unwrap();
-    let starts_before = starts(product, nodes);
+    let starts_before = product.starts(nodes).unwrap();
     let held = || {
         let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
         assert_eq!(reason, "Held", "{message}");
         assert!(message.contains(SOURCE), "{message}");
         sleep(Duration::from_secs(5));
         assert!(all_have(nodes, "one"));
-        assert_eq!(starts(product, nodes), starts_before);
+        assert_eq!(product.starts(nodes).unwrap(), starts_before);
         let commands = message
             .split('`')
             .filter_map(|part| part.strip_prefix("kubectl globalps "));
@@ -240,7 +227,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
     let spec = product.get(CONFIG).unwrap()["spec"].clone();
     assert_eq!(spec["rollout"]["maxUnavailable"], 2, "{spec}");
     assert_eq!(spec["sources"][0]["name"], SOURCE, "{spec}");
-    assert_eq!(starts(product, nodes), starts_before);
+    assert_eq!(product.starts(nodes).unwrap(), starts_before);
 
     merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
     assert_eq!(held(), advice);
@@ -270,10 +257,9 @@ fn recreate(cluster: &Cluster, password: &str) {
         "stringData": {".dockerconfigjson": content(password)},
     });
     let begun = SystemTime::now();
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["replace", "--force", "-f", "-"]);
-    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["replace", "--force", "-f", "-"], &secret)
+        .unwrap();
     let [deleted, created] = ["delete", "create"].map(|verb| written(cluster, begun, verb));
     let took = created.duration_since(deleted).unwrap();
     println!("created {:.2} s after the deletion", took.as_secs_f32());
@@ -305,16 +291,16 @@ fn a_secret_that_is_recreated_with_the_same_content_changes_nothing(
 ) {
     let spec = json!({"rollout": {"maxUnavailable": "100%"}});
     let before = in_force(cluster, product, &spec, "one");
-    let starts_before = starts(product, nodes);
+    let starts_before = product.starts(nodes).unwrap();
     let begun = SystemTime::now();
     recreate(cluster, "one");
     product.wait_synced().unwrap();
     // Longer than the controller waits before it treats the Secret as deleted.
     sleep(Duration::from_secs(4));
     product.wait_synced().unwrap();
-    assert_eq!(revision(product), before);
+    assert_eq!(product.revision().unwrap(), before);
     assert!(all_have(nodes, "one"));
-    assert_eq!(starts(product, nodes), starts_before);
+    assert_eq!(product.starts(nodes).unwrap(), starts_before);
     assert_eq!(specs(cluster, begun).count(), 0, "nothing is assigned");
 }
 
@@ -325,15 +311,15 @@ fn a_secret_that_is_recreated_with_other_content_is_one_change(
 ) {
     let spec = json!({"rollout": {"maxUnavailable": "100%"}});
     let before = in_force(cluster, product, &spec, "one");
-    let starts_before = starts(product, nodes);
+    let starts_before = product.starts(nodes).unwrap();
     let begun = SystemTime::now();
     recreate(cluster, "two");
     product.wait_synced().unwrap();
     sleep(Duration::from_secs(4));
-    assert_eq!(revision(product), before + 1);
+    assert_eq!(product.revision().unwrap(), before + 1);
     assert!(all_have(nodes, "two"));
     let once: Vec<_> = starts_before.iter().map(|starts| starts + 1).collect();
-    assert_eq!(starts(product, nodes), once);
+    assert_eq!(product.starts(nodes).unwrap(), once);
     let restored = specs(cluster, begun).any(|write| write.object["spec"]["restore"] == true);
     assert!(!restored, "no node was restored in between");
 }
@@ -349,7 +335,7 @@ fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
         &json!({"rollout": {"maxUnavailable": 1}}),
         "one",
     );
-    let starts_before = starts(product, nodes);
+    let starts_before = product.starts(nodes).unwrap();
     scale_controllers(cluster, 0);
     cluster
         .kubectl(&["delete", "nodepullsecrets", "--all", "-n", NAMESPACE])
@@ -365,7 +351,7 @@ fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
         assert_eq!(config_file::read(node).unwrap(), None);
     }
     let once: Vec<_> = starts_before.iter().map(|starts| starts + 1).collect();
-    assert_eq!(starts(product, nodes), once);
+    assert_eq!(product.starts(nodes).unwrap(), once);
 
     let mut restoring = BTreeSet::new();
     let mut restored_at = BTreeMap::new();
@@ -436,7 +422,11 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     assert!(message.contains(first.name()), "{message}");
     let progressing = product.condition("Progressing").unwrap();
     assert_ne!(progressing.1, "Halted", "{progressing:?}");
-    assert_eq!(revision(product), before + 1, "nothing is rolled back");
+    assert_eq!(
+        product.revision().unwrap(),
+        before + 1,
+        "nothing is rolled back"
+    );
 
     let mend = "cd /var/lib/kubelet && mv -T kept config.json";
     first.exec(&["sh", "-c", mend]).unwrap().ok().unwrap();
@@ -447,7 +437,7 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     println!("synced {:.1} s after the link was gone", took.as_secs_f32());
     assert!(took < Duration::from_secs(90), "{took:?}");
     assert!(all_have(nodes, "two"));
-    assert_eq!(revision(product), before + 1);
+    assert_eq!(product.revision().unwrap(), before + 1);
 }
 
 fn the_canary_goes_first(cluster: &Cluster, product: &Product, nodes: &[Node]) {
@@ -515,7 +505,7 @@ fn a_kubelet_that_dies_after_it_served_stops_the_rollout_at_the_canary(
         "one",
     );
     configure(cluster, &spec);
-    let before = revision(product);
+    let before = product.revision().unwrap();
     let begun = SystemTime::now();
     product.apply(&content("two")).unwrap();
     let served = until("a kubelet to serve with it", DEADLINE, POLL, || {
@@ -566,11 +556,11 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
         ("two", json!({"revision": MAX_REVISION})),
         ("three", json!({"phase": "Dreaming", "reason": "Hostile"})),
     ] {
-        let before = revision(product);
+        let before = product.revision().unwrap();
         let ran = patch(status.clone());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         sleep(Duration::from_secs(3));
-        assert_eq!(revision(product), before, "{status}");
+        assert_eq!(product.revision().unwrap(), before, "{status}");
         let list = product.get("nodepullsecrets").unwrap();
         assert_eq!(list["items"].as_array().map(Vec::len), Some(nodes.len()));
         let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
@@ -584,11 +574,11 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
             || Ok(all_have(&honest, rotation).then_some(())),
         )
         .unwrap();
-        assert_eq!(revision(product), before + 1, "{status}");
+        assert_eq!(product.revision().unwrap(), before + 1, "{status}");
         // Its syncer reports again, and every node is synced.
         product.wait_synced().unwrap();
     }
-    assert_eq!(revision(product), before + 2);
+    assert_eq!(product.revision().unwrap(), before + 2);
     // Its syncer corrects the status, with nothing new to report.
     patch(json!({"revision": 1, "revisionId": "00000000000000ff"}));
     until("the corrected status", DEADLINE, POLL, || {

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::watch::Watch;
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
@@ -56,12 +56,12 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.delete_pod("before").unwrap();
 
     // Create.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     let good = registry.docker_config().unwrap();
     product.apply(&good).unwrap();
     product.wait_synced().unwrap();
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start per node"
     );
@@ -93,14 +93,14 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     status_tells_the_truth(&product, 1);
 
     // The same content in another form changes nothing.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     product.apply(&format!("{{ \"auths\": {{ \"https://{private}/v1/\": {{\"username\": \"puller\", \"password\": \"{password}\"}} }} }}"))
         .unwrap();
     product.wait_synced().unwrap();
     status_tells_the_truth(&product, 1);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [0, 0, 0],
         "no kubelet start for another form"
     );
@@ -114,7 +114,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.apply(&rotated).unwrap();
     product.wait_synced().unwrap();
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start per node and rotation"
     );
@@ -131,7 +131,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
 
     // Delete.
-    let starts = kubelet_starts(&product, &nodes);
+    let starts = product.starts(&nodes).unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
     let after: Vec<_> = nodes
@@ -147,7 +147,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         );
     }
     assert_eq!(
-        more_starts(&product, &nodes, &starts),
+        product.more_starts(&nodes, &starts).unwrap(),
         [1, 1, 1],
         "one kubelet start to restore"
     );
@@ -213,10 +213,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
             "containers": [{"name": "app", "image": image}],
         },
     });
-    let input = pod.to_string();
-    let mut apply = cluster.kubectl_command();
-    apply.args(["apply", "-f", "-"]);
-    run(&mut apply, &input).unwrap();
+    cluster.kubectl_with(&["apply", "-f", "-"], &pod).unwrap();
     product.wait_pod("selects", false).unwrap();
     assert_eq!(found().0, "ok");
     label("tier-");
@@ -324,9 +321,7 @@ fn waiting_pods_are_evicted_within_their_budget(
         budget,
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    let mut kubectl = cluster.kubectl_command();
-    let applied = run(kubectl.args(["apply", "-f", "-"]), &list.to_string()).unwrap();
-    assert_eq!(applied.code, Some(0), "{applied:?}");
+    cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
     let pods = |name: &str| -> Vec<Value> {
         let list = cluster
             .kubectl(&["get", "pods", "-l", &format!("app={name}"), "-o", "json"])
@@ -415,21 +410,6 @@ fn own_file(node: &Node, content: &str, mode: u32) {
     fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn kubelet_starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect()
-}
-
-fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize> {
-    kubelet_starts(product, nodes)
-        .iter()
-        .zip(before)
-        .map(|(now, before)| now - before)
-        .collect()
-}
-
 /// The checks that users of the reference implementation make.
 fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
     let ready = until(
@@ -461,15 +441,9 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
     ]);
     assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
     let pods = cluster
-        .kubectl(&[
-            "get",
-            "pods",
-            "-n",
-            NAMESPACE,
-            "-l",
-            "name=global-pull-secret-syncer",
-            "--no-headers",
-        ])
+        .kubectl_line(&format!(
+            "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
+        ))
         .unwrap();
     assert_eq!(
         pods.lines().filter(|line| line.contains("Running")).count(),
@@ -481,14 +455,7 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
         assert!(table.contains(column), "{table}");
     }
     cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=Ready",
-            "globalpullsecret/global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--timeout=10s",
-        ])
+        .kubectl_line(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"))
         .unwrap();
 }
 
@@ -510,15 +477,8 @@ fn status_tells_the_truth(product: &Product, revision: i64) {
 
 fn has_event(cluster: &Cluster, reason: &str) -> bool {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
-    let events = cluster.kubectl(&[
-        "get",
-        "events",
-        "-n",
-        NAMESPACE,
-        "--field-selector",
-        &selector,
-        "-o",
-        "name",
-    ]);
+    let events = cluster.kubectl_line(&format!(
+        "get events -n {NAMESPACE} --field-selector {selector} -o name"
+    ));
     !events.unwrap().trim().is_empty()
 }

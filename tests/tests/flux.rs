@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{base64, cluster};
 use globalps_testkit::companions::{Companion, kustomize_controller};
 use globalps_testkit::printed::manifest;
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, Product, run};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, Product};
 use globalps_testkit::web::Server;
 use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
@@ -239,19 +239,9 @@ impl World<'_> {
                 "lastTransitionTime": now, "observedGeneration": 1,
             }],
         }});
-        let patch = [
-            "patch",
-            "gitrepository",
-            "pull-secrets",
-            "-n",
-            NAMESPACE,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-        ];
-        self.cluster
-            .kubectl(&[&patch[..], &[&status.to_string()]].concat())
-            .unwrap();
+        let repository = "gitrepository/pull-secrets";
+        let patched = self.cluster.patch_status(NAMESPACE, repository, &status);
+        patched.unwrap();
         self.wait_flux(&format!("`{name}` to be applied"), |status| {
             status["lastAppliedRevision"] == revision.as_str()
         });
@@ -296,10 +286,9 @@ impl World<'_> {
     }
 
     fn apply(&self, text: &str) {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "-f", "-"]);
-        let ran = run(&mut kubectl, text).unwrap();
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        self.cluster
+            .kubectl_with(&["apply", "--server-side", "-f", "-"], text)
+            .unwrap();
     }
 
     fn starts(&self) -> usize {

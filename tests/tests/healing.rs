@@ -202,16 +202,9 @@ fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<S
     let selector = format!(
         "involvedObject.name={ADDITIONAL},involvedObject.kind=Secret,reason=DriftCorrected"
     );
-    let events: Value = serde_json::from_str(&cluster.kubectl(&[
-        "get",
-        "events",
-        "-n",
-        NAMESPACE,
-        "--field-selector",
-        &selector,
-        "-o",
-        "json",
-    ])?)?;
+    let events: Value = serde_json::from_str(&cluster.kubectl_line(&format!(
+        "get events -n {NAMESPACE} --field-selector {selector} -o json"
+    ))?)?;
     let mut notes = Vec::new();
     for event in events["items"].as_array().into_iter().flatten() {
         let time: Timestamp = event["eventTime"].as_str().unwrap_or_default().parse()?;
@@ -262,12 +255,9 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     nodes: &[Node],
 ) {
     in_force(product);
-    let revision = product.status().unwrap()["revision"].as_i64().unwrap();
+    let revision = product.revision().unwrap();
     scale_controllers(cluster, 0);
-    let starts: Vec<usize> = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect();
+    let starts = product.starts(nodes).unwrap();
     kubectl(cluster, &["delete", "secret/global-pull-secret"]);
     scale_controllers(cluster, 2);
     until("another revision", DEADLINE, POLL, || {

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -79,18 +79,8 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
     // Another Secret, by its name.
     original(&management, "next", PASSWORDS[0]);
     let patch = r#"{"spec":{"pullSecret":{"name":"next"}}}"#;
-    management
-        .kubectl(&[
-            "patch",
-            "hostedcontrolplane",
-            "prod",
-            "-n",
-            "clusters",
-            "--type=merge",
-            "-p",
-            patch,
-        ])
-        .unwrap();
+    let patched = management.patch("clusters", "hostedcontrolplane/prod", patch);
+    patched.unwrap();
     wait_auth(&nodes, PASSWORDS[0]);
 
     let mut hidden: Vec<String> = PASSWORDS.map(str::to_owned).into();
@@ -146,29 +136,20 @@ fn the_original_stays_while_the_management_cluster_is_away(
     wait_auth(nodes, PASSWORDS[2]);
 }
 
-fn apply(cluster: &Cluster, manifest: &Value) {
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-}
-
 /// Creates a control plane with its pull secret, and a user who can read these two. Returns the user's token.
 fn prepare(management: &Cluster) -> String {
     let spec = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "pullSecret": {"type": "object", "properties": {"name": {"type": "string"}}}}}}});
-    apply(
-        management,
-        &json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "hostedcontrolplanes.hypershift.openshift.io"},
-            "spec": {
-                "group": "hypershift.openshift.io", "scope": "Namespaced",
-                "names": {"kind": "HostedControlPlane", "plural": "hostedcontrolplanes", "singular": "hostedcontrolplane"},
-                "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": spec}}],
-            },
-        }),
-    );
+    let object = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "hostedcontrolplanes.hypershift.openshift.io"},
+        "spec": {
+            "group": "hypershift.openshift.io", "scope": "Namespaced",
+            "names": {"kind": "HostedControlPlane", "plural": "hostedcontrolplanes", "singular": "hostedcontrolplane"},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": spec}}],
+        },
+    });
+    management.apply(object).unwrap();
     let crd = "crd/hostedcontrolplanes.hypershift.openshift.io";
     management
         .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", crd])
@@ -191,28 +172,19 @@ fn prepare(management: &Cluster) -> String {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "globalps"},
             "subjects": [{"kind": "ServiceAccount", "name": "globalps", "namespace": "clusters"}]}),
     ] {
-        apply(management, &manifest);
+        management.apply(&manifest).unwrap();
     }
-    let token = management.kubectl(&[
-        "create",
-        "token",
-        "globalps",
-        "-n",
-        "clusters",
-        "--duration=2h",
-    ]);
+    let token = management.kubectl_line("create token globalps -n clusters --duration=2h");
     token.unwrap().trim().to_owned()
 }
 
 fn original(management: &Cluster, name: &str, password: &str) {
-    apply(
-        management,
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "clusters"},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {".dockerconfigjson": docker_config(&[(REGISTRY, &format!("o:{password}"))])},
-        }),
-    );
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "clusters"},
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": docker_config(&[(REGISTRY, &format!("o:{password}"))])},
+    });
+    management.apply(object).unwrap();
 }
 
 /// The admin's kubeconfig of the cluster, with another user.
@@ -224,13 +196,11 @@ fn kubeconfig(cluster: &Cluster, user: &Value) -> Value {
 }
 
 fn give(hosted: &Cluster, kubeconfig: &Value) {
-    apply(
-        hosted,
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "management", "namespace": "globalps-system"},
-            "stringData": {"kubeconfig": kubeconfig.to_string()},
-        }),
-    );
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "management", "namespace": "globalps-system"},
+        "stringData": {"kubeconfig": kubeconfig.to_string()},
+    });
+    hosted.apply(object).unwrap();
 }
 
 /// Waits until the condition's message contains this text.
@@ -254,17 +224,5 @@ fn auth(node: &Node) -> Option<String> {
 }
 
 fn wait_auth(nodes: &[Node], password: &str) {
-    let wanted = base64(&format!("o:{password}"));
-    until(
-        "the original to be in effect on every node",
-        DEADLINE,
-        POLL,
-        || {
-            let all = nodes
-                .iter()
-                .all(|node| auth(node).as_deref() == Some(&wanted));
-            Ok(all.then_some(()))
-        },
-    )
-    .unwrap();
+    common::wait_auth(nodes, REGISTRY, Some(&format!("o:{password}")));
 }

@@ -247,15 +247,11 @@ fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
 }
 
 fn removed(hub: &Hub, members: &[(String, Cluster)]) {
-    let what = [
-        "delete",
-        "fleetpullsecret",
-        NAME,
-        "-n",
-        FLEET,
-        "--timeout=120s",
-    ];
-    hub.management().kubectl(&what).unwrap();
+    hub.management()
+        .kubectl_line(&format!(
+            "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
+        ))
+        .unwrap();
     for (name, member) in members {
         assert!(member_secret(member).unwrap().is_null(), "{name}");
     }

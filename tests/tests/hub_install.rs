@@ -95,15 +95,11 @@ fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
     .unwrap();
 
     // After its removal from the spec, globalps stays installed, and the credentials are removed.
-    let gone = [
-        "delete",
-        "fleetpullsecret",
-        NAME,
-        "-n",
-        FLEET,
-        "--timeout=120s",
-    ];
-    management.kubectl(&gone).unwrap();
+    management
+        .kubectl_line(&format!(
+            "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
+        ))
+        .unwrap();
     Product::attach(&member).wait_clean().unwrap();
     assert_ne!(controller_image(&member), "");
 }

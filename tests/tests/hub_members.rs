@@ -293,16 +293,11 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
     assert!(message.contains("refused-revision-1"), "{message}");
     let status = hub.fleet(FLEET, "refused").unwrap()["status"].clone();
     assert_eq!(status["revision"], 0, "it does not exist: {status}");
-    let what = [
-        "delete",
-        "fleetpullsecret",
-        "late",
-        "refused",
-        "-n",
-        FLEET,
-        "--timeout=60s",
-    ];
-    hub.management().kubectl(&what).unwrap();
+    hub.management()
+        .kubectl_line(&format!(
+            "delete fleetpullsecret late refused -n {FLEET} --timeout=60s"
+        ))
+        .unwrap();
 }
 
 /// A policy that forbids a Secret with this name.
@@ -349,16 +344,11 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     let leader = hub.management().kubectl(&lease).unwrap();
     let (pod, _) = leader.rsplit_once('_').unwrap();
-    let end = [
-        "delete",
-        "pod",
-        pod,
-        "-n",
-        SYSTEM,
-        "--force",
-        "--grace-period=0",
-    ];
-    hub.management().kubectl(&end).unwrap();
+    hub.management()
+        .kubectl_line(&format!(
+            "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
+        ))
+        .unwrap();
     rotate(hub, 4);
     until("another hub to lead", DEADLINE, POLL, || {
         let holder = hub.management().kubectl(&lease)?;

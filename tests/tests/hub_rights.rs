@@ -113,13 +113,11 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
     a_secret_with_the_name_of_a_cluster_is_not_used_until_that_names_it(&hub);
-    let delete = [
-        "delete",
-        "clusters.cluster.x-k8s.io/passing",
-        "-n",
-        CLUSTERS,
-    ];
-    management.kubectl(&delete).unwrap();
+    management
+        .kubectl_line(&format!(
+            "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
+        ))
+        .unwrap();
     until("its object to be deleted", DEADLINE, POLL, || {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
@@ -142,15 +140,11 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
         every_node_has(member, round);
         hub.wait_ready(CLUSTERS, NAME, ("True", "Synced")).unwrap();
     }
-    let delete = [
-        "delete",
-        "fleetpullsecret",
-        NAME,
-        "-n",
-        CLUSTERS,
-        "--timeout=60s",
-    ];
-    management.kubectl(&delete).unwrap();
+    management
+        .kubectl_line(&format!(
+            "delete fleetpullsecret {NAME} -n {CLUSTERS} --timeout=60s"
+        ))
+        .unwrap();
     assert!(member_secret(member).unwrap().is_null());
     stage.stop().unwrap();
 }
@@ -241,17 +235,8 @@ fn every_node_has(member: &Cluster, round: u32) {
         "observedAdditional": secret["metadata"]["resourceVersion"],
         "conditions": [ready],
     }});
-    let patch = [
-        "patch",
-        "globalpullsecret/global-pull-secret",
-        "-n",
-        NAMESPACE,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status.to_string(),
-    ];
-    member.kubectl(&patch).unwrap();
+    let config = "globalpullsecret/global-pull-secret";
+    member.patch_status(NAMESPACE, config, &status).unwrap();
 }
 
 /// Roles and their bindings in the member that `fleet join` created.

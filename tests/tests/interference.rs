@@ -33,11 +33,7 @@ fn content(password: &str) -> String {
 fn in_force(product: &Product, password: &str) -> i64 {
     product.apply(&content(password)).unwrap();
     product.wait_synced().unwrap();
-    revision(product)
-}
-
-fn revision(product: &Product) -> i64 {
-    product.status().unwrap()["revision"].as_i64().unwrap()
+    product.revision().unwrap()
 }
 
 fn all_have(nodes: &[Node], password: &str) -> bool {
@@ -56,7 +52,7 @@ fn nobodys_number_is_believed_or_raised_to(cluster: &Cluster, product: &Product,
             Ok((object["spec"]["revision"] == before).then_some(()))
         })
         .unwrap();
-        assert_eq!(revision(product), before, "{number}");
+        assert_eq!(product.revision().unwrap(), before, "{number}");
     }
     assert_eq!(in_force(product, "two"), before + 1);
 }

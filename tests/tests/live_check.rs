@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use common::desk::{Desk, Expected, LOUD, PASSWORD};
 use globalps_testkit::image::{Image, write, write_index};
 use globalps_testkit::lone_registry::{LoneRegistry, REPOSITORY, TokenServer, USER};
 use globalps_testkit::product::{Product, Ran, run};
@@ -39,34 +39,20 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
     let address = registry.address();
     let names = [(address.as_str(), "R")];
     let trusting = ["--ca-file", ca.as_str()];
-    goes_on(
-        &desk.add(&address, &trusting, &[]),
-        &names,
-        "`R` accepts the credentials\n+R: ***\n",
-    );
-    goes_on(
-        &desk.add(&address, &[], &[("SSL_CERT_FILE", &ca)]),
-        &names,
-        "`R` accepts the credentials\n+R: ***\n",
-    );
-    refuses(
-        &desk.add_as("wrong", &address, &trusting, &[]),
+    desk.add(&address, &trusting, &[])
+        .goes_on(&names, "`R` accepts the credentials\n+R: ***\n");
+    desk.add(&address, &[], &[("SSL_CERT_FILE", &ca)])
+        .goes_on(&names, "`R` accepts the credentials\n+R: ***\n");
+    desk.add_as("wrong", &address, &trusting, &[]).refuses(
         &names,
         "`R` rejects the user or password: `https://R/v2/` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
-    goes_on(
-        &desk.add_as("wrong", &address, &["--skip-check"], &[]),
-        &names,
-        "+R: ***\n",
-    );
+    desk.add_as("wrong", &address, &["--skip-check"], &[])
+        .goes_on(&names, "+R: ***\n");
     // It requests access to a path that may be a repository; that the repository does not exist is not an error.
-    goes_on(
-        &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
-        &names,
-        "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
-         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n",
-    );
+    desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]).goes_on(&names, "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
+         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n");
     let asked = desk.api.asked();
     assert!(
         asked.iter().all(|request| request.starts_with("GET ")),
@@ -83,30 +69,18 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
     let (address, token_address) = (registry.address(), tokens.server.address());
     let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
     let trusting = ["--ca-file", ca.as_str()];
-    goes_on(
-        &desk.add(&address, &trusting, &[]),
-        &names,
-        "`R` accepts the credentials\n+R: ***\n",
-    );
-    refuses(
-        &desk.add_as("wrong", &address, &trusting, &[]),
+    desk.add(&address, &trusting, &[])
+        .goes_on(&names, "`R` accepts the credentials\n+R: ***\n");
+    desk.add_as("wrong", &address, &trusting, &[]).refuses(
         &names,
         "`R` rejects the user or password: `https://T/token` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
-    goes_on(
-        &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
-        &names,
-        "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
-         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n",
-    );
-    goes_on(
-        &desk.add(&format!("{address}/other/app"), &trusting, &[]),
-        &names,
-        "warning: `R/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository\n\
+    desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]).goes_on(&names, "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
+         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n");
+    desk.add(&format!("{address}/other/app"), &trusting, &[]).goes_on(&names, "warning: `R/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository\n\
          +R/other/app: ***\n\
-         warning: `R/other/app`: kubelets use it for everything that starts with it, including `R/other/app-other`\n",
-    );
+         warning: `R/other/app`: kubelets use it for everything that starts with it, including `R/other/app-other`\n");
     let asked = tokens.server.asked().join("\n");
     let service = "service=a%20test%27s%20registry";
     assert!(
@@ -121,12 +95,7 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
     let registry = LoneRegistry::bearer(&desk.path("p"), &identity, &plain).unwrap();
     let (address, token_address) = (registry.address(), plain.server.address());
     let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
-    refuses(
-        &desk.add(&address, &trusting, &[]),
-        &names,
-        "`R` could not be checked: it requests the password at `http://T/token`, which is not encrypted",
-        "nothing was sent; if this is intended, add `--insecure`",
-    );
+    desk.add(&address, &trusting, &[]).refuses(&names, "`R` could not be checked: it requests the password at `http://T/token`, which is not encrypted", "nothing was sent; if this is intended, add `--insecure`");
     assert_eq!(plain.server.asked(), [] as [&str; 0]);
 }
 
@@ -177,8 +146,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
         let names = [(address.as_str(), "R")];
         let ran = desk.add(&address, &["--ca-file", ca_file], &[]);
         eprintln!("{sentence}");
-        refuses(
-            &ran,
+        ran.refuses(
             &names,
             &format!("`R` could not be checked: {message}"),
             hint,
@@ -188,30 +156,22 @@ fn each_fault_of_a_certificate_is_told_apart() {
             [] as [&str; 0],
             "{sentence}: no request was made"
         );
-        goes_on(
-            &desk.add(&address, &["--insecure"], &[]),
-            &names,
-            &format!(
+        desk.add(&address, &["--insecure"], &[]).goes_on(&names, &format!(
                 "{LOUD}warning: `R` asks for no login at `/v2/`, so the credentials could not be checked\n+R: ***\n"
-            ),
-        );
+            ));
     }
     // The server's own certificate, created as in Docker's guide.
     let server = Server::web(Some(&own), open).unwrap();
     let address = server.address();
-    goes_on(
-        &desk.add(&address, &["--ca-file", &own_file], &[]),
-        &[(&address, "R")],
-        "warning: `R` asks for no login at `/v2/`, so the credentials could not be checked\n+R: ***\n",
-    );
+    desk.add(&address, &["--ca-file", &own_file], &[]).goes_on(&[(&address, "R")], "warning: `R` asks for no login at `/v2/`, so the credentials could not be checked\n+R: ***\n");
     // But not for a name that the certificate does not contain.
     let elsewhere = address.replace("127.0.0.1", "localhost");
-    refuses(
-        &desk.add(&elsewhere, &["--ca-file", &own_file], &[]),
-        &[(&elsewhere, "R")],
-        "`R` could not be checked: the certificate of `localhost` is for `127.0.0.1`",
-        "use the registry name in the certificate",
-    );
+    desk.add(&elsewhere, &["--ca-file", &own_file], &[])
+        .refuses(
+            &[(&elsewhere, "R")],
+            "`R` could not be checked: the certificate of `localhost` is for `127.0.0.1`",
+            "use the registry name in the certificate",
+        );
 }
 
 #[test]
@@ -220,23 +180,21 @@ fn plain_http_is_for_those_who_ask_for_it() {
     let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
     let address = registry.address();
     let names = [(address.as_str(), "R")];
-    refuses(
-        &desk.add(&address, &[], &[]),
+    desk.add(&address, &[], &[]).refuses(
         &names,
         "`R` could not be checked: `R` does not speak TLS",
         "if the registry uses plain HTTP on purpose, add `--insecure`",
     );
-    goes_on(
-        &desk.add(&address, &["--insecure"], &[]),
+    desk.add(&address, &["--insecure"], &[]).goes_on(
         &names,
         &format!("{LOUD}`R` accepts the credentials\n+R: ***\n"),
     );
-    refuses(
-        &desk.add_as("wrong", &address, &["--insecure"], &[]),
-        &names,
-        "`R` rejects the user or password: `http://R/v2/` responds with 401",
-        "try them with `podman login R`. Nothing was changed",
-    );
+    desk.add_as("wrong", &address, &["--insecure"], &[])
+        .refuses(
+            &names,
+            "`R` rejects the user or password: `http://R/v2/` responds with 401",
+            "try them with `podman login R`. Nothing was changed",
+        );
 }
 
 #[test]
@@ -304,7 +262,7 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
         .unwrap();
         let address = server.address();
         let ran = desk.add(&address, &["--ca-file", &ca], &[]);
-        refuses(&ran, &[(&address, "R")], message, &hint);
+        ran.refuses(&[(&address, "R")], message, &hint);
     }
 }
 
@@ -351,8 +309,7 @@ fn a_registry_that_opens_v2_and_closes_the_rest_gets_the_credentials() {
         let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
         let repository = format!("{address}/team/app");
         eprintln!("{challenge}, {reads}");
-        goes_on(
-            &desk.add(&repository, &trusting, &[]),
+        desk.add(&repository, &trusting, &[]).goes_on(
             &names,
             &format!("warning: `R/team/app` {accepts}\n+R/team/app: ***\n{warning}"),
         );
@@ -364,30 +321,22 @@ fn a_registry_that_opens_v2_and_closes_the_rest_gets_the_credentials() {
             format!("`{key}` rejects the user or password: `https://{url}` responds with 401")
         };
         let hint = |key: &str| format!("try them with `podman login {key}`. Nothing was changed");
-        refuses(
-            &desk.add_as("wrong", &repository, &trusting, &[]),
+        desk.add_as("wrong", &repository, &trusting, &[]).refuses(
             &names,
             &rejected("R/team/app", rejects),
             &hint("R/team/app"),
         );
         if reads {
-            refuses(
-                &desk.add_as("wrong", &address, &trusting, &[]),
+            desk.add_as("wrong", &address, &trusting, &[]).refuses(
                 &names,
                 &rejected("R", rejects),
                 &hint("R"),
             );
-            goes_on(
-                &desk.add(&address, &trusting, &[]),
-                &names,
-                &format!("warning: `R` {right_one}\n+R: ***\n"),
-            );
+            desk.add(&address, &trusting, &[])
+                .goes_on(&names, &format!("warning: `R` {right_one}\n+R: ***\n"));
         } else {
-            goes_on(
-                &desk.add_as("wrong", &address, &trusting, &[]),
-                &names,
-                &format!("warning: `R` {unknown}\n+R: ***\n"),
-            );
+            desk.add_as("wrong", &address, &trusting, &[])
+                .goes_on(&names, &format!("warning: `R` {unknown}\n+R: ***\n"));
         }
     }
 }
@@ -400,30 +349,17 @@ fn credentials_that_a_shell_or_an_editor_damaged_are_named() {
     let address = registry.address();
     let names = [(address.as_str(), "R")];
     let trusting = ["--ca-file", ca.as_str()];
-    goes_on(
-        &desk.add_as(&format!("\u{feff}{PASSWORD}\r\n"), &address, &trusting, &[]),
-        &names,
-        "`R` accepts the credentials\n+R: ***\n",
-    );
+    desk.add_as(&format!("\u{feff}{PASSWORD}\r\n"), &address, &trusting, &[])
+        .goes_on(&names, "`R` accepts the credentials\n+R: ***\n");
     let rejected = "`R` rejects the user or password: `https://R/v2/` responds with 401";
     let auth = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}\n"));
     let file = desk.write(
         "line-feed.json",
         &format!(r#"{{"auths":{{"{address}":{{"auth":"{auth}"}}}}}}"#),
     );
-    refuses(
-        &desk.add_with(&["--authfile", &file, "--ca-file", &ca], &[], ""),
-        &names,
-        rejected,
-        "the password ends with a line break: add the credentials again without it; else try them with `podman login R`. Nothing was changed",
-    );
+    desk.add_with(&["--authfile", &file, "--ca-file", &ca], &[], "").refuses(&names, rejected, "the password ends with a line break: add the credentials again without it; else try them with `podman login R`. Nothing was changed");
     let robot = ["--registry", &address, "-u", "robot", "--password-stdin"];
-    refuses(
-        &desk.add_with(&[&robot, &trusting[..]].concat(), &[], PASSWORD),
-        &names,
-        rejected,
-        "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`; else try them with `podman login R`. Nothing was changed",
-    );
+    desk.add_with(&[&robot, &trusting[..]].concat(), &[], PASSWORD).refuses(&names, rejected, "the user of a Harbor robot has one `$`: put it in single quotes, as in `-u 'robot$NAME'`; else try them with `podman login R`. Nothing was changed");
 }
 
 #[test]
@@ -444,8 +380,7 @@ fn a_redirect_takes_the_password_to_no_other_server() {
     })
     .unwrap();
     let (address, other_address) = (server.address(), other.address());
-    refuses(
-        &desk.add(&address, &["--ca-file", &ca], &[]),
+    desk.add(&address, &["--ca-file", &ca], &[]).refuses(
         &[(&address, "R"), (&other_address, "OTHER")],
         "`R` rejects the user or password: `https://OTHER/v2/` responds with 401",
         "try them with `podman login R`. Nothing was changed",
@@ -506,7 +441,7 @@ fn a_token_server_that_is_none_is_told() {
         let (address, token_address) = (server.address(), tokens.address());
         let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
         let ran = desk.add(&address, &["--ca-file", &ca], &[]);
-        refuses(&ran, &names, message, &hint);
+        ran.refuses(&names, message, &hint);
     }
 }
 
@@ -516,8 +451,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
     let silent = Server::silent().unwrap();
     let address = silent.address();
     let start = Instant::now();
-    refuses(
-        &desk.add(&address, &["--check-timeout", "1s"], &[]),
+    desk.add(&address, &["--check-timeout", "1s"], &[]).refuses(
         &[(&address, "R")],
         "`R` could not be checked: `R` accepted the connection but did not respond within 1 s",
         &format!("allow more time with `--check-timeout`; {SKIP}"),
@@ -534,8 +468,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         .local_addr()
         .unwrap();
     let address = free.to_string();
-    refuses(
-        &desk.add(&address, &[], &[]),
+    desk.add(&address, &[], &[]).refuses(
         &[(&address, "R")],
         "`R` could not be checked: `R` refuses connections",
         &format!("check the port and whether the registry runs; {SKIP}"),
@@ -565,12 +498,8 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         "{ran:?}"
     );
 
-    goes_on(
-        &desk.add("*.example.com", &[], &[]),
-        &[],
-        "warning: `*.example.com` stands for many registries, so its credentials could not be checked\n\
-         +*.example.com: ***\nwarning: `*.example.com`: CRI-O doesn't support patterns\n",
-    );
+    desk.add("*.example.com", &[], &[]).goes_on(&[], "warning: `*.example.com` stands for many registries, so its credentials could not be checked\n\
+         +*.example.com: ***\nwarning: `*.example.com`: CRI-O doesn't support patterns\n");
 }
 
 #[test]
@@ -585,11 +514,8 @@ fn proxies_are_used_as_the_environment_says() {
         let proxy = Server::proxy(None).unwrap();
         let url = format!("http://{}", proxy.address());
         let names = [(address.as_str(), "R")];
-        goes_on(
-            &desk.add(&address, &trusting, &[(variable, &url)]),
-            &names,
-            good,
-        );
+        desk.add(&address, &trusting, &[(variable, &url)])
+            .goes_on(&names, good);
         let target = format!("CONNECT {address}");
         assert_eq!(
             proxy.asked(),
@@ -598,7 +524,7 @@ fn proxies_are_used_as_the_environment_says() {
         );
         for without in ["NO_PROXY", "no_proxy"] {
             let env = [(variable, url.as_str()), (without, "127.0.0.0/8")];
-            goes_on(&desk.add(&address, &trusting, &env), &names, good);
+            desk.add(&address, &trusting, &env).goes_on(&names, good);
         }
         assert_eq!(
             proxy.asked().len(),
@@ -612,18 +538,15 @@ fn proxies_are_used_as_the_environment_says() {
     let proxy_address = proxy.address();
     let names = [(address.as_str(), "R"), (proxy_address.as_str(), "P")];
     let url = format!("http://u:p@{proxy_address}");
-    goes_on(
-        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)]),
-        &names,
-        good,
-    );
+    desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)])
+        .goes_on(&names, good);
     let url = format!("http://u:{PASSWORD}@{proxy_address}");
-    refuses(
-        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)]),
-        &names,
-        "`R` could not be checked: the proxy `http://P` requires a user and a password",
-        "set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
-    );
+    desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)])
+        .refuses(
+            &names,
+            "`R` could not be checked: the proxy `http://P` requires a user and a password",
+            "set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
+        );
 
     // The proxy can't reach the registry, or is itself down.
     let free = TcpListener::bind(("127.0.0.1", 0))
@@ -634,25 +557,24 @@ fn proxies_are_used_as_the_environment_says() {
     let proxy = Server::proxy(None).unwrap();
     let url = format!("http://{}", proxy.address());
     let names = [(free.as_str(), "R"), (url.as_str(), "P")];
-    refuses(
-        &desk.add(&free, &[], &[("HTTPS_PROXY", &url)]),
+    desk.add(&free, &[], &[("HTTPS_PROXY", &url)]).refuses(
         &names,
         "`R` could not be checked: the proxy `P` rejects the connection (502)",
         "to bypass the proxy, add the registry to `NO_PROXY`",
     );
     let nowhere = format!("http://{free}");
-    refuses(
-        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &nowhere)]),
-        &[(&address, "R"), (&nowhere, "P")],
-        "`R` could not be checked: the proxy `P` refuses connections",
-        "check `HTTPS_PROXY`; to bypass the proxy, add the registry to `NO_PROXY`",
-    );
-    refuses(
-        &desk.add(
-            &address,
-            &trusting,
-            &[("HTTPS_PROXY", "socks5://127.0.0.1:1")],
-        ),
+    desk.add(&address, &trusting, &[("HTTPS_PROXY", &nowhere)])
+        .refuses(
+            &[(&address, "R"), (&nowhere, "P")],
+            "`R` could not be checked: the proxy `P` refuses connections",
+            "check `HTTPS_PROXY`; to bypass the proxy, add the registry to `NO_PROXY`",
+        );
+    desk.add(
+        &address,
+        &trusting,
+        &[("HTTPS_PROXY", "socks5://127.0.0.1:1")],
+    )
+    .refuses(
         &[(&address, "R")],
         "`R` could not be checked: the proxy `socks5://127.0.0.1:1` has an unsupported scheme",
         &format!("use an `http://` or `https://` proxy; {SKIP}"),
@@ -663,11 +585,8 @@ fn proxies_are_used_as_the_environment_says() {
     let (address, proxy) = (plain.address(), Server::proxy(None).unwrap());
     let url = format!("http://{}", proxy.address());
     let env = [("http_proxy", url.as_str())];
-    goes_on(
-        &desk.add(&address, &["--insecure"], &env),
-        &[(&address, "R")],
-        &format!("{LOUD}{good}"),
-    );
+    desk.add(&address, &["--insecure"], &env)
+        .goes_on(&[(&address, "R")], &format!("{LOUD}{good}"));
     let target = format!("GET http://{address}/v2/");
     assert_eq!(proxy.asked(), [target.as_str(), target.as_str()]);
 }

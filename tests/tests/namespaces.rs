@@ -26,16 +26,16 @@ fn nothing_runs_on_nodes(cluster: &Cluster) {
         "nodepullsecrets",
         "serviceaccounts/global-pull-secret-syncer",
     ] {
-        let args = [
-            "get",
-            what,
-            "-n",
-            "kube-system",
-            "-o",
-            "name",
-            "--ignore-not-found",
-        ];
-        assert_eq!(cluster.kubectl(&args).unwrap().trim(), "", "{what}");
+        assert_eq!(
+            cluster
+                .kubectl_line(&format!(
+                    "get {what} -n kube-system -o name --ignore-not-found"
+                ))
+                .unwrap()
+                .trim(),
+            "",
+            "{what}"
+        );
     }
     for node in cluster.nodes().unwrap() {
         assert!(!node.kubelet_dir().join(".globalps").exists());

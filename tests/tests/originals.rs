@@ -109,10 +109,9 @@ fn original(cluster: &Cluster, content: &str) {
         "type": "Opaque",
         "stringData": {".dockerconfigjson": content},
     });
-    let mut command = cluster.kubectl_command();
-    command.args(["apply", "-f", "-"]);
-    let ran = globalps_testkit::product::run(&mut command, &secret.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    cluster
+        .kubectl_with(&["apply", "-f", "-"], &secret)
+        .unwrap();
 }
 
 /// Waits until the node has exactly these registries and credentials.

@@ -136,9 +136,9 @@ fn install(cluster: &Cluster) -> Product<'_> {
         "metadata": {"name": ORIGINAL.1, "namespace": ORIGINAL.0},
         "data": {".dockerconfigjson": base64(&docker_config(&[("original.example.com", "u:o")]))},
     });
-    let mut kubectl = cluster.kubectl_command();
-    let ran = run(kubectl.args(["apply", "-f", "-"]), &original.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["apply", "-f", "-"], &original)
+        .unwrap();
     apply(cluster, &[namespace(CATALOG.0)]);
     // First without the original: then the controller creates the configuration by itself, and checks whether the
     // cluster has an original.

@@ -627,9 +627,9 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
         "metadata": {"name": name, "namespace": "kube-system", "annotations": {"note": PASSWORD}},
         "stringData": {".dockerconfigjson": content},
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "-f", "-"]);
-    done(globalps_testkit::product::run(&mut kubectl, &source.to_string()).unwrap());
+    cluster
+        .kubectl_with(&["apply", "-f", "-"], &source)
+        .unwrap();
     done(
         product
             .plugin(&["install", "--apply", "--source", name], "")
@@ -707,9 +707,9 @@ fn a_shown_credential_keeps_its_file_out(cluster: &Cluster, product: &Product, f
         },
         "reason": "Shown", "message": format!("wrong password {PASSWORD}"), "type": "Warning",
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["create", "-f", "-"]);
-    done(globalps_testkit::product::run(&mut kubectl, &event.to_string()).unwrap());
+    cluster
+        .kubectl_with(&["create", "-f", "-"], &event)
+        .unwrap();
     let path = file.display().to_string();
     let bundle = ["bundle", "--force", "--file", &path];
     let ran = product.plugin(&bundle, "").unwrap();
@@ -739,16 +739,13 @@ fn unpacked(file: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Product) {
-    let deployment = [
-        "get",
-        "deployment/globalps-controller",
-        "-n",
-        "globalps-system",
-        "-o",
-        "json",
-    ];
     let generation = || {
-        let found: Value = serde_json::from_str(&cluster.kubectl(&deployment).unwrap()).unwrap();
+        let found: Value = serde_json::from_str(
+            &cluster
+                .kubectl_line("get deployment/globalps-controller -n globalps-system -o json")
+                .unwrap(),
+        )
+        .unwrap();
         found["metadata"]["generation"].as_u64().unwrap()
     };
     let before = generation();
@@ -897,14 +894,9 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
     let left = cluster.kubectl(&["get", kinds, "-o", "name"]).unwrap();
     assert!(!left.contains("globalps"), "{left}");
     let left = cluster
-        .kubectl(&[
-            "get",
-            "roles,rolebindings,secrets,serviceaccounts,daemonsets",
-            "-n",
-            "kube-system",
-            "-o",
-            "name",
-        ])
+        .kubectl_line(
+            "get roles,rolebindings,secrets,serviceaccounts,daemonsets -n kube-system -o name",
+        )
         .unwrap();
     assert!(
         !left.contains("globalps") && !left.contains("pull-secret"),
@@ -954,10 +946,7 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
         "spec": {"policyName": "of-the-test", "validationActions": ["Deny"]},
     });
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "-f", "-"]);
-    let ran = globalps_testkit::product::run(&mut kubectl, &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
     // The API server learns of it by a watch.
     sleep(Duration::from_secs(2));
     let add = ["add", "rejected.example.com", "--skip-check"];
@@ -978,14 +967,11 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
     cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
     let ready = "--for=condition=Ready";
-    let wait = [
-        "wait",
-        ready,
-        "gps/global-pull-secret",
-        "-n=kube-system",
-        "--timeout=1m",
-    ];
-    cluster.kubectl(&wait).unwrap();
+    cluster
+        .kubectl_line(&format!(
+            "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
+        ))
+        .unwrap();
     done(product.plugin(&["status"], "").unwrap());
 }
 

@@ -332,13 +332,7 @@ fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
         .kubectl(&["create", "serviceaccount", "operator"])
         .unwrap();
     cluster
-        .kubectl(&[
-            "create",
-            "clusterrolebinding",
-            "operator",
-            "--clusterrole=cluster-admin",
-            "--serviceaccount=default:operator",
-        ])
+        .kubectl_line("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator")
         .unwrap();
     let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
     let token = token.trim();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{cluster, docker_config};
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::state::{Configuration, State};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, run};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, Product};
 use globalps_testkit::terminal::Terminal;
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
@@ -56,10 +56,12 @@ impl Stage<'_> {
     }
 
     fn apply(&self, object: &Value) {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "-n", NAMESPACE, "-f", "-"]);
-        let ran = run(&mut kubectl, &object.to_string()).unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        self.cluster
+            .kubectl_with(
+                &["apply", "--server-side", "-n", NAMESPACE, "-f", "-"],
+                object,
+            )
+            .unwrap();
     }
 
     fn set_status(&self, object: &str, status: &Value) {

@@ -142,18 +142,9 @@ impl<'a> Stage<'a> {
     }
 
     fn apply(&self, object: &Value) {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args([
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "-n",
-            NAMESPACE,
-            "-f",
-            "-",
-        ]);
-        let ran = run(&mut kubectl, &object.to_string()).unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        let args = [&args[..], &["-n", NAMESPACE]].concat();
+        self.cluster.kubectl_with(&args, object).unwrap();
     }
 
     /// Creates a node's object with this phase, as its syncer would report it.
@@ -166,19 +157,8 @@ impl<'a> Stage<'a> {
             "observedGeneration": 1, "revision": 2, "phase": phase, "lastTransitionTime": "2026-01-01T00:00:00Z",
         }});
         let object = format!("nodepullsecret/{name}");
-        let patch = status.to_string();
-        self.cluster
-            .kubectl(&[
-                "patch",
-                &object,
-                "-n",
-                NAMESPACE,
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                &patch,
-            ])
-            .unwrap();
+        let patched = self.cluster.patch_status(NAMESPACE, &object, &status);
+        patched.unwrap();
     }
 
     /// Creates a Secret of the history, as the controller would leave it.
@@ -576,13 +556,9 @@ fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
     );
     stage
         .cluster
-        .kubectl(&[
-            "delete",
-            "daemonset",
-            "global-pull-secret-syncer",
-            "-n",
-            NAMESPACE,
-        ])
+        .kubectl_line(&format!(
+            "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"
+        ))
         .unwrap();
 }
 
@@ -617,11 +593,9 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         })
     };
     let create = |nodes: Vec<Value>| {
-        let mut kubectl = stage.cluster.kubectl_command();
-        kubectl.args(["create", "-f", "-"]);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes});
-        let ran = run(&mut kubectl, &list.to_string()).unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let create = ["create", "-f", "-"];
+        stage.cluster.kubectl_with(&create, &list).unwrap();
     };
     let told = |name: &str| {
         let ran = stage.plugin("status -o json");
@@ -661,17 +635,8 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         assert_eq!(told(name), phase, "{name}");
     }
     let select = |labels: Value| {
-        let spec = json!({"spec": {"nodeSelector": labels}}).to_string();
-        let patch = [
-            "patch",
-            CONFIG,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &spec,
-        ];
-        stage.cluster.kubectl(&patch).unwrap();
+        let patch = json!({"spec": {"nodeSelector": labels}});
+        stage.cluster.patch(NAMESPACE, CONFIG, &patch).unwrap();
     };
     for (labels, phase) in [
         (json!({}), "Synced"),
@@ -826,10 +791,10 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
             "metadata": {"name": name, "namespace": "default"}, "stringData": {".dockerconfigjson": content},
         });
-        let mut kubectl = stage.cluster.kubectl_command();
-        kubectl.args(["apply", "-f", "-"]);
-        let ran = run(&mut kubectl, &secret.to_string()).unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        stage
+            .cluster
+            .kubectl_with(&["apply", "-f", "-"], &secret)
+            .unwrap();
     };
     team(
         "team",
@@ -842,9 +807,8 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
             "containers": [{"name": "c", "image": "a.example.com/org/app:1"}],
         },
     });
-    let mut kubectl = stage.cluster.kubectl_command();
-    kubectl.args(["apply", "-f", "-"]);
-    assert_eq!(run(&mut kubectl, &pod.to_string()).unwrap().code, Some(0));
+    let apply = ["apply", "-f", "-"];
+    stage.cluster.kubectl_with(&apply, &pod).unwrap();
     // The kubelet of node-1 attempts the pull, and reports why it fails.
     globalps_testkit::until(
         "the kubelet's word",

@@ -106,13 +106,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     without_restarts_there_is_no_bus(&cluster, &product, node);
     // From here on the test assigns revisions, and no controller reverts its changes.
     cluster
-        .kubectl(&[
-            "scale",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            "--replicas=0",
-        ])
+        .kubectl_line("scale deployment/globalps-controller -n globalps-system --replicas=0")
         .unwrap();
     until("no controller", DEADLINE, POLL, || {
         let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
@@ -208,16 +202,9 @@ fn restart(cluster: &Cluster, node: &Node) {
     let before = processes().unwrap();
     let selector = format!("name={SYNCER}");
     cluster
-        .kubectl(&[
-            "delete",
-            "pod",
-            "-n",
-            NAMESPACE,
-            "-l",
-            &selector,
-            "--force",
-            "--grace-period=0",
-        ])
+        .kubectl_line(&format!(
+            "delete pod -n {NAMESPACE} -l {selector} --force --grace-period=0"
+        ))
         .unwrap();
     until("the old syncer to exit", DEADLINE, POLL, || {
         let left = processes()?;

@@ -92,10 +92,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
         .apply_secret(&secret(&docker_config(&[("first.example.com", "u:first")])))
         .unwrap();
     product.wait_synced().unwrap();
-    let starts: Vec<_> = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node).unwrap())
-        .collect();
+    let starts = product.starts(nodes).unwrap();
     let before: Vec<_> = nodes
         .iter()
         .map(|node| config_file::read(node).unwrap())
@@ -112,13 +109,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
         .map(|node| config_file::read(node).unwrap())
         .collect();
     assert_eq!(before, after);
-    assert_eq!(
-        starts,
-        nodes
-            .iter()
-            .map(|node| product.kubelet_starts(node).unwrap())
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(starts, product.starts(nodes).unwrap());
     assert_eq!(product.status().unwrap()["revision"], 1);
     nothing_hidden_is_shown(product);
 }
@@ -367,16 +358,9 @@ fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
         DEADLINE,
         Duration::from_millis(100),
         || {
-            let events = cluster.kubectl(&[
-                "get",
-                "events",
-                "-n",
-                NAMESPACE,
-                "--field-selector",
-                &selector,
-                "-o",
-                "json",
-            ])?;
+            let events = cluster.kubectl_line(&format!(
+                "get events -n {NAMESPACE} --field-selector {selector} -o json"
+            ))?;
             let events: Value = serde_json::from_str(&events)?;
             let mut items = events["items"].as_array().into_iter().flatten();
             Ok(items

@@ -35,18 +35,15 @@ fn refusing() -> Webhook {
 
 /// A webhook's configuration takes effect a moment after it was written.
 fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
-    let secret = [
-        "create",
-        "secret",
-        "generic",
-        "probe",
-        "-n",
-        namespace,
-        "--dry-run=server",
-    ];
     let what = format!("the webhook refuses in {namespace}: {is_refused}");
     until(&what, DEADLINE, Duration::from_millis(50), || {
-        Ok((cluster.kubectl(&secret).is_err() == is_refused).then_some(()))
+        Ok((cluster
+            .kubectl_line(&format!(
+                "create secret generic probe -n {namespace} --dry-run=server"
+            ))
+            .is_err()
+            == is_refused)
+            .then_some(()))
     })
     .unwrap();
 }
@@ -202,17 +199,9 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     let secret = || get(&cluster, "full", &format!("secret/{NAME}"));
     assert_eq!(secret()["data"]["theirs"], theirs.as_str());
     let out = json!([{"op": "remove", "path": "/data/theirs"}]).to_string();
-    let patch = [
-        "patch",
-        "secret",
-        NAME,
-        "-n",
-        "full",
-        "--type=json",
-        "-p",
-        &out,
-    ];
-    cluster.kubectl(&patch).unwrap();
+    cluster
+        .kubectl_line(&format!("patch secret {NAME} -n full --type=json -p {out}"))
+        .unwrap();
     wait_registries(&cluster, "full", &["r3.io"]);
     wait_reason(&product, "Synced");
 }

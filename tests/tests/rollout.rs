@@ -412,10 +412,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
         of("l3aked-again").state_of(first).is_err(),
         "it is in force"
     );
-    let starts: Vec<usize> = nodes
-        .iter()
-        .map(|it| product.kubelet_starts(it).unwrap())
-        .collect();
+    let starts = product.starts(nodes).unwrap();
 
     third.power_cut().unwrap();
     until("the node to be NotReady", DEADLINE, POLL, || {

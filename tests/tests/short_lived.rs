@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::{base64, cluster};
 use globalps_testkit::companions::external_secrets;
 use globalps_testkit::printed::manifest;
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product};
 use globalps_testkit::web::{Authority, Server, Validity};
 use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
 use serde_json::{Value, json};
@@ -274,10 +274,7 @@ impl World<'_> {
     }
 
     fn apply(&self, text: &str) {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, text).unwrap();
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        self.cluster.apply(text).unwrap();
     }
 
     fn delete(&self, kind: &str, name: &str) {

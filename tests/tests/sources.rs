@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use common::{base64, cluster, docker_config, wait_auth};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
         "spec": {"sources": [{"name": "team-a"}, {"name": "team-b"}]},
     });
-    apply(cluster, &config);
+    cluster.apply(&config).unwrap();
     let forbidden = wait_sources(product, "False", "Forbidden");
     assert!(
         forbidden.contains("`team-a`: the controller may not read it")
@@ -244,17 +244,12 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
 
     let events = |reason: &str| -> anyhow::Result<usize> {
         let selector = format!("reason={reason}");
-        let args = [
-            "get",
-            "events",
-            "-n",
-            NAMESPACE,
-            "--field-selector",
-            &selector,
-            "-o",
-            "name",
-        ];
-        Ok(cluster.kubectl(&args)?.lines().count())
+        Ok(cluster
+            .kubectl_line(&format!(
+                "get events -n {NAMESPACE} --field-selector {selector} -o name"
+            ))?
+            .lines()
+            .count())
     };
     let wait_event = |reason: &str| {
         until(&format!("an event {reason}"), DEADLINE, POLL, || {
@@ -284,13 +279,6 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     product.wait_clean().unwrap();
 }
 
-fn apply(cluster: &Cluster, manifest: &Value) {
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-}
-
 /// `team-a` has an entry that can't be decoded; `team-b` is valid.
 fn check_tells_of_sources(product: &Product) {
     let ran = product
@@ -308,13 +296,11 @@ fn check_tells_of_sources(product: &Product) {
 }
 
 fn source(cluster: &Cluster, name: &str, content: &str) {
-    apply(
-        cluster,
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
-        }),
-    );
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
+    });
+    cluster.apply(&secret).unwrap();
 }
 
 /// Waits for this status and reason of `SourcesValid`. Returns its message.
@@ -325,16 +311,4 @@ fn wait_sources(product: &Product, wanted: &str, wanted_reason: &str) -> String 
         Ok((status == wanted && reason == wanted_reason).then_some(message))
     });
     waited.unwrap_or_else(|error| panic!("{error:#}, but {}", product.status().unwrap()))
-}
-
-fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
-    let wanted = pair.map(base64);
-    let what = format!("the expected entry for {registry} on every node");
-    until(&what, DEADLINE, POLL, || {
-        let all = nodes
-            .iter()
-            .all(|node| config_file::auth(node, registry).unwrap() == wanted);
-        Ok(all.then_some(()))
-    })
-    .unwrap();
 }

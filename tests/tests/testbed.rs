@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::cluster;
 use globalps_testkit::programs::built;
-use globalps_testkit::{Cluster, DEADLINE, Options, kubernetes, until};
+use globalps_testkit::{Cluster, DEADLINE, kubernetes, until};
 
 /// Directories of this file's clusters. Clusters of other tests may start and stop at the same time.
 const OWN: &str = "clusters/bed-";
@@ -93,8 +93,8 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
 
     // A program is killed while it starts a cluster, and the next one uses the same directory.
     let dir = kubernetes::target_dir().join("clusters/bed-killed");
-    let mut up = Command::new(built(&["testcluster"]).unwrap().join("testcluster"))
-        .args(["up", "--nodes", "1", "--dir"])
+    let mut up = Command::new(built(&["testkit"]).unwrap().join("testkit"))
+        .args(["cluster", "up", "--nodes", "1", "--dir"])
         .arg(&dir)
         .stderr(Stdio::null())
         .spawn()
@@ -102,9 +102,6 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
     std::thread::sleep(Duration::from_millis(1500));
     up.kill().unwrap();
     up.wait().unwrap();
-    Cluster::up(&Options { dir, nodes: 1 })
-        .unwrap()
-        .down()
-        .unwrap();
+    Cluster::up_named("bed-killed", 1).unwrap().down().unwrap();
     wait_gone(&before, "after a killed run");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::admin::{Admin, login};
 use common::cluster;
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -18,9 +18,7 @@ const TYPE: &str = "kubernetes.io/dockerconfigjson";
 
 fn apply(cluster: &Cluster, objects: &[Value]) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let mut kubectl = cluster.kubectl_command();
-    let ran = run(kubectl.args(["apply", "-f", "-"]), &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
 }
 
 fn secret(namespace: &str, name: &str, config: &str) -> Value {
@@ -44,15 +42,11 @@ fn deployment(cluster: &Cluster, namespace: &str) -> Value {
 }
 
 fn has_rolled_out(cluster: &Cluster, namespace: &str) {
-    let wait = [
-        "rollout",
-        "status",
-        "deployment/app",
-        "-n",
-        namespace,
-        "--timeout=2m",
-    ];
-    cluster.kubectl(&wait).unwrap();
+    cluster
+        .kubectl_line(&format!(
+            "rollout status deployment/app -n {namespace} --timeout=2m"
+        ))
+        .unwrap();
 }
 
 #[test]
@@ -115,10 +109,7 @@ fn from_image_pull_secrets() {
 }
 
 fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
-    let patch = patch.to_string();
-    cluster
-        .kubectl(&["patch", what, "-n", namespace, "--type=merge", "-p", &patch])
-        .unwrap();
+    cluster.patch(namespace, what, patch).unwrap();
 }
 
 #[test]
@@ -190,15 +181,12 @@ fn from_imagepullsecret_patcher() {
             product.wait_synced().unwrap();
         }
     });
-    let left = [
-        "get",
-        "secret",
-        "image-pull-secret",
-        "-n",
-        "team-a",
-        "--ignore-not-found",
-    ];
-    assert_eq!(cluster.kubectl(&left).unwrap(), "");
+    assert_eq!(
+        cluster
+            .kubectl_line("get secret image-pull-secret -n team-a --ignore-not-found")
+            .unwrap(),
+        ""
+    );
     let mut pod = deployment(&cluster, "team-a");
     pod["spec"]["template"]["spec"]["imagePullSecrets"].take();
     apply(&cluster, &[pod]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{cluster, docker_config};
 use globalps_testkit::lone_registry::{LoneRegistry, USER};
-use globalps_testkit::product::{NAMESPACE, Product, run};
+use globalps_testkit::product::{CONFIG, NAMESPACE, Product};
 use globalps_testkit::web::{Authority, Validity};
 use globalps_testkit::{Access, Cluster, secrecy, until};
 use serde_json::{Value, json};
@@ -102,10 +102,9 @@ fn trust(cluster: &Cluster, pem: &str) {
         "metadata": {"name": "globalps-registry-authorities", "namespace": namespace},
         "data": {"ca.crt": pem},
     });
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["create", "-f", "-"]);
-    let ran = run(&mut kubectl, &config.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster
+        .kubectl_with(&["create", "-f", "-"], &config)
+        .unwrap();
 }
 
 /// The address that the cluster's own registries have.
@@ -116,19 +115,8 @@ fn host(cluster: &Cluster) -> IpAddr {
 
 fn verify(cluster: &Cluster, interval: Option<&str>) {
     let verify = interval.map_or(Value::Null, |interval| json!({"interval": interval}));
-    let patch = json!({"spec": {"verify": verify}}).to_string();
-    cluster
-        .kubectl(&[
-            "patch",
-            "globalpullsecret",
-            "global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .unwrap();
+    let patch = json!({"spec": {"verify": verify}});
+    cluster.patch(NAMESPACE, CONFIG, &patch).unwrap();
 }
 
 fn is_absent(product: &Product) -> bool {

@@ -96,13 +96,9 @@ fn the_image_that_was_broken_is_named() {
 
     // Pulled with a Secret, and not for a pod without it.
     apply(&cluster, &[pod("pulled", &node, &with("good"))]);
-    let running = [
-        "wait",
-        "--for=condition=Ready",
-        "pod/pulled",
-        "--timeout=60s",
-    ];
-    cluster.kubectl(&running).unwrap();
+    cluster
+        .kubectl_line("wait --for=condition=Ready pod/pulled --timeout=60s")
+        .unwrap();
     let mut never = json!({"containers": container(&image)});
     never["containers"][0]["imagePullPolicy"] = json!("Never");
     apply(&cluster, &[pod("never", &node, &never)]);

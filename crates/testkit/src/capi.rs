@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::layout::API_PORT;
 use crate::pki::{Authority, write_private};
 use crate::process::{spawn, tail};
-use crate::product::{DEADLINE, run};
+use crate::product::DEADLINE;
 use crate::{Cluster, control_plane, kubernetes, secrecy};
 
 /// API version of `Cluster`s and of what they apply, as stored.
@@ -120,12 +120,7 @@ impl<'a> Capi<'a> {
 
     /// `kubectl apply` on the management cluster.
     fn apply(&self, objects: &[Value]) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let mut kubectl = self.management.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &list.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        Ok(())
+        self.management.apply_all(objects)
     }
 }
 

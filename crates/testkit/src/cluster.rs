@@ -7,9 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
-use crate::control_plane::{self, kubectl, kubectl_command};
+use crate::control_plane;
 use crate::instance;
 use crate::layout::{Layout, MAX_NODES, bridge, usable_dir};
 use crate::node::{Node, is_ready};
@@ -20,8 +19,8 @@ use crate::registry::{Access, Registry};
 use crate::secrecy::Search;
 use crate::state::State;
 use crate::teardown::{adopt, clear, take_down};
-use crate::wait::{DEADLINE, until};
-use crate::{containerd, kubernetes, net, objects, pause, preflight};
+use crate::wait::until;
+use crate::{containerd, kubernetes, net, pause, preflight};
 
 /// Options of a new cluster.
 pub struct Options {
@@ -38,7 +37,7 @@ pub struct Cluster {
     reaper: Option<Reaper>,
 }
 
-/// Default directory of `testcluster`.
+/// Default directory of `testkit cluster`.
 pub fn default_dir() -> PathBuf {
     kubernetes::target_dir().join("cluster")
 }
@@ -82,6 +81,12 @@ impl Cluster {
             eprintln!("the logs are kept in `{}`", cluster.logs().display());
         })?;
         Ok(cluster)
+    }
+
+    /// Starts the cluster of a test or another program of this repository, which has this name.
+    pub fn up_named(name: &str, nodes: u8) -> Result<Self> {
+        let dir = kubernetes::target_dir().join("clusters").join(name);
+        Self::up(&Options { dir, nodes })
     }
 
     fn start(&self, nodes: u8, say: &(impl Fn(&str) + Sync)) -> Result<()> {
@@ -164,16 +169,6 @@ impl Cluster {
         self.wait_default_account("kube-system")
     }
 
-    /// Waits for the service account that Kubernetes' own controllers create in a new namespace.
-    pub(crate) fn wait_default_account(&self, namespace: &str) -> Result<()> {
-        let what = format!("the default service account of {namespace}");
-        let poll = Duration::from_millis(100);
-        until(&what, DEADLINE, poll, || {
-            let found = self.get(namespace, "serviceaccount/default").ok();
-            Ok(found.filter(|found| !found.is_null()).map(drop))
-        })
-    }
-
     /// Attaches to the cluster that another process left running in a directory.
     pub fn attach(dir: &Path) -> Result<Self> {
         let dir = usable_dir(dir)?;
@@ -186,11 +181,11 @@ impl Cluster {
                 reaper: None,
             }),
             Some(_) => bail!(
-                "the cluster at `{}` is not up yet, or its start was killed: `testcluster up` starts a new one",
+                "the cluster at `{}` is not up yet, or its start was killed: `testkit cluster up` starts a new one",
                 dir.display()
             ),
             None => bail!(
-                "there is no cluster at `{}`: `testcluster up` starts one",
+                "there is no cluster at `{}`: `testkit cluster up` starts one",
                 dir.display()
             ),
         }
@@ -208,7 +203,7 @@ impl Cluster {
         take_down(&usable_dir(dir)?, false)
     }
 
-    /// Leaves the cluster running after this process ends: `testcluster down` stops it.
+    /// Leaves the cluster running after this process ends: `testkit cluster down` stops it.
     pub fn keep(mut self) -> Result<()> {
         instance::keep(self.layout.instance, &self.layout.dir)?;
         self.reaper.take().map_or(Ok(()), Reaper::dismiss)
@@ -231,22 +226,6 @@ impl Cluster {
     /// Path of the cluster admin's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.layout.kubeconfig()
-    }
-
-    /// Runs kubectl as the cluster's admin. Returns standard output; an error contains standard error.
-    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
-        kubectl(&self.layout, args)
-    }
-
-    /// The object `KIND/NAME`, or the list of a kind in the namespace, as `kubectl get -o json` prints it; null if it does not
-    /// exist.
-    pub fn get(&self, namespace: &str, what: &str) -> Result<Value> {
-        objects::read(&self.layout, namespace, what)
-    }
-
-    /// A kubectl command as the cluster's admin, for the caller to extend and start.
-    pub fn kubectl_command(&self) -> Command {
-        kubectl_command(&self.layout)
     }
 
     /// URL of the API server.

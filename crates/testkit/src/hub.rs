@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::product::{self, DEADLINE, Product, run};
+use crate::product::{self, DEADLINE, Product};
 use crate::{Access, Cluster, kubernetes, until};
 
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);
@@ -55,12 +55,7 @@ impl<'a> Hub<'a> {
 
     /// `kubectl apply` on the management cluster.
     pub fn apply(&self, objects: &[Value]) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let mut kubectl = self.management.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &list.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        Ok(())
+        self.management.apply_all(objects)
     }
 
     /// A `FleetPullSecret`, as JSON.

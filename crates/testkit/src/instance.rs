@@ -71,7 +71,7 @@ pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
             }
             Choice::HeldBy(_) => Ok(None),
             Choice::Full => bail!(
-                "all {INSTANCES} clusters that fit on one machine are in use: `{RECORDS}` has their directories, and `testcluster down --dir DIR` ends one"
+                "all {INSTANCES} clusters that fit on one machine are in use: `{RECORDS}` has their directories, and `testkit cluster down --dir DIR` ends one"
             ),
         }
     })

@@ -56,474 +56,92 @@ impl TestFile {
     }
 }
 
-const fn file(name: &'static str, on: On, seconds: u16, shows: &'static str) -> TestFile {
-    TestFile {
-        name,
-        on,
-        seconds,
-        shows,
-    }
+/// A line for each file, which rustfmt would write on six.
+macro_rules! files {
+    ($($name:ident on $on:ident $(($($nodes:literal),*))?, $seconds:literal s: $shows:literal;)*) => {
+        &[$(TestFile { name: stringify!($name), on: On::$on $(($($nodes),*))?, seconds: $seconds, shows: $shows }),*]
+    };
 }
 
 /// Every file in `tests/tests`, by name.
-pub const FILES: &[TestFile] = &[
-    file(
-        "add",
-        On::Nodes(0),
-        20,
-        "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
-    ),
-    file(
-        "advice",
-        On::Nodes(0),
-        60,
-        "the commands in the controller's messages, as they are printed: each helps, and undoes nothing that another one did",
-    ),
-    file(
-        "alerts",
-        On::Beside(0),
-        10,
-        "which alerts fire in which state, and that each names its section of troubleshooting, by Prometheus' own tool",
-    ),
-    file(
-        "allowed_kubelets",
-        On::Nodes(0),
-        20,
-        "an editor of the GlobalPullSecret can configure only kubelets and their directories",
-    ),
-    file(
-        "by_hand",
-        On::Nodes(1),
-        60,
-        "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
-    ),
-    file(
-        "chart",
-        On::Beside(1),
-        150,
-        "the Helm charts and the kustomize base have the objects of `install`; Helm 3 and 4 install, upgrade, roll back and remove a release",
-    ),
-    file(
-        "clocks",
-        On::Nodes(0),
-        200,
-        "clocks of nodes that are ahead, behind, slow or set during a rollout, and another leader: the canary soaks, the limit holds, and no node fails",
-    ),
-    file(
-        "clusters",
-        On::TwoClusters(1),
-        80,
-        "many clusters without a hub: Cluster API's own manager and a ClusterResourceSet deliver the pull secret to the nodes of another cluster",
-    ),
-    file(
-        "crash_states",
-        On::BareNode,
-        500,
-        "every state in which a power cut can leave the disk, and a second power cut during the recovery",
-    ),
-    file(
-        "crashes",
-        On::Nodes(2),
-        160,
-        "controllers and syncers are killed at random moments",
-    ),
-    file(
-        "credential_provider",
-        On::Nodes(3),
-        250,
-        "delivery with the credential provider: one kubelet restart to enable it, none for a rotation, one to disable it; scopes; damaged data; drift; nodes that don't support it",
-    ),
-    file(
-        "credential_sources",
-        On::Programs,
-        2,
-        "where `add` reads credentials: files, helpers, a terminal; what it rejects",
-    ),
-    file(
-        "delivery_kills",
-        On::Nodes(0),
-        180,
-        "the controller is killed at every write into namespaces and for operators: the next controller finishes, and other clients' objects stay unchanged",
-    ),
-    file(
-        "drift",
-        On::Nodes(1),
-        90,
-        "entries that another process removes are restored; frequent rotations",
-    ),
-    file(
-        "ecr",
-        On::Nodes(1),
-        60,
-        "ECR's own credential provider, configured as on EKS, before, during and after delivery with globalps' credential provider",
-    ),
-    file(
-        "exhaustion",
-        On::Nodes(0),
-        150,
-        "a tenant writes service accounts, Secrets and labels as many and as large as the API server accepts: the controller's memory stays small, and the other namespaces get their Secrets in time",
-    ),
-    file(
-        "external_secrets",
-        On::Beside(1),
-        120,
-        "External Secrets' own controller writes, rotates, deletes and recreates the pull secrets: at most one change, no loss, and the plugin names it",
-    ),
-    file(
-        "faults",
-        On::Nodes(6),
-        500,
-        "every row of the table in `docs/faults.md`",
-    ),
-    file(
-        "fleet",
-        On::TwoClusters(5),
-        440,
-        "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, rejected syncer pods",
-    ),
-    file(
-        "flow",
-        On::Nodes(3),
-        70,
-        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why`, `--retry-pods` and `kubelet-readmission`",
-    ),
-    file(
-        "flux",
-        On::Beside(1),
-        100,
-        "Flux's own kustomize-controller applies, reverts and prunes the pull secret and the configuration, and the plugin names it",
-    ),
-    file(
-        "forgers",
-        On::Nodes(0),
-        60,
-        "Secrets and records of service accounts that other clients write in the controller's name: neither believed nor overwritten; what the controller wrote is restored, also from a backup and after its record was lost",
-    ),
-    file(
-        "healing",
-        On::Nodes(3),
-        340,
-        "managed objects that are changed or deleted out of band; nodes that are unreachable during the removal",
-    ),
-    file(
-        "hosted",
-        On::TwoClusters(2),
-        60,
-        "the pull secret of a `HostedControlPlane`, from the management cluster",
-    ),
-    file(
-        "hub",
-        On::Clusters(4, 4),
-        170,
-        "the hub with Cluster API: a rollout through three clusters with real nodes halts when a node fails, is retried, undone and removed; a ClusterResourceSet in the same clusters",
-    ),
-    file(
-        "hub_install",
-        On::Clusters(2, 2),
-        60,
-        "the hub installs globalps in a new cluster, with a pull secret for its own images, and rolls out other images as the next revision",
-    ),
-    file(
-        "hub_kills",
-        On::Nodes(0),
-        90,
-        "the hub is killed at every write, on the management cluster and in members: the next hub finishes, and other clients' objects stay unchanged",
-    ),
-    file(
-        "hub_liars",
-        On::Nodes(0),
-        60,
-        "malicious member clusters: absurd numbers, redirects, endless responses, the UID of another cluster; a tenant with 500 large Secrets",
-    ),
-    file(
-        "hub_members",
-        On::Clusters(3, 1),
-        140,
-        "clusters that are unreachable, managed by another hub, registered twice or the hub itself; failover to another hub; clusters that are no longer selected",
-    ),
-    file(
-        "hub_odd_values",
-        On::Nodes(0),
-        180,
-        "the same as `odd_values` for what the hub watches: FleetPullSecrets, ClusterPullSecrets and Clusters of Cluster API",
-    ),
-    file(
-        "hub_rights",
-        On::TwoClusters(0),
-        20,
-        "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else",
-    ),
-    file(
-        "installers",
-        On::Beside(0),
-        150,
-        "the charts by Helm 3 and 4, Flux's use of Helm's SDK, Argo CD's sync engine and kubectl: definitions and their objects survive each step",
-    ),
-    file(
-        "interference",
-        On::Nodes(4),
-        300,
-        "what others do to a healthy fleet: they write a node's spec, delete a Node during a change, or name a syncer image that doesn't exist",
-    ),
-    file(
-        "judge",
-        On::Oracle,
-        60,
-        "globalps, the kubelet and CRI-O read credentials files in the same way; the kubelet's own code runs the credential provider",
-    ),
-    file(
-        "krew",
-        On::Programs,
-        7,
-        "the plugin's archive installs as krew installs it",
-    ),
-    file(
-        "kubeadm",
-        On::BareNode,
-        100,
-        "the real `kubeadm upgrade node`, which rewrites the kubelet's flags in some states of a node, before, during and after delivery with the credential provider: no restart, no drift, and it stays after the removal; a provider without a state",
-    ),
-    file(
-        "leader",
-        On::Nodes(5),
-        210,
-        "the leader is killed, frozen, disconnected and evicted in the middle of a rollout",
-    ),
-    file(
-        "live_check",
-        On::Programs,
-        12,
-        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies; `images push`",
-    ),
-    file(
-        "namespaces",
-        On::Nodes(1),
-        60,
-        "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
-    ),
-    file(
-        "odd_values",
-        On::Nodes(0),
-        300,
-        "odd values in every field that others may write: only the object with the value is affected, and it is named",
-    ),
-    file(
-        "operators",
-        On::Nodes(1),
-        90,
-        "pull secrets of operators, with the Operator Lifecycle Manager's own resources: copies and references, rotations, upgrades, removal in every order",
-    ),
-    file(
-        "originals",
-        On::Nodes(1),
-        60,
-        "the cluster's own pull secret is merged, and never blocks the additional one",
-    ),
-    file(
-        "output",
-        On::Programs,
-        4,
-        "`-o kyaml`, `jsonpath` and `go-template` print what kubectl prints; `$KUBECTL_PATH`",
-    ),
-    file(
-        "pages",
-        On::Clusters(3, 3),
-        90,
-        "the commands of the README and the pages in `docs/`, as they are printed, on real clusters",
-    ),
-    file(
-        "permissions",
-        On::Nodes(2),
-        130,
-        "the RBAC rules match the requests exactly; a syncer's token can read only its own node",
-    ),
-    file(
-        "plugin",
-        On::Nodes(2),
-        150,
-        "the plugin's whole job, from `install` to `uninstall`, with `bundle` and dry runs",
-    ),
-    file(
-        "plugin_connection",
-        On::Nodes(0),
-        120,
-        "kubeconfigs, contexts, impersonation, exec plugins and TLS work as in kubectl",
-    ),
-    file(
-        "plugin_holds",
-        On::Nodes(1),
-        40,
-        "what `status`, `check` and `remove` print when a rollout or a cleanup is blocked; `--skip-unreachable`",
-    ),
-    file(
-        "plugin_operations",
-        On::Nodes(1),
-        60,
-        "pause, resume, retry, history, undo, status and check, with prepared objects",
-    ),
-    file(
-        "policies",
-        On::Nodes(0),
-        20,
-        "the admission policies reject every attempt to misuse the controller's service account",
-    ),
-    file(
-        "policy_fields",
-        On::Nodes(0),
-        90,
-        "the admission policies refuse a change of every field that is not on their lists",
-    ),
-    file(
-        "priority_classes",
-        On::Nodes(1),
-        40,
-        "a cluster that admits the priority classes of the pods only in namespaces with a quota for them, as GKE does",
-    ),
-    file(
-        "privileges",
-        On::Nodes(1),
-        120,
-        "the syncer needs each of its privileges: something fails without it",
-    ),
-    file(
-        "provider",
-        On::Programs,
-        2,
-        "the credential provider always responds, even to damaged data or an invalid request, and prints the reason in one line",
-    ),
-    file(
-        "provider_delivery",
-        On::BareNode,
-        90,
-        "the credential provider is enabled with one restart, rotates without any, is restored after drift, and is removed byte for byte; next to another provider",
-    ),
-    file(
-        "provider_kills",
-        On::BareNode,
-        60,
-        "the syncer is killed at every step of the switch to the credential provider and back",
-    ),
-    file(
-        "reference_cases",
-        On::BareNode,
-        50,
-        "the cases of the reference implementation, in `docs/reference-cases.md`",
-    ),
-    file(
-        "refusals",
-        On::Nodes(2),
-        120,
-        "invalid Secrets change nothing; if a kubelet does not start, its old file is restored",
-    ),
-    file(
-        "refused_writes",
-        On::Nodes(0),
-        300,
-        "an admission webhook rejects the controller's writes of one object, or never responds; quotas; an immutable Secret: everything else goes on, and the object is named",
-    ),
-    file(
-        "refusing_namespaces",
-        On::Nodes(1),
-        25,
-        "namespaces whose Secret a webhook rejects, an unreachable webhook blocks or another client has filled: reported, and the other namespaces continue; a source that is too large",
-    ),
-    file(
-        "releasing",
-        On::Programs,
-        10,
-        "cosign signs and verifies a release; a changed byte or another key is rejected",
-    ),
-    file(
-        "roles",
-        On::Nodes(1),
-        60,
-        "a user of `globalps-viewer`, or of Kubernetes' `view`, runs `status` and `list` without Secrets; one of `globalps-operator` does what `add`, `undo`, `pause`, `remove`, `why` and others need, and nothing else",
-    ),
-    file(
-        "rollout",
-        On::Nodes(3),
-        360,
-        "retry, rollback of the fleet, pause, history, a leaked password that is forgotten everywhere, a node that is added while no controller runs",
-    ),
-    file(
-        "short_lived",
-        On::Beside(1),
-        300,
-        "passwords of ECR, Google and Azure that External Secrets' generators renew: each refresh restarts the kubelet with the file and none with the provider",
-    ),
-    file(
-        "sources",
-        On::Nodes(2),
-        180,
-        "several sources, each validated separately; very large and immutable Secrets; a credential that expires soon",
-    ),
-    file(
-        "static_pods",
-        On::Nodes(1),
-        20,
-        "static pods are not covered by delivery into namespaces",
-    ),
-    file(
-        "syncer",
-        On::BareNode,
-        140,
-        "one syncer, step by step: errors of its node, a kubelet that stays down, file modes, readiness, manual restore",
-    ),
-    file(
-        "terminal",
-        On::Programs,
-        1,
-        "messages on a narrow terminal, and without a cluster",
-    ),
-    file(
-        "testbed",
-        On::TwoClusters(2),
-        30,
-        "test clusters run side by side and leave nothing on the machine",
-    ),
-    file(
-        "tutorials",
-        On::Beside(1),
-        120,
-        "the commands of `docs/tutorials.md`, as they are printed, on real clusters",
-    ),
-    file(
-        "units",
-        On::Nodes(3),
-        80,
-        "kubelets in the units of k3s and RKE2: an agent's is restarted, a server's is not",
-    ),
-    file(
-        "upgrade",
-        On::TwoClusters(6),
-        130,
-        "from the previous release to this one and back, during a rollout, in both orders",
-    ),
-    file(
-        "upgrade_tools",
-        On::Beside(3),
-        200,
-        "the same with the Helm chart and the plugin of each release: Helm upgrades and rolls back, and the plugins install over each other",
-    ),
-    file(
-        "verification",
-        On::Nodes(1),
-        120,
-        "`spec.verify`: a password that was changed at a real registry is reported before a pull fails",
-    ),
-    file(
-        "virtual_nodes",
-        On::Nodes(2),
-        90,
-        "nobody waits for nodes without a machine, known by a label or a taint: rotations, `status`, `check` and `remove --all`",
-    ),
-    file(
-        "why",
-        On::Nodes(1),
-        60,
-        "`why` names the image that was broken: of a volume, an init or ephemeral container, a sandbox, a Secret that the kubelet can't read, an image that is there for other pods",
-    ),
-];
+pub const FILES: &[TestFile] = files! {
+    add on Nodes(0), 20 s: "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions";
+    advice on Nodes(0), 60 s: "the commands in the controller's messages, as they are printed: each helps, and undoes nothing that another one did";
+    alerts on Beside(0), 10 s: "which alerts fire in which state, and that each names its section of troubleshooting, by Prometheus' own tool";
+    allowed_kubelets on Nodes(0), 20 s: "an editor of the GlobalPullSecret can configure only kubelets and their directories";
+    by_hand on Nodes(1), 60 s: "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted";
+    chart on Beside(1), 150 s: "the Helm charts and the kustomize base have the objects of `install`; Helm 3 and 4 install, upgrade, roll back and remove a release";
+    clocks on Nodes(0), 200 s: "clocks of nodes that are ahead, behind, slow or set during a rollout, and another leader: the canary soaks, the limit holds, and no node fails";
+    clusters on TwoClusters(1), 80 s: "many clusters without a hub: Cluster API's own manager and a ClusterResourceSet deliver the pull secret to the nodes of another cluster";
+    crash_states on BareNode, 500 s: "every state in which a power cut can leave the disk, and a second power cut during the recovery";
+    crashes on Nodes(2), 160 s: "controllers and syncers are killed at random moments";
+    credential_provider on Nodes(3), 250 s: "delivery with the credential provider: one kubelet restart to enable it, none for a rotation, one to disable it; scopes; damaged data; drift; nodes that don't support it";
+    credential_sources on Programs, 2 s: "where `add` reads credentials: files, helpers, a terminal; what it rejects";
+    delivery_kills on Nodes(0), 180 s: "the controller is killed at every write into namespaces and for operators: the next controller finishes, and other clients' objects stay unchanged";
+    drift on Nodes(1), 90 s: "entries that another process removes are restored; frequent rotations";
+    ecr on Nodes(1), 60 s: "ECR's own credential provider, configured as on EKS, before, during and after delivery with globalps' credential provider";
+    exhaustion on Nodes(0), 150 s: "a tenant writes service accounts, Secrets and labels as many and as large as the API server accepts: the controller's memory stays small, and the other namespaces get their Secrets in time";
+    external_secrets on Beside(1), 120 s: "External Secrets' own controller writes, rotates, deletes and recreates the pull secrets: at most one change, no loss, and the plugin names it";
+    faults on Nodes(6), 500 s: "every row of the table in `docs/faults.md`";
+    fleet on TwoClusters(5), 440 s: "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, rejected syncer pods";
+    flow on Nodes(3), 70 s: "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte; `why`, `--retry-pods` and `kubelet-readmission`";
+    flux on Beside(1), 100 s: "Flux's own kustomize-controller applies, reverts and prunes the pull secret and the configuration, and the plugin names it";
+    forgers on Nodes(0), 60 s: "Secrets and records of service accounts that other clients write in the controller's name: neither believed nor overwritten; what the controller wrote is restored, also from a backup and after its record was lost";
+    healing on Nodes(3), 340 s: "managed objects that are changed or deleted out of band; nodes that are unreachable during the removal";
+    hosted on TwoClusters(2), 60 s: "the pull secret of a `HostedControlPlane`, from the management cluster";
+    hub on Clusters(4, 4), 170 s: "the hub with Cluster API: a rollout through three clusters with real nodes halts when a node fails, is retried, undone and removed; a ClusterResourceSet in the same clusters";
+    hub_install on Clusters(2, 2), 60 s: "the hub installs globalps in a new cluster, with a pull secret for its own images, and rolls out other images as the next revision";
+    hub_kills on Nodes(0), 90 s: "the hub is killed at every write, on the management cluster and in members: the next hub finishes, and other clients' objects stay unchanged";
+    hub_liars on Nodes(0), 60 s: "malicious member clusters: absurd numbers, redirects, endless responses, the UID of another cluster; a tenant with 500 large Secrets";
+    hub_members on Clusters(3, 1), 140 s: "clusters that are unreachable, managed by another hub, registered twice or the hub itself; failover to another hub; clusters that are no longer selected";
+    hub_odd_values on Nodes(0), 180 s: "the same as `odd_values` for what the hub watches: FleetPullSecrets, ClusterPullSecrets and Clusters of Cluster API";
+    hub_rights on TwoClusters(0), 20 s: "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else";
+    installers on Beside(0), 150 s: "the charts by Helm 3 and 4, Flux's use of Helm's SDK, Argo CD's sync engine and kubectl: definitions and their objects survive each step";
+    interference on Nodes(4), 300 s: "what others do to a healthy fleet: they write a node's spec, delete a Node during a change, or name a syncer image that doesn't exist";
+    judge on Oracle, 60 s: "globalps, the kubelet and CRI-O read credentials files in the same way; the kubelet's own code runs the credential provider";
+    krew on Programs, 7 s: "the plugin's archive installs as krew installs it";
+    kubeadm on BareNode, 100 s: "the real `kubeadm upgrade node`, which rewrites the kubelet's flags in some states of a node, before, during and after delivery with the credential provider: no restart, no drift, and it stays after the removal; a provider without a state";
+    leader on Nodes(5), 210 s: "the leader is killed, frozen, disconnected and evicted in the middle of a rollout";
+    live_check on Programs, 12 s: "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies; `images push`";
+    namespaces on Nodes(1), 60 s: "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal";
+    odd_values on Nodes(0), 300 s: "odd values in every field that others may write: only the object with the value is affected, and it is named";
+    operators on Nodes(1), 90 s: "pull secrets of operators, with the Operator Lifecycle Manager's own resources: copies and references, rotations, upgrades, removal in every order";
+    originals on Nodes(1), 60 s: "the cluster's own pull secret is merged, and never blocks the additional one";
+    output on Programs, 4 s: "`-o kyaml`, `jsonpath` and `go-template` print what kubectl prints; `$KUBECTL_PATH`";
+    pages on Clusters(3, 3), 90 s: "the commands of the README and the pages in `docs/`, as they are printed, on real clusters";
+    permissions on Nodes(2), 130 s: "the RBAC rules match the requests exactly; a syncer's token can read only its own node";
+    plugin on Nodes(2), 150 s: "the plugin's whole job, from `install` to `uninstall`, with `bundle` and dry runs";
+    plugin_connection on Nodes(0), 120 s: "kubeconfigs, contexts, impersonation, exec plugins and TLS work as in kubectl";
+    plugin_holds on Nodes(1), 40 s: "what `status`, `check` and `remove` print when a rollout or a cleanup is blocked; `--skip-unreachable`";
+    plugin_operations on Nodes(1), 60 s: "pause, resume, retry, history, undo, status and check, with prepared objects";
+    policies on Nodes(0), 20 s: "the admission policies reject every attempt to misuse the controller's service account";
+    policy_fields on Nodes(0), 90 s: "the admission policies refuse a change of every field that is not on their lists";
+    priority_classes on Nodes(1), 40 s: "a cluster that admits the priority classes of the pods only in namespaces with a quota for them, as GKE does";
+    privileges on Nodes(1), 120 s: "the syncer needs each of its privileges: something fails without it";
+    provider on Programs, 2 s: "the credential provider always responds, even to damaged data or an invalid request, and prints the reason in one line";
+    provider_delivery on BareNode, 90 s: "the credential provider is enabled with one restart, rotates without any, is restored after drift, and is removed byte for byte; next to another provider";
+    provider_kills on BareNode, 60 s: "the syncer is killed at every step of the switch to the credential provider and back";
+    reference_cases on BareNode, 50 s: "the cases of the reference implementation, in `docs/reference-cases.md`";
+    refusals on Nodes(2), 120 s: "invalid Secrets change nothing; if a kubelet does not start, its old file is restored";
+    refused_writes on Nodes(0), 300 s: "an admission webhook rejects the controller's writes of one object, or never responds; quotas; an immutable Secret: everything else goes on, and the object is named";
+    refusing_namespaces on Nodes(1), 25 s: "namespaces whose Secret a webhook rejects, an unreachable webhook blocks or another client has filled: reported, and the other namespaces continue; a source that is too large";
+    releasing on Programs, 10 s: "cosign signs and verifies a release; a changed byte or another key is rejected";
+    roles on Nodes(1), 60 s: "a user of `globalps-viewer`, or of Kubernetes' `view`, runs `status` and `list` without Secrets; one of `globalps-operator` does what `add`, `undo`, `pause`, `remove`, `why` and others need, and nothing else";
+    rollout on Nodes(3), 360 s: "retry, rollback of the fleet, pause, history, a leaked password that is forgotten everywhere, a node that is added while no controller runs";
+    short_lived on Beside(1), 300 s: "passwords of ECR, Google and Azure that External Secrets' generators renew: each refresh restarts the kubelet with the file and none with the provider";
+    sources on Nodes(2), 180 s: "several sources, each validated separately; very large and immutable Secrets; a credential that expires soon";
+    static_pods on Nodes(1), 20 s: "static pods are not covered by delivery into namespaces";
+    syncer on BareNode, 140 s: "one syncer, step by step: errors of its node, a kubelet that stays down, file modes, readiness, manual restore";
+    terminal on Programs, 1 s: "messages on a narrow terminal, and without a cluster";
+    testbed on TwoClusters(2), 30 s: "test clusters run side by side and leave nothing on the machine";
+    tutorials on Beside(1), 120 s: "the commands of `docs/tutorials.md`, as they are printed, on real clusters";
+    units on Nodes(3), 80 s: "kubelets in the units of k3s and RKE2: an agent's is restarted, a server's is not";
+    upgrade on TwoClusters(6), 130 s: "from the previous release to this one and back, during a rollout, in both orders";
+    upgrade_tools on Beside(3), 200 s: "the same with the Helm chart and the plugin of each release: Helm upgrades and rolls back, and the plugins install over each other";
+    verification on Nodes(1), 120 s: "`spec.verify`: a password that was changed at a real registry is reported before a pull fails";
+    virtual_nodes on Nodes(2), 90 s: "nobody waits for nodes without a machine, known by a label or a taint: rotations, `status`, `check` and `remove --all`";
+    why on Nodes(1), 60 s: "`why` names the image that was broken: of a volume, an init or ephemeral container, a sandbox, a Secret that the kubelet can't read, an image that is there for other pods";
+};
 
 /// The names of the files that need nothing but this repository.
 pub fn own() -> impl Iterator<Item = &'static str> {

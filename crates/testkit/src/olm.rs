@@ -65,19 +65,8 @@ pub fn set_versions(
 ) {
     let status = json!({"status": {"installedCSV": installed, "currentCSV": current,
         "state": "AtLatestKnown", "lastUpdated": "2026-01-01T00:00:00Z"}});
-    let patch = status.to_string();
     let what = format!("subscription/{name}");
-    let args = [
-        "patch",
-        &what,
-        "-n",
-        namespace,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.kubectl(&args).unwrap();
+    cluster.patch_status(namespace, &what, &status).unwrap();
 }
 
 pub fn delete(cluster: &Cluster, namespace: &str, what: &str) {

@@ -1,12 +1,11 @@
 //! globalps on a test cluster, installed as a user installs it, and helpers for tests of it.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::programs::release_path;
@@ -22,19 +21,12 @@ const POLL: Duration = Duration::from_millis(50);
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
+pub use crate::run::{Ran, run};
 pub use crate::wait::DEADLINE;
 
 /// globalps on a cluster.
 pub struct Product<'a> {
     cluster: &'a Cluster,
-}
-
-/// Result of a program.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
 }
 
 /// The shipped, static credential provider.
@@ -125,23 +117,14 @@ impl<'a> Product<'a> {
         for (name, value) in body.as_object().context("a body")? {
             secret[name] = value.clone();
         }
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let ran = run(&mut kubectl, &secret.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        Ok(())
+        self.cluster.apply(&secret)
     }
 
     /// Runs `kubectl delete` for the additional Secret, which need not exist.
     pub fn delete(&self) -> Result<()> {
-        self.cluster.kubectl(&[
-            "delete",
-            "secret",
-            ADDITIONAL,
-            "-n",
-            NAMESPACE,
-            "--ignore-not-found",
-        ])?;
+        self.cluster.kubectl_line(&format!(
+            "delete secret {ADDITIONAL} -n {NAMESPACE} --ignore-not-found"
+        ))?;
         Ok(())
     }
 
@@ -176,6 +159,12 @@ impl<'a> Product<'a> {
     /// Status of the `GlobalPullSecret`.
     pub fn status(&self) -> Result<Value> {
         Ok(self.get(CONFIG)?["status"].clone())
+    }
+
+    /// The revision in force.
+    pub fn revision(&self) -> Result<i64> {
+        let status = self.status()?;
+        status["revision"].as_i64().context("no revision")
     }
 
     /// Status, reason and message of one of its conditions.
@@ -234,6 +223,20 @@ impl<'a> Product<'a> {
         })
     }
 
+    /// Waits until each of these nodes has the content by this delivery.
+    pub fn wait_delivered(&self, nodes: &[Node], delivery: &str) -> Result<()> {
+        let statuses = || -> Result<Vec<Value>> {
+            let nodes = nodes.iter().map(|node| self.node_status(node.name()));
+            nodes.collect()
+        };
+        let is_delivered = |it: &Value| it["delivery"] == delivery && it["phase"] == "Synced";
+        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+            let is_ready = self.condition("Ready")?.0 == "True";
+            Ok((is_ready && statuses()?.iter().all(is_delivered)).then_some(()))
+        })
+        .with_context(|| format!("{:#?} {:#?}", statuses(), self.status()))
+    }
+
     /// Status of a node's `NodePullSecret`.
     pub fn node_status(&self, node: &str) -> Result<Value> {
         Ok(self.get(&format!("nodepullsecret/{node}"))?["status"].clone())
@@ -249,22 +252,14 @@ impl<'a> Product<'a> {
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
             },
         });
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "-f", "-"]);
-        let ran = run(&mut kubectl, &pod.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.cluster.kubectl_with(&["apply", "-f", "-"], &pod)?;
         Ok(())
     }
 
     pub fn delete_pod(&self, name: &str) -> Result<()> {
-        self.cluster.kubectl(&[
-            "delete",
-            "pod",
-            name,
-            "--ignore-not-found",
-            "--grace-period=0",
-            "--force",
-        ])?;
+        self.cluster.kubectl_line(&format!(
+            "delete pod {name} --ignore-not-found --grace-period=0 --force"
+        ))?;
         Ok(())
     }
 
@@ -333,6 +328,17 @@ impl<'a> Product<'a> {
         }
     }
 
+    /// The same for each of these nodes.
+    pub fn starts(&self, nodes: &[Node]) -> Result<Vec<usize>> {
+        nodes.iter().map(|node| self.kubelet_starts(node)).collect()
+    }
+
+    /// Starts of each node's kubelet since `before`.
+    pub fn more_starts(&self, nodes: &[Node], before: &[usize]) -> Result<Vec<usize>> {
+        let now = self.starts(nodes)?;
+        Ok(now.iter().zip(before).map(|(now, it)| now - it).collect())
+    }
+
     /// Fails if one of these texts is in a log, an event, a status or a readable file.
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
@@ -361,53 +367,10 @@ pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String)
 /// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object: the controller creates the default
 /// configuration soon after the first pull secret.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
-    let patch = patch.to_string();
-    let args = ["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch];
-    until(what, DEADLINE, POLL, || match cluster.kubectl(&args) {
-        Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
-        result => result.map(|_| Some(())),
-    })
-}
-
-/// Runs a program to its end with this standard input. Fails if its output contains a credential.
-pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
-    let is = |wanted: &str| command.get_args().any(|word| word == wanted);
-    if is("--password-stdin") {
-        secrecy::remember(input.trim_end());
-    }
-    // The only command that is asked to show credentials.
-    let shows_secrets = (is("yaml") || is("json"))
-        && command
-            .get_args()
-            .any(|word| word.to_string_lossy().starts_with("--dry-run"));
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| {
-            format!(
-                "could not run {}",
-                Path::new(command.get_program()).display()
-            )
-        })?;
-    let mut pipe = child.stdin.take().context("no pipe")?;
-    if let Err(error) = pipe.write_all(input.as_bytes())
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        bail!("could not write standard input: {error}");
-    }
-    drop(pipe);
-    let output = child.wait_with_output()?;
-    let program = command.get_program().to_string_lossy();
-    let all = Search::for_all();
-    if !shows_secrets {
-        all.bytes(&format!("the output of `{program}`"), &output.stdout)?;
-    }
-    all.bytes(&format!("the messages of `{program}`"), &output.stderr)?;
-    Ok(Ran {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    until(what, DEADLINE, POLL, || {
+        match cluster.patch(NAMESPACE, what, patch) {
+            Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
+            result => result.map(Some),
+        }
     })
 }

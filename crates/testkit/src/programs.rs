@@ -25,7 +25,7 @@ pub fn shipped(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds them with the cargo that runs the test, and returns the directory that they are in.
+/// Builds these programs with the cargo that runs the test, and returns the directory that they are in.
 pub fn built(names: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -18,8 +18,6 @@ use crate::wait::until;
 /// Only this process's own programs connect to it.
 const ADDRESS: &str = "127.0.0.1:9390";
 const SERVER: &str = "http://127.0.0.1:9390";
-/// Time between two scrapes.
-pub const INTERVAL: Duration = Duration::from_secs(1);
 const READY: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 

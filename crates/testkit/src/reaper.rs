@@ -6,11 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::instance;
 use crate::teardown::take_down;
 
+const NAME: &str = "testkit";
 const ARMED: &[u8] = b"armed";
 
 pub(crate) struct Reaper(Child);
@@ -19,7 +20,7 @@ impl Reaper {
     pub(crate) fn start(dir: &Path) -> Result<Self> {
         let program = program()?;
         let child = Command::new(&program)
-            .arg("reap")
+            .args(["cluster", "reap"])
             .arg(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -49,7 +50,7 @@ impl Reaper {
     }
 }
 
-/// Implements `testcluster reap`: waits for the end of standard input. Then removes the cluster if the reaper was armed
+/// Implements `testkit cluster reap`: waits for the end of standard input. Then removes the cluster if the reaper was armed
 /// and this process still owns the cluster.
 pub fn reap(dir: &Path) -> Result<()> {
     let mut order = Vec::new();
@@ -60,21 +61,13 @@ pub fn reap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `testcluster`, which cargo builds for every test of this package.
+/// `testkit`, which may be this program.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    if own.file_name().is_some_and(|name| name == "testcluster") {
-        return Ok(own);
-    }
     // For a program it is in the same directory, for a test in the parent directory.
-    let mut directories = own.ancestors().skip(1).take(2);
-    match directories
-        .find_map(|directory| Some(directory.join("testcluster")).filter(|path| path.exists()))
-    {
-        Some(program) => Ok(program),
-        None => bail!(
-            "no `testcluster` next to `{}`: run `cargo build --bin testcluster`",
-            own.display()
-        ),
-    }
+    let mut paths = own.ancestors().skip(1).take(2).map(|it| it.join(NAME));
+    paths.find(|path| path.exists()).with_context(|| {
+        let own = own.display();
+        format!("no `{NAME}` next to `{own}`: run `cargo build --bin {NAME}`")
+    })
 }

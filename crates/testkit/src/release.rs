@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::product::{Product, run};
+use crate::product::Product;
 use crate::{Access, Cluster, kubernetes};
 
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
@@ -110,17 +110,10 @@ pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Resul
         &controller.controller,
         &syncer.syncer,
     )?;
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &manifests)?;
-    ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-    cluster.kubectl(&[
-        "rollout",
-        "status",
-        "deployment/globalps-controller",
-        "--namespace=globalps-system",
-        "--timeout=2m",
-    ])?;
+    cluster.apply(manifests)?;
+    cluster.kubectl_line(
+        "rollout status deployment/globalps-controller --namespace=globalps-system --timeout=2m",
+    )?;
     Ok(())
 }
 

@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Cluster;
-use crate::product::run;
 
 pub const NAMES: [&str; 2] = ["by-label", "by-taint"];
 /// A Node is lost after 50 seconds without a heartbeat.
@@ -47,11 +46,8 @@ fn create(cluster: &Cluster, name: &str, metadata: &Value, spec: &Value) -> Resu
     });
     node["metadata"]["name"] = json!(name);
     node["metadata"]["labels"]["kubernetes.io/os"] = json!("linux");
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["create", "-f", "-"]);
-    let ran = run(&mut kubectl, &node.to_string())?;
-    ensure!(ran.code == Some(0), "{ran:?}");
-    Ok(())
+    let create = ["create", "-f", "-"];
+    cluster.kubectl_with(&create, &node).map(drop)
 }
 
 fn keep_ready(cluster: &Cluster, is_over: &AtomicBool) {

@@ -22,8 +22,7 @@ const OTHERS: &[&str] = &[
     "mkdir",
     "sha256sum",
     "skopeo",
-    "target/debug/suite",
-    "target/debug/testcluster",
+    "target/debug/testkit",
     "/tmp/syncer/globalps-syncer",
 ];
 

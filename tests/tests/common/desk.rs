@@ -107,21 +107,29 @@ pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
         })
 }
 
-/// The run succeeded with this output.
-pub fn goes_on(ran: &Ran, names: &[(&str, &str)], expected: &str) {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stdout, "secret/additional-pull-secret\n");
-    assert_eq!(said(ran, names), expected);
+/// What a run of `add` is expected to end with.
+pub trait Expected {
+    /// It succeeded with this output.
+    fn goes_on(&self, names: &[(&str, &str)], expected: &str);
+    /// It failed with this message and this hint.
+    fn refuses(&self, names: &[(&str, &str)], message: &str, hint: &str);
 }
 
-/// The run failed with this message and this hint.
-pub fn refuses(ran: &Ran, names: &[(&str, &str)], message: &str, hint: &str) {
-    let expected = format!("error: {message}\n\nhint: {hint}\n");
-    let found = said(ran, names);
-    assert!(
-        found.ends_with(&expected),
-        "\nfound:\n{found}\nexpected:\n{expected}"
-    );
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert_eq!(ran.stdout, "");
+impl Expected for Ran {
+    fn goes_on(&self, names: &[(&str, &str)], expected: &str) {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert_eq!(self.stdout, "secret/additional-pull-secret\n");
+        assert_eq!(said(self, names), expected);
+    }
+
+    fn refuses(&self, names: &[(&str, &str)], message: &str, hint: &str) {
+        let expected = format!("error: {message}\n\nhint: {hint}\n");
+        let found = said(self, names);
+        assert!(
+            found.ends_with(&expected),
+            "\nfound:\n{found}\nexpected:\n{expected}"
+        );
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert_eq!(self.stdout, "");
+    }
 }

@@ -9,19 +9,17 @@ pub mod shared;
 pub mod unrun;
 pub mod upgrade;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use globalps_testkit::product::DEADLINE;
-use globalps_testkit::{Cluster, Options, kubernetes, secrecy, until};
+use globalps_testkit::{Cluster, Node, config_file, secrecy, until};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
 
 /// A cluster for this test file, removed when it is dropped and also when the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
-    let dir: PathBuf = kubernetes::target_dir().join("clusters").join(name);
-    Cluster::up(&Options { dir, nodes }).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
+    Cluster::up_named(name, nodes).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
 }
 
 /// A credentials file with these pairs of registry and `user:password`.
@@ -46,13 +44,9 @@ pub fn base64(text: &str) -> String {
 pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     let flag = format!("--replicas={replicas}");
     cluster
-        .kubectl(&[
-            "scale",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            &flag,
-        ])
+        .kubectl_line(&format!(
+            "scale deployment/globalps-controller -n globalps-system {flag}"
+        ))
         .unwrap();
     until("the number of controllers", DEADLINE, POLL, || {
         let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;
@@ -63,6 +57,18 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
         let there = pods.lines().count() as u64;
         let wanted = u64::from(replicas);
         Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Waits until every node's file has this pair of user and password for the registry; `None`: no entry.
+pub fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
+    let wanted = pair.map(base64);
+    let what = format!("the expected entry for {registry} on every node");
+    until(&what, DEADLINE, POLL, || {
+        let mut auths = nodes.iter().map(|node| config_file::auth(node, registry));
+        let all = auths.all(|auth| auth.unwrap() == wanted);
+        Ok(all.then_some(()))
     })
     .unwrap();
 }

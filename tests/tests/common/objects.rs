@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use globalps_testkit::product::{DEADLINE, run};
+use globalps_testkit::product::DEADLINE;
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
 
 pub fn apply(cluster: &Cluster, objects: &[Value]) {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    cluster.apply_all(objects).unwrap();
 }
 
 pub fn namespace(name: &str) -> Value {
@@ -110,7 +106,5 @@ pub fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &
 
 /// Runs `kubectl patch --type=merge` in any namespace.
 pub fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
-    let patch = patch.to_string();
-    let args = ["patch", what, "-n", namespace, "--type=merge", "-p", &patch];
-    cluster.kubectl(&args).unwrap();
+    cluster.patch(namespace, what, patch).unwrap();
 }

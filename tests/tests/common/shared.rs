@@ -66,12 +66,9 @@ fn reset(cluster: &Cluster, product: &Product) {
     product.delete().unwrap();
     product.wait_clean().unwrap();
     cluster
-        .kubectl(&[
-            "delete",
-            CONFIG,
-            "--namespace=kube-system",
-            "--ignore-not-found",
-        ])
+        .kubectl_line(&format!(
+            "delete {CONFIG} --namespace=kube-system --ignore-not-found"
+        ))
         .unwrap();
 }
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use globalps_manifests::Install;
-use globalps_testkit::product::run;
 use globalps_testkit::{Cluster, DEADLINE as SOON, until};
-use serde_json::json;
 
 pub const SYSTEM: &str = "globalps-system";
 const POLL: Duration = Duration::from_millis(100);
@@ -13,11 +11,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// Installs globalps from its own manifests, with an image that can't run.
 pub fn install(cluster: &Cluster, syncer_image: &str) {
     let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    cluster.apply_all(&install.objects()).unwrap();
 }
 
 /// Names of the controller's pods, which no node runs.

@@ -90,8 +90,7 @@ impl<'a> World<'a> {
     }
 
     fn kubelet_starts(&self) -> Vec<usize> {
-        let starts = |node| self.product.kubelet_starts(node).unwrap();
-        self.nodes.iter().map(starts).collect()
+        self.product.starts(&self.nodes).unwrap()
     }
 
     /// Every node has the content and is `Synced` at its revision, and all syncers are of this release.

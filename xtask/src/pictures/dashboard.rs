@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use globalps_testkit::broken_kubelet::break_kubelet;
 use globalps_testkit::product::{DEADLINE, Product};
 use globalps_testkit::prometheus::Prometheus;
-use globalps_testkit::{Cluster, Options, kubernetes, until};
+use globalps_testkit::{Cluster, kubernetes, until};
 use serde_json::{Value, json};
 
 use super::panels::{Answered, panels, svg};
@@ -29,11 +29,7 @@ pub struct Args {
 
 /// Draws it.
 pub fn draw(args: &Args) -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/dashboard");
-    let cluster = Cluster::up(&Options {
-        dir,
-        nodes: args.nodes,
-    })?;
+    let cluster = Cluster::up_named("dashboard", args.nodes)?;
     let product = Product::install_with(&cluster, &["--deliver-to-namespaces"])?;
     let directory = tempfile::tempdir()?;
     let monitoring = kubernetes::workspace().join("manifests/monitoring");

@@ -17,7 +17,7 @@ use globalps_testkit::lone_registry::{LoneRegistry, USER};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::terminal::Terminal;
 use globalps_testkit::web::{Authority, Validity};
-use globalps_testkit::{Cluster, Options, kubernetes};
+use globalps_testkit::{Cluster, kubernetes};
 
 const NODES: u8 = 6;
 const COLUMNS: u16 = 96;
@@ -29,8 +29,7 @@ const REGISTRY_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
 /// Takes them all.
 pub fn take() -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/pictures");
-    let cluster = Cluster::up(&Options { dir, nodes: NODES })?;
+    let cluster = Cluster::up_named("pictures", NODES)?;
     let product = Product::install(&cluster)?;
     let directory = tempfile::tempdir()?;
     let authority = Authority::new()?;
@@ -86,14 +85,9 @@ pub fn take() -> Result<()> {
     studio.take("failed", "status", Some(1))?;
     // The kubelet probes the readiness of a pod only every few seconds.
     let ready = format!("--for=jsonpath={{.status.numberReady}}={NODES}");
-    cluster.kubectl(&[
-        "wait",
-        "daemonset/global-pull-secret-syncer",
-        "-n",
-        NAMESPACE,
-        &ready,
-        "--timeout=120s",
-    ])?;
+    cluster.kubectl_line(&format!(
+        "wait daemonset/global-pull-secret-syncer -n {NAMESPACE} {ready} --timeout=120s"
+    ))?;
     studio.take("check", "check", Some(1))?;
     drop(cluster);
     record()
@@ -101,11 +95,12 @@ pub fn take() -> Result<()> {
 
 /// Records `make demo`, once everything is built, in `docs/img/demo.svg`.
 fn record() -> Result<()> {
-    let mut demo = Command::new(std::env::current_exe()?.with_file_name("demo"))
+    let mut demo = Command::new(std::env::current_exe()?.with_file_name("testkit"))
+        .arg("demo")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .context("could not run the demo: build it with `cargo build --bin demo`")?;
+        .context("could not run the demo: build it with `cargo build --bin testkit`")?;
     let output = demo.stdout.take().context("no pipe")?;
     let start = Instant::now();
     let mut lines = vec![(Duration::ZERO, "$ make demo".to_owned())];

@@ -34,7 +34,7 @@ impl Bus {
             .stderr(fs::File::create(&log)?)
             .spawn()
             .context(
-                "could not run `dbus-daemon`: run `target/debug/testcluster preflight --install`",
+                "could not run `dbus-daemon`: run `target/debug/testkit cluster preflight --install`",
             )?;
         let bus = Self { daemon, socket };
         until("a bus", DEADLINE, Duration::from_millis(1), || {

@@ -113,7 +113,9 @@ impl Syncer {
             .stderr(fs::File::create(&log)?);
         let child = command.spawn().with_context(|| {
             let name = command.get_program().display();
-            format!("could not run `{name}`: run `target/debug/testcluster preflight --install`")
+            format!(
+                "could not run `{name}`: run `target/debug/testkit cluster preflight --install`"
+            )
         })?;
         Ok(Self { child, log, trace })
     }

@@ -12,7 +12,7 @@ use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
-use crate::product::{NAMESPACE, Product};
+use crate::product::{CONFIG, NAMESPACE, Product};
 use crate::until;
 
 /// Watches that are not permitted are tried again within this time.
@@ -48,7 +48,7 @@ pub fn run() -> Result<usize> {
     let stage = Stage::with("advice", None)?;
     let desk = Desk { stage: &stage };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
-    stage.apply(&namespace.to_string())?;
+    stage.apply(&namespace)?;
     for (namespace, name) in [
         (NAMESPACE, ADDITIONAL_SECRET),
         (NAMESPACE, "one"),
@@ -60,7 +60,7 @@ pub fn run() -> Result<usize> {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
             "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": auths.to_string()},
         });
-        stage.apply(&secret.to_string())?;
+        stage.apply(&secret)?;
     }
     stage.start_controller()?;
     // The controller creates the configuration.
@@ -70,14 +70,8 @@ pub fn run() -> Result<usize> {
             desk.forbid_namespaces()?;
         }
         let spec: Value = serde_json::from_str(spec)?;
-        desk.kubectl(&[
-            "patch",
-            "globalpullsecret",
-            GLOBAL_SECRET,
-            "--type=merge",
-            "-p",
-            &json!({"spec": spec}).to_string(),
-        ])?;
+        let patch = json!({"spec": spec});
+        stage.cluster.patch(NAMESPACE, CONFIG, &patch)?;
         until(command, SOON, POLL, || {
             Ok(desk.advised()?.contains(command).then_some(()))
         })?;
@@ -124,15 +118,9 @@ impl Desk<'_> {
     fn forbid_namespaces(&self) -> Result<()> {
         let rules =
             json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]);
-        let patch = json!({"rules": rules}).to_string();
-        self.kubectl(&[
-            "patch",
-            "clusterrole",
-            CONTROLLER,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])?;
+        let patch = json!({"rules": rules});
+        let role = format!("clusterrole/{CONTROLLER}");
+        self.stage.cluster.patch(NAMESPACE, &role, &patch)?;
         self.stage.stop_controller()?;
         self.stage.start_controller().map(drop)
     }
@@ -153,18 +141,10 @@ impl Desk<'_> {
         let ready = json!({"status": {
             "observedGeneration": 1000, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
         }});
-        self.stage.cluster.kubectl(&[
-            "patch",
-            "deployment",
-            CONTROLLER,
-            "-n",
-            CONTROLLER_NAMESPACE,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &ready.to_string(),
-        ])?;
-        let kubectl = self.stage.cluster.kubectl_command();
+        let cluster = &self.stage.cluster;
+        let deployment = format!("deployment/{CONTROLLER}");
+        cluster.patch_status(CONTROLLER_NAMESPACE, &deployment, &ready)?;
+        let kubectl = cluster.kubectl_command();
         let programs = [Product::plugin_path(), kubectl.get_program().into()];
         let mut path = OsString::new();
         for program in programs {

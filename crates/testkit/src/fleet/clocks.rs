@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::api::GlobalPullSecret;
 use globalps_core::names::GLOBAL_SECRET;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
@@ -14,6 +13,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::objects::status;
 use super::odd_values::node;
 use super::stage::Stage;
 use super::syncers::{Kubelets, Syncers};
@@ -108,11 +108,7 @@ pub struct Rollout {
 /// One rollout for each of [`ALL`].
 pub fn run() -> Result<Vec<Rollout>> {
     let stage = Stage::up(NODES)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let client = stage.admin_client().await?;
         let nodes: Api<Node> = Api::all(client.clone());
         let names: Vec<String> = (1..=NODES).map(|at| format!("node-{at}")).collect();
@@ -169,10 +165,6 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn config(&self) -> Api<GlobalPullSecret> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
-    }
-
     fn configure(&self) -> Result<()> {
         let rollout = json!({
             "maxUnavailable": MOST, "minReadySeconds": 1,
@@ -183,7 +175,7 @@ impl Scene<'_> {
             "metadata": {"name": GLOBAL_SECRET, "namespace": NAMESPACE},
             "spec": {"rollout": rollout},
         });
-        self.stage.apply(&config.to_string())
+        self.stage.apply(&config)
     }
 
     async fn roll_out(&self, clocks: Clocks, revision: i64) -> Result<Rollout> {
@@ -209,12 +201,7 @@ impl Scene<'_> {
     async fn rolled_out(&self, revision: i64) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let status = self
-                .config()
-                .get(GLOBAL_SECRET)
-                .await?
-                .status
-                .unwrap_or_default();
+            let status = status(&self.client).await?;
             let mut conditions = status.conditions.iter();
             let degraded = conditions.find(|it| it.type_ == "Degraded" && it.status == "True");
             ensure!(degraded.is_none(), "{degraded:?}");

@@ -73,11 +73,7 @@ pub struct Figures {
 /// Starts a management cluster with this many members, and takes all measurements.
 pub fn measure(options: &Options) -> Result<Figures> {
     let stage = HubStage::up_with(&format!("hub-{}", options.clusters), options.shards)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(run(&stage, *options))
+    crate::fleet::block_on(run(&stage, *options))
 }
 
 async fn run(stage: &HubStage, options: Options) -> Result<Figures> {

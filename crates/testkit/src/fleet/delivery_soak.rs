@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
-use globalps_core::api::{Attach, GlobalPullSecret};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, SECRET_TYPE};
+use globalps_core::api::Attach;
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
 use globalps_dockerconfig::parse;
-use globalps_manifests::NamespaceAccess;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::objects::{apply_secret, config, configure, unless};
 use super::stage::Stage;
 use crate::process::kill;
 use crate::product::NAMESPACE;
@@ -28,6 +28,8 @@ const CONTROLLERS: [&str; 2] = ["globalps-controller", "globalps-controller-2"];
 const TEAM: &str = "team";
 /// How often another client may remove a reference before the controller gives up.
 const REMOVALS: u32 = 3;
+/// Another event deleted the object, or its namespace.
+const GONE: &[u16] = &[404, 409];
 const ACCOUNTS: [&str; 2] = ["ci", "default"];
 
 /// Counts of what happened.
@@ -41,17 +43,8 @@ pub struct Outcome {
 }
 
 pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::ServiceAccounts,
-        detaches: false,
-    };
-    let stage = Stage::managed("delivery-soak", access)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(run(&stage, time, seed))
+    let stage = Stage::managed("delivery-soak", Attach::ServiceAccounts)?;
+    crate::fleet::block_on(run(&stage, time, seed))
 }
 
 /// A namespace of a user.
@@ -129,11 +122,7 @@ async fn run(stage: &Stage, time: Duration, seed: u64) -> Result<Outcome> {
 
 impl World {
     async fn configure(&self, spec: &Value) -> Result<()> {
-        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": spec}));
-        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        configure(&self.client, spec).await
     }
 
     /// `is_additional`: rotates the content for every pod; otherwise that of the source with a scope.
@@ -145,17 +134,7 @@ impl World {
         };
         *number += 1;
         let config = config(&[(registry, *number)]);
-        self.apply_secret(NAMESPACE, name, &config).await
-    }
-
-    async fn apply_secret(&self, namespace: &str, name: &str, config: &str) -> Result<()> {
-        let secret: Secret = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": SECRET_TYPE,
-            "stringData": {DATA_KEY: config}}))?;
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let params = PatchParams::apply("soak").force();
-        api.patch(name, &params, &Patch::Apply(&secret)).await?;
-        Ok(())
+        apply_secret(&self.client, NAMESPACE, name, config).await
     }
 
     fn some_space(&mut self) -> Option<String> {
@@ -217,21 +196,16 @@ impl World {
             }
             12..15 => self.mark(&name).await,
             15 => {
-                let config = config(&[("overwritten", 1)]);
+                let config = config(&[("overwritten", 1)]).to_string();
                 let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
                 let patch = Patch::Merge(json!({"stringData": {DATA_KEY: config}}));
-                let done = api
-                    .patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-                    .await;
-                unless_gone(done.map(|_| ()))
+                let params = PatchParams::default();
+                unless(GONE, api.patch(GLOBAL_SECRET, &params, &patch).await).map(drop)
             }
             16 => {
                 let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
-                unless_gone(
-                    api.delete(GLOBAL_SECRET, &DeleteParams::default())
-                        .await
-                        .map(|_| ()),
-                )
+                let params = DeleteParams::default();
+                unless(GONE, api.delete(GLOBAL_SECRET, &params).await).map(drop)
             }
             _ => self.detach(&name).await,
         }
@@ -281,11 +255,8 @@ impl World {
         space.removals += 1;
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
         let patch = Patch::Merge(json!({"imagePullSecrets": [{"name": "own"}]}));
-        unless_gone(
-            api.patch("ci", &PatchParams::default(), &patch)
-                .await
-                .map(|_| ()),
-        )
+        let params = PatchParams::default();
+        unless(GONE, api.patch("ci", &params, &patch).await).map(drop)
     }
 
     /// Waits for the expected state; returns how long it took.
@@ -362,27 +333,8 @@ impl World {
         if name.starts_with("t-") {
             wanted.push(("ghcr.io", self.team));
         }
-        let is_right = found.means_the_same(&parse(config(&wanted).as_bytes())?);
+        let is_right = found.means_the_same(&parse(config(&wanted).to_string().as_bytes())?);
         ensure!(is_right, "{name} has wrong content");
         Ok(())
-    }
-}
-
-fn config(entries: &[(&str, u32)]) -> String {
-    let entry = |(registry, number): &(&str, u32)| {
-        (
-            (*registry).to_owned(),
-            json!({"username": "u", "password": format!("p{number}")}),
-        )
-    };
-    let auths: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
-    json!({"auths": auths}).to_string()
-}
-
-/// Ignores that another event deleted the object.
-fn unless_gone(done: kube::Result<()>) -> Result<()> {
-    match done {
-        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
-        done => Ok(done?),
     }
 }

@@ -5,17 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::api::Attach;
 use globalps_core::names::{ATTACHED_ANNOTATION, CONTENT_ANNOTATION, GLOBAL_SECRET};
-use globalps_manifests::NamespaceAccess;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::meter::Usage;
+use super::objects::{configure, status};
 use super::stage::Stage;
-use crate::product::NAMESPACE;
 
 /// Maximum resident memory of the controller in KiB; its container has twice as much.
 const MEMORY: u64 = 128 << 10;
@@ -35,17 +33,8 @@ const TENANT: &str = "a-tenant";
 
 /// Fails if the controller needs more memory, or a namespace waits longer.
 pub fn run() -> Result<()> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::ServiceAccounts,
-        detaches: false,
-    };
-    let stage = Stage::managed("exhaustion", access)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    let stage = Stage::managed("exhaustion", Attach::ServiceAccounts)?;
+    crate::fleet::block_on(async {
         let client = stage.admin_client().await?;
         let stage = &stage;
         Scene { stage, client }.run().await
@@ -60,13 +49,8 @@ struct Scene<'a> {
 impl Scene<'_> {
     async fn run(&self) -> Result<()> {
         let accounts = json!(["default", "ci-*"]);
-        let spec =
-            json!({"spec": {"imagePullSecrets": {"enabled": true, "serviceAccounts": accounts}}});
-        let configs: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let patch = Patch::Merge(&spec);
-        configs
-            .patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-            .await?;
+        let spec = json!({"imagePullSecrets": {"enabled": true, "serviceAccounts": accounts}});
+        configure(&self.client, &spec).await?;
         self.stage.write_password(1)?;
         let pid = self.stage.start_controller()?;
         self.covers("before", RESTARTED).await?;
@@ -114,10 +98,8 @@ impl Scene<'_> {
     /// The status names the tenant's namespace.
     async fn is_named(&self) -> Result<()> {
         let begun = Instant::now();
-        let configs: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
         loop {
-            let status = configs.get(GLOBAL_SECRET).await?.status;
-            let found = status.and_then(|status| status.image_pull_secrets);
+            let found = status(&self.client).await?.image_pull_secrets;
             let failures = found.map(|found| found.failures).unwrap_or_default();
             let mut failures = failures.iter();
             let reasons = ["TooManyReferences", "TooManyAccounts"];

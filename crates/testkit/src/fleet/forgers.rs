@@ -10,12 +10,11 @@ use globalps_core::names::{
     IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, PROOF_KEY,
     SECRET_TYPE, STATE_SECRET,
 };
-use globalps_manifests::NamespaceAccess;
 use serde_json::{Value, json};
 
 use super::stage::Stage;
 use crate::olm::{catalog, install_olm, set_versions, subscription, version};
-use crate::product::{NAMESPACE, run};
+use crate::product::{CONFIG, NAMESPACE};
 use crate::{DEADLINE, until};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -32,12 +31,7 @@ struct Scene {
 
 /// In namespaces.
 pub fn in_namespaces() -> Result<()> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::ServiceAccounts,
-        detaches: false,
-    };
-    let stage = Stage::managed("forgers", access)?;
+    let stage = Stage::managed("forgers", Attach::ServiceAccounts)?;
     let scene = Scene { stage };
     scene.others()?;
     scene.stage.write_password(1)?;
@@ -249,18 +243,8 @@ impl Scene {
     }
 
     fn configure(&self, spec: &Value) -> Result<()> {
-        let patch = json!({"spec": spec}).to_string();
-        let what = format!("globalpullsecret/{GLOBAL_SECRET}");
-        let args = [
-            "patch",
-            &what,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
-        self.stage.cluster.kubectl(&args).map(drop)
+        let patch = json!({"spec": spec});
+        self.stage.cluster.patch(NAMESPACE, CONFIG, &patch)
     }
 
     fn enable(&self, is_enabled: bool) -> Result<()> {
@@ -269,10 +253,7 @@ impl Scene {
     }
 
     fn apply(&self, object: &Value) -> Result<()> {
-        self.kubectl(
-            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
-            object,
-        )
+        self.stage.cluster.apply(object)
     }
 
     /// By the controller's name.
@@ -290,11 +271,7 @@ impl Scene {
     }
 
     fn kubectl(&self, args: &[&str], object: &Value) -> Result<()> {
-        let mut kubectl = self.stage.cluster.kubectl_command();
-        kubectl.args(args);
-        let ran = run(&mut kubectl, &object.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl {args:?}: {}", ran.stderr);
-        Ok(())
+        self.stage.cluster.kubectl_with(args, object).map(drop)
     }
 
     fn delete(&self, namespace: &str, what: &str) -> Result<()> {
@@ -326,7 +303,7 @@ impl Scene {
     }
 
     fn status(&self) -> Result<Value> {
-        let config = self.get(NAMESPACE, &format!("globalpullsecret/{GLOBAL_SECRET}"))?;
+        let config = self.get(NAMESPACE, CONFIG)?;
         Ok(config["status"].clone())
     }
 

@@ -1,21 +1,17 @@
 //! A management cluster without nodes, and the hub's process with its own permissions.
 
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use globalps_core::api::{ClusterPhase, ClusterPullSecret};
-use globalps_core::names::{CONTROLLER_NAMESPACE, HUB, hub_shard};
+use globalps_core::names::{HUB, hub_shard};
 use globalps_manifests::HubInstall;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::meter::Usage;
-use super::stage::{Stage, host, pod};
+use super::stage::{Stage, pod};
 use super::tenant::TENANT;
-use crate::pki::{Authority, write_private};
-use crate::process::{marked, spawn};
-use crate::programs::shipped;
 use crate::{Cluster, DEADLINE, until};
 
 /// Namespace of the clusters and of their `FleetPullSecret`.
@@ -77,14 +73,13 @@ impl HubStage {
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             objects.insert(0, namespace);
         }
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        stage.apply(&list.to_string())?;
+        stage.apply_all(&objects)?;
         for crd in ["fleetpullsecrets", "clusterpullsecrets"] {
             let crd = format!("crd/{crd}.globalps.io");
             let wait = ["wait", "--for=condition=Established", "--timeout=30s", &crd];
             stage.cluster.kubectl(&wait)?;
         }
-        stage.apply(&pod.to_string())?;
+        stage.apply(&pod)?;
         Ok(Self {
             stage,
             shards,
@@ -110,30 +105,16 @@ impl HubStage {
     }
 
     fn start_shard(&self, component: &str, index: u32) -> Result<HubProcess> {
-        let layout = self.stage.cluster.layout();
-        let file = layout.pki("hub.kubeconfig");
-        if !file.exists() {
-            write_private(&file, &self.kubeconfig()?)?;
-        }
         let port = free_port()?;
-        let mut command = Command::new(shipped("globalps-hub")?);
-        command
-            .args(["run", "--probes-port=0", "--log-format=text"])
-            .arg(format!("--port={port}"))
-            .arg(format!("--namespaces={}", self.namespaces.join(",")))
-            .arg(format!("--shard={index}/{}", self.shards))
-            .env("KUBECONFIG", &file);
-        spawn(layout, component, &mut command)?;
-        let pid = self
-            .running(component)?
-            .context("the hub exited immediately")?;
+        let flags = [
+            format!("--port={port}"),
+            format!("--namespaces={}", self.namespaces.join(",")),
+            format!("--shard={index}/{}", self.shards),
+        ];
+        let mut args = vec!["run", "--probes-port=0", "--log-format=text"];
+        args.extend(flags.iter().map(String::as_str));
+        let pid = self.stage.spawn(component, HUB, &args)?;
         Ok(HubProcess { pid, port })
-    }
-
-    fn running(&self, component: &str) -> Result<Option<u32>> {
-        let processes = marked(&self.stage.cluster.layout().bridge())?;
-        let mut hubs = processes.into_iter().filter(|it| it.component == component);
-        Ok(hubs.next().map(|process| process.pid))
     }
 
     /// Stops it with SIGTERM, like Kubernetes: the hub releases its Lease.
@@ -148,30 +129,12 @@ impl HubStage {
 
     /// The processes of all shards.
     pub(super) fn pids(&self) -> Result<Vec<u32>> {
-        let running = (0..self.shards).map(|index| self.running(&hub_shard(index)));
+        let running = (0..self.shards).map(|index| self.stage.running(&hub_shard(index)));
         let running: Result<Vec<Option<u32>>> = running.collect();
         Ok(running?.into_iter().flatten().collect())
     }
 
-    fn kubeconfig(&self) -> Result<String> {
-        let cluster = &self.stage.cluster;
-        let create = ["create", "token", HUB, "-n", CONTROLLER_NAMESPACE];
-        let host = host()?;
-        let bound = [
-            "--duration=12h",
-            "--bound-object-kind=Pod",
-            "--bound-object-name",
-            &host,
-        ];
-        let token = cluster.kubectl(&[&create[..], &bound].concat())?;
-        let layout = cluster.layout();
-        let authority = Authority::load(layout)?;
-        let mut config: Value = serde_json::from_str(&authority.kubeconfig(layout, HUB, None)?)?;
-        config["users"][0]["user"] = json!({"token": token.trim()});
-        Ok(config.to_string())
-    }
-
-    pub(super) fn apply(&self, objects: &str) -> Result<()> {
+    pub(super) fn apply(&self, objects: impl std::fmt::Display) -> Result<()> {
         self.stage.apply(objects)
     }
 

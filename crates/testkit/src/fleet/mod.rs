@@ -10,6 +10,7 @@ mod member;
 mod member_api;
 mod meter;
 mod nodes;
+mod objects;
 mod rotation;
 mod stage;
 mod syncers;
@@ -95,12 +96,15 @@ impl Figures {
     }
 }
 
+/// Runs to its end.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
+    runtime.block_on(work)
+}
+
 /// Starts a control plane with this many nodes, and takes all measurements.
 pub fn measure(options: &Options) -> Result<Figures> {
     let stage = stage::Stage::up(options.nodes)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(rotation::measure(&stage, options))
+    block_on(rotation::measure(&stage, options))
 }

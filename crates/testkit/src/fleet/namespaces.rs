@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
-use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
-use globalps_manifests::NamespaceAccess;
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, SECRET_TYPE};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::meter::{Requests, Usage};
+use super::objects::{apply_secret, configure};
 use super::stage::Stage;
 use crate::product::NAMESPACE;
 
@@ -52,17 +52,8 @@ pub struct Figures {
 
 /// Starts a control plane with this many namespaces, and takes all measurements.
 pub fn measure(namespaces: usize, idle: Duration) -> Result<Figures> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::Admission,
-        detaches: false,
-    };
-    let stage = Stage::with(&format!("namespaces-{namespaces}"), Some(access))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(run(&stage, namespaces, idle))
+    let stage = Stage::with(&format!("namespaces-{namespaces}"), Some(Attach::Admission))?;
+    crate::fleet::block_on(run(&stage, namespaces, idle))
 }
 
 async fn run(stage: &Stage, namespaces: usize, idle: Duration) -> Result<Figures> {
@@ -88,7 +79,7 @@ async fn run(stage: &Stage, namespaces: usize, idle: Duration) -> Result<Figures
     }
     new.sort();
     let removal = exclude(&client).await?;
-    let include = json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["kube-*"]}}});
+    let include = json!({"imagePullSecrets": {"excludedNamespaces": ["kube-*"]}});
     step(&client, || configure(&client, &include), all).await?;
     sleep(Duration::from_secs(2)).await;
     let before = Requests::read(&client).await?;
@@ -132,29 +123,12 @@ async fn created(client: &Client, name: &str) -> Result<Duration> {
 }
 
 async fn apply(client: &Client, password: &str) -> Result<()> {
-    let secret = secret(ADDITIONAL_SECRET, password)?;
-    let api: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let params = PatchParams::apply("bench").force();
-    api.patch(ADDITIONAL_SECRET, &params, &Patch::Apply(&secret))
-        .await?;
-    Ok(())
+    apply_secret(client, NAMESPACE, ADDITIONAL_SECRET, config(password)).await
 }
 
-fn secret(name: &str, password: &str) -> Result<Secret> {
+fn config(password: &str) -> Value {
     let entry = json!({"username": "u", "password": password});
-    let config = json!({"auths": {"quay.io": entry, "ghcr.io": entry}}).to_string();
-    Ok(serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config},
-    }))?)
-}
-
-async fn configure(client: &Client, patch: &serde_json::Value) -> Result<()> {
-    let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), NAMESPACE);
-    let params = PatchParams::default();
-    api.patch(GLOBAL_SECRET, &params, &Patch::Merge(patch))
-        .await?;
-    Ok(())
+    json!({"auths": {"quay.io": entry, "ghcr.io": entry}})
 }
 
 /// From the write until the status is about it and `is_done`.
@@ -189,8 +163,7 @@ async fn step<F: Future<Output = Result<()>>>(
 
 /// From the exclusion of most namespaces until none of them has a pull secret.
 async fn exclude(client: &Client) -> Result<Step> {
-    let exclude =
-        json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}}});
+    let exclude = json!({"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}});
     let before = Requests::read(client).await?;
     let begun = Instant::now();
     configure(client, &exclude).await?;
@@ -232,7 +205,11 @@ async fn capacity(client: &Client, namespaces: usize) -> Result<f64> {
                 while begun.elapsed() < TIME {
                     let at = (usize::try_from(writes)? * clients + writer) % namespaces;
                     let api: Api<Secret> = Api::namespaced(client.clone(), &format!("bench-{at}"));
-                    let secret = secret("capacity", &format!("{writes}-{clients}"))?;
+                    let config = config(&format!("{writes}-{clients}")).to_string();
+                    let secret = json!({
+                        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "capacity"},
+                        "type": SECRET_TYPE, "stringData": {DATA_KEY: config},
+                    });
                     let params = PatchParams::apply("bench").force();
                     api.patch_metadata("capacity", &params, &Patch::Apply(&secret))
                         .await

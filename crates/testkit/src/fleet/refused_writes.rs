@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::names::{CONTROLLER, GLOBAL_SECRET, RESTORER, REVISION_ANNOTATION, SYNCER};
-use globalps_manifests::NamespaceAccess;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
@@ -48,18 +47,9 @@ const SILENT: [(&str, &str, &str); 4] = [
 
 /// Refuses writes of every kind; returns how many cases there were.
 pub fn run() -> Result<usize> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::Admission,
-        detaches: false,
-    };
-    let stage = Stage::with("refused-writes", Some(access))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let stage = Stage::with("refused-writes", Some(Attach::Admission))?;
     let refuser = Refuser::start()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let mut scene = Scene {
             stage: &stage,
             client: stage.admin_client().await?,
@@ -165,7 +155,7 @@ impl Scene<'_> {
         let full = json!({"count/nodepullsecrets.globalps.io": "1"});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": {"name": "full", "namespace": NAMESPACE}, "spec": {"hard": full}});
-        self.stage.apply(&quota.to_string())?;
+        self.stage.apply(&quota)?;
         // There is no controller that does this.
         let status = json!({"status": {"hard": full, "used": full}});
         let quotas = self.api("resourcequotas", NAMESPACE);
@@ -226,7 +216,7 @@ impl Scene<'_> {
         }
         let new = self.new_name();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
-        self.stage.apply(&namespace.to_string())?;
+        self.stage.apply(&namespace)?;
         self.add_node(&new).await
     }
 
@@ -304,7 +294,7 @@ impl Scene<'_> {
     async fn block(&self, refused: &Refused<'_>, silent: bool) -> Result<()> {
         let user = service_account(CONTROLLER_NAMESPACE, CONTROLLER);
         let webhook = self.refuser.configuration(&[&user], refused, silent);
-        self.stage.apply(&webhook.to_string())?;
+        self.stage.apply(&webhook)?;
         sleep(EFFECTIVE).await;
         Ok(())
     }

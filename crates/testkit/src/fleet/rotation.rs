@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::meter::{Requests, Usage, audited};
+use super::objects::configure;
 use super::stage::Stage;
 use super::syncers::Syncers;
 use super::{Figures, Options, Rotation, capacity, nodes};
@@ -244,11 +245,7 @@ impl Run<'_> {
     }
 
     async fn configure(&self, spec: &Value) -> Result<()> {
-        let api: Api<GlobalPullSecret> = Api::namespaced(self.admin.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": spec}));
-        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        configure(&self.admin, spec).await
     }
 
     /// Waits until the status reports that the newest revision is on every node.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::api::DeliveryType;
+use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
-use crate::product::{NAMESPACE, run};
+use crate::product::NAMESPACE;
 use crate::programs::shipped;
-use crate::{Cluster, DEADLINE, Options, kubernetes, until};
+use crate::{Cluster, DEADLINE, until};
 
 const CONTROLLER: &str = "globalps-controller";
 pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
@@ -35,9 +35,9 @@ impl Stage {
         Self::with(&format!("fleet-{nodes}"), None)
     }
 
-    /// `name` of the cluster; `access` enables delivery into namespaces, with nothing on nodes.
-    pub(super) fn with(name: &str, access: Option<NamespaceAccess>) -> Result<Self> {
-        Self::install(Self::bare(name)?.cluster, access, None)
+    /// `name` of the cluster; `attach` enables delivery into namespaces, with nothing on nodes.
+    pub(super) fn with(name: &str, attach: Option<Attach>) -> Result<Self> {
+        Self::install(Self::bare(name)?.cluster, attach, None)
     }
 
     /// An API server without globalps and without a controller manager.
@@ -53,8 +53,8 @@ impl Stage {
     }
 
     /// The same with Kubernetes' own controllers, which create service accounts and finish the deletion of namespaces.
-    pub(super) fn managed(name: &str, access: NamespaceAccess) -> Result<Self> {
-        Self::install(Self::cluster(name)?, Some(access), None)
+    pub(super) fn managed(name: &str, attach: Attach) -> Result<Self> {
+        Self::install(Self::cluster(name)?, Some(attach), None)
     }
 
     /// The same for operators whose catalogs name these Secrets, each with its namespace.
@@ -78,19 +78,23 @@ impl Stage {
                 maximum: limit.maximum,
             },
         )?;
-        let dir = kubernetes::target_dir().join("clusters").join(name);
-        Cluster::up(&Options { dir, nodes: 0 })
+        Cluster::up_named(name, 0)
     }
 
     fn install(
         cluster: Cluster,
-        access: Option<NamespaceAccess>,
+        attach: Option<Attach>,
         operators: Option<OperatorAccess>,
     ) -> Result<Self> {
         let stage = Self { cluster };
+        let access = |attach| NamespaceAccess {
+            secret_name: GLOBAL_SECRET.to_owned(),
+            attach,
+            detaches: false,
+        };
         let install = Install {
-            delivery: (access.is_some() || operators.is_some()).then_some(DeliveryType::None),
-            image_pull_secrets: access,
+            delivery: (attach.is_some() || operators.is_some()).then_some(DeliveryType::None),
+            image_pull_secrets: attach.map(access),
             operators,
             ..Install::of_images("none", "none")
         };
@@ -100,24 +104,24 @@ impl Stage {
         let (configuration, objects): (Vec<Value>, Vec<Value>) = objects
             .into_iter()
             .partition(|object| object["kind"] == "GlobalPullSecret");
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        stage.apply(&list.to_string())?;
+        stage.apply_all(&objects)?;
         for object in configuration {
             let poll = Duration::from_millis(100);
             until("the configuration", DEADLINE, poll, || {
-                Ok(stage.apply(&object.to_string()).ok())
+                Ok(stage.apply(&object).ok())
             })?;
         }
-        stage.apply(&permissions().to_string())?;
+        stage.apply(permissions())?;
         Ok(stage)
     }
 
-    pub(super) fn apply(&self, manifest: &str) -> Result<()> {
-        let mut kubectl = self.cluster.kubectl_command();
-        kubectl.args(["apply", "--server-side", "-f", "-"]);
-        let ran = run(&mut kubectl, manifest)?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        Ok(())
+    pub(super) fn apply(&self, manifest: impl Display) -> Result<()> {
+        let args = ["apply", "--server-side", "-f", "-"];
+        self.cluster.kubectl_with(&args, manifest).map(drop)
+    }
+
+    pub(super) fn apply_all(&self, objects: &[Value]) -> Result<()> {
+        self.apply(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
 
     /// Writes the additional Secret, with this password for one registry.
@@ -129,14 +133,12 @@ impl Stage {
             "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
             "type": SECRET_TYPE, "stringData": {DATA_KEY: content.to_string()},
         });
-        self.apply(&secret.to_string())
+        self.apply(&secret)
     }
 
     /// Lets the controller read a source.
     pub(super) fn allow_source(&self, name: &str) -> Result<()> {
-        let objects = sources_access(NAMESPACE, vec![name.to_owned()]);
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.apply(&list.to_string())
+        self.apply_all(&sources_access(NAMESPACE, vec![name.to_owned()]))
     }
 
     /// Waits for the service accounts that Kubernetes' own controllers create in new namespaces.
@@ -152,19 +154,25 @@ impl Stage {
 
     /// `component` names this process of the controller.
     pub(super) fn start(&self, component: &str) -> Result<u32> {
-        let layout = self.cluster.layout();
-        let file = layout.pki("controller.kubeconfig");
-        write_private(&file, &self.controller_kubeconfig()?)?;
-        let mut command = Command::new(shipped("globalps-controller")?);
-        command
-            .args(["run", "--syncer-image=none", "--port=0", "--probes-port=0"])
-            .env("KUBECONFIG", &file);
-        spawn(layout, component, &mut command)?;
-        self.controller(component)?
-            .context("the controller exited immediately")
+        let args = ["run", "--syncer-image=none", "--port=0", "--probes-port=0"];
+        self.spawn(component, CONTROLLER, &args)
     }
 
-    fn controller(&self, component: &str) -> Result<Option<u32>> {
+    /// Starts a shipped program with the permissions of the service account that has its name.
+    pub(super) fn spawn(&self, component: &str, name: &str, args: &[&str]) -> Result<u32> {
+        let layout = self.cluster.layout();
+        let file = layout.pki(&format!("{name}.kubeconfig"));
+        if !file.exists() {
+            write_private(&file, &self.kubeconfig_of(name)?)?;
+        }
+        let mut command = Command::new(shipped(name)?);
+        command.args(args).env("KUBECONFIG", &file);
+        spawn(layout, component, &mut command)?;
+        let pid = self.running(component)?;
+        pid.with_context(|| format!("{name} exited immediately"))
+    }
+
+    pub(super) fn running(&self, component: &str) -> Result<Option<u32>> {
         let processes = marked(&self.cluster.layout().bridge())?;
         Ok(processes
             .into_iter()
@@ -178,18 +186,18 @@ impl Stage {
             DEADLINE,
             Duration::from_millis(20),
             || {
-                let left = self.controller(CONTROLLER)?;
+                let left = self.running(CONTROLLER)?;
                 left.into_iter().for_each(kill);
                 Ok(left.is_none().then_some(()))
             },
         )
     }
 
-    fn controller_kubeconfig(&self) -> Result<String> {
+    fn kubeconfig_of(&self, account: &str) -> Result<String> {
         let token = self.cluster.kubectl(&[
             "create",
             "token",
-            CONTROLLER,
+            account,
             "--namespace",
             CONTROLLER_NAMESPACE,
             "--duration=12h",
@@ -198,18 +206,15 @@ impl Stage {
             &host()?,
         ])?;
         let authority = Authority::load(self.cluster.layout())?;
-        let mut config: Value = serde_json::from_str(&authority.kubeconfig(
-            self.cluster.layout(),
-            CONTROLLER,
-            None,
-        )?)?;
+        let mut config: Value =
+            serde_json::from_str(&authority.kubeconfig(self.cluster.layout(), account, None)?)?;
         config["users"][0]["user"] = json!({"token": token.trim()});
         Ok(config.to_string())
     }
 
     /// A client with the controller's permissions.
     pub(super) async fn controller_client(&self) -> Result<Client> {
-        client(&self.controller_kubeconfig()?).await
+        client(&self.kubeconfig_of(CONTROLLER)?).await
     }
 
     pub(super) async fn admin_client(&self) -> Result<Client> {

@@ -1,7 +1,7 @@
 //! Somebody who may write every object in one namespace of the hub, and owns clusters: tries to exhaust the hub, and to reach what is not
 //! theirs.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use fastrand::Rng;
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
@@ -14,6 +14,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::lies::{Asked, Lie};
+use super::objects::unless_gone;
 
 /// The tenant's namespace.
 pub const TENANT: &str = "tenant";
@@ -134,7 +135,7 @@ impl Tenant {
             let params = PostParams::default();
             self.objects().create(&params, &object).await?;
             let deleted = self.objects().delete(&name, &DeleteParams::default()).await;
-            unless_gone(deleted.map(drop))?;
+            unless_gone(deleted)?;
         }
         Ok(())
     }
@@ -144,7 +145,7 @@ impl Tenant {
         for object in self.objects().list(&ListParams::default()).await? {
             let name = object.name_any();
             let deleted = self.objects().delete(&name, &DeleteParams::default()).await;
-            unless_gone(deleted.map(drop))?;
+            unless_gone(deleted)?;
             let mut forged = ClusterPullSecret::new(&name, object.spec);
             forged.spec.remove ^= true;
             // The hub may be faster.
@@ -202,12 +203,4 @@ pub fn news(number: u64) -> Value {
             "counts": {"total": number % 1000, "synced": number % 999}, "conditions": [ready],
         },
     }})
-}
-
-fn unless_gone(done: kube::Result<()>) -> Result<()> {
-    match done {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => bail!(error),
-        Ok(()) => Ok(()),
-    }
 }

@@ -1,10 +1,10 @@
 //! kubectl as the cluster's admin, with a timeout no longer than an outage of the API server.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::Cluster;
-use crate::product::{NAMESPACE, run};
+use crate::product::NAMESPACE;
 
 const TIMEOUT: &str = "--request-timeout=20s";
 
@@ -31,8 +31,5 @@ pub(super) fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
 }
 
 fn with_input(cluster: &Cluster, args: &[&str], input: &str) -> Result<String> {
-    let mut command = cluster.kubectl_command();
-    let ran = run(command.args(args).arg(TIMEOUT), input)?;
-    ensure!(ran.code == Some(0), "{}", ran.stderr.trim());
-    Ok(ran.stdout)
+    cluster.kubectl_with(&[args, &[TIMEOUT]].concat(), input)
 }

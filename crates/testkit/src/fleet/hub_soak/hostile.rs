@@ -7,10 +7,10 @@ use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::objects::unless_gone;
 use super::place::Server;
 use super::{FLEETS, HOSTILE, MEMORY, REAL, SIMULATED, World};
 use crate::fleet::hub_stage::CLUSTERS;
+use crate::fleet::objects::unless_gone;
 use crate::fleet::tenant::lie;
 
 impl World<'_> {
@@ -109,7 +109,7 @@ impl World<'_> {
             let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
             let (name, params) = (object.name_any(), PatchParams::default());
             let patched = self.clusters().patch(&name, &params, &patch).await;
-            unless_gone(patched.map(drop))?;
+            unless_gone(patched)?;
         }
         for place in &mut self.places {
             if place.server != Server::Up {

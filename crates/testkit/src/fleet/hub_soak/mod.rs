@@ -22,10 +22,10 @@ use tokio::time::sleep;
 use super::hub_stage::{HubProcess, HubStage};
 use super::members::Members;
 use super::tenant::Tenant;
+use crate::fleet::objects::unless_gone;
 use crate::process::kill;
 use crate::refuser::Refuser;
 use check::Limits;
-use objects::unless_gone;
 use oddities::Oddities;
 use place::{Place, Server, Takeover};
 
@@ -74,12 +74,8 @@ pub struct Outcome {
 
 pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
     let stage = HubStage::up_with_tenant("hub-soak")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
     let refuser = Refuser::start()?;
-    runtime.block_on(run(&stage, &refuser, time, seed))
+    crate::fleet::block_on(run(&stage, &refuser, time, seed))
 }
 
 /// A `FleetPullSecret` in the user's version.
@@ -213,7 +209,7 @@ impl<'a> World<'a> {
             5 => {
                 let params = DeleteParams::default();
                 let deleted = self.secrets().delete(FLEETS[fleet], &params).await;
-                unless_gone(deleted.map(drop))
+                unless_gone(deleted)
             }
             6 => self.write_source(fleet).await,
             7 => {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{FLEETS, World};
 use crate::fleet::hub_stage::CLUSTERS;
+use crate::fleet::objects::unless_gone;
 use crate::secrecy;
 
 impl World<'_> {
@@ -94,7 +95,7 @@ impl World<'_> {
             let params = PatchParams::default();
             let name = object.name_any();
             let patched = self.clusters().patch(&name, &params, &patch).await;
-            unless_gone(patched.map(drop))?;
+            unless_gone(patched)?;
         }
         Ok(())
     }
@@ -113,12 +114,4 @@ pub(super) fn config(fleet: &str, number: u32) -> String {
     secrecy::remember_login("soak", &password);
     let entry = json!({"username": "soak", "password": password});
     json!({"auths": {"soak.example.com": entry}}).to_string()
-}
-
-/// Ignores that another event, or the hub, deleted the object.
-pub(super) fn unless_gone(done: kube::Result<()>) -> Result<()> {
-    match done {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        done => Ok(done?),
-    }
 }

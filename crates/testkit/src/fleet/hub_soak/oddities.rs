@@ -10,10 +10,10 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::objects::unless_gone;
 use super::place::{HUB_USER, Server};
 use super::{FLEETS, World};
 use crate::fleet::hub_stage::CLUSTERS;
+use crate::fleet::objects::unless_gone;
 use crate::fleet::odd_values::fields::{ANNOTATION, LABEL, at_path, paths, replaced, values};
 use crate::fleet::odd_values::objects::{CRD, Objects, Target, resource, target};
 use crate::product::NAMESPACE;
@@ -165,7 +165,7 @@ impl World<'_> {
             };
             let (webhooks, params) = (webhooks(client), DeleteParams::default());
             let deleted = webhooks.delete(REFUSER, &params).await;
-            unless_gone(deleted.map(drop))?;
+            unless_gone(deleted)?;
             self.oddities.refused.remove(&real);
         }
         let objects = self.objects_of_all();

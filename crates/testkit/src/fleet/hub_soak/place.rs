@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, GROUP, HUB, SECRET_TYPE};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::fleet::lies::{Asked, Lie};
 use crate::fleet::member::Member;
 use crate::fleet::members::Members;
+use crate::fleet::objects::unless;
 use crate::fleet::stage::Stage;
 use crate::pki::Authority;
 use crate::product::NAMESPACE;
@@ -85,7 +86,7 @@ impl Place {
     pub(super) async fn real(number: usize) -> Result<Self> {
         let name = format!("real-{number}");
         let stage = Stage::bare(&format!("hub-soak-{number}"))?;
-        stage.apply(&permissions().to_string())?;
+        stage.apply(permissions())?;
         let create = ["create", "token", HUB, "-n", NAMESPACE, "--duration=12h"];
         let real = Real {
             client: stage.admin_client().await?,
@@ -306,15 +307,6 @@ fn put_key(member: &Arc<Member>) -> bool {
         }
     });
     is_there
-}
-
-/// false: it failed with one of these codes.
-fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
-    match done {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if codes.contains(&status.code) => Ok(false),
-        Err(error) => bail!(error),
-    }
 }
 
 /// The hub's permissions in a member, for its certificate or its token.

@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
-use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY, GLOBAL_SECRET, LEADER};
+use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY, LEADER};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 use super::Objects;
 use super::gate::Gate;
 use crate::fleet::stage::Stage;
-use crate::product::NAMESPACE;
 
 pub(super) const CONTROLLER: &str = "globalps-controller";
 
@@ -38,11 +36,6 @@ pub(super) fn gate(stage: &Stage) -> Result<Gate> {
             "resources": ["globalpullsecrets", "globalpullsecrets/status"], "operations": operations},
     ]);
     Gate::new(stage, CONTROLLER, &rules)
-}
-
-pub(super) async fn status(client: &Client) -> Result<GlobalPullSecretStatus> {
-    let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), NAMESPACE);
-    Ok(api.get(GLOBAL_SECRET).await?.status.unwrap_or_default())
 }
 
 /// All objects, except the Secrets in globalps' own namespace and the account that names the leader. `part` returns the owner by kind, namespace and name.
@@ -120,13 +113,4 @@ pub(super) fn own_secret(
     content: &Value,
 ) -> Value {
     json!({"type": type_, "labels": labels, "owners": owners, "content": content})
-}
-
-pub(super) fn config(entries: &[(&str, u32)]) -> Value {
-    let entry = |(registry, number): &(&str, u32)| {
-        let auth = BASE64_STANDARD.encode(format!("u:p{number}"));
-        ((*registry).to_owned(), json!({"auth": auth}))
-    };
-    let auths: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
-    json!({"auths": auths})
 }

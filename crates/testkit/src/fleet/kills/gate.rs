@@ -82,7 +82,7 @@ impl Gate {
         let about = json!({
             "rules": rules, "matchConditions": [{"name": "user", "expression": condition}],
         });
-        stage.apply(&webhook.configuration(NAME, &about).to_string())?;
+        stage.apply(webhook.configuration(NAME, &about))?;
         Ok(Self {
             _webhook: webhook,
             state,

@@ -85,7 +85,9 @@ trait Scene {
     /// The expected objects.
     fn wanted(&self) -> Objects;
     /// Whether the object may be in an intermediate state during the change.
-    fn may_differ(&self, change: Self::Change, key: &str) -> bool;
+    fn may_differ(&self, _change: Self::Change, _key: &str) -> bool {
+        false
+    }
     /// Checks the conditions that must hold at every moment.
     async fn check_between(&self, found: &Objects) -> Result<()>;
     async fn check_status(&self) -> Result<()>;
@@ -98,11 +100,7 @@ fn kill_at_each_write<S: Scene>(
     scene: impl Future<Output = Result<S>>,
     changes: &[S::Change],
 ) -> Result<Vec<Outcome<S::Change>>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let scene = scene.await?;
         let pid = scene.start()?;
         settle(&scene, gate).await?;

@@ -2,19 +2,18 @@
 //! secrets.
 
 use anyhow::{Result, ensure};
-use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::api::Attach;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, ATTACHED_ANNOTATION, DATA_KEY, GLOBAL_SECRET, IMAGE_PULL_SECRET_LABEL,
-    SECRET_TYPE,
+    ADDITIONAL_SECRET, ATTACHED_ANNOTATION, GLOBAL_SECRET, IMAGE_PULL_SECRET_LABEL, SECRET_TYPE,
 };
-use globalps_manifests::NamespaceAccess;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::delivery::{CONTROLLER, Part, config, gate, objects, own_secret, status};
+use super::delivery::{CONTROLLER, Part, gate, objects, own_secret};
 use super::{Objects, Outcome, Scene, kill_at_each_write};
+use crate::fleet::objects::{apply_secret, config, configure, status};
 use crate::fleet::stage::Stage;
 use crate::product::NAMESPACE;
 
@@ -65,12 +64,7 @@ struct World<'a> {
 }
 
 pub fn run() -> Result<Vec<Outcome<Change>>> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::ServiceAccounts,
-        detaches: false,
-    };
-    let stage = Stage::managed("delivery-kills", access)?;
+    let stage = Stage::managed("delivery-kills", Attach::ServiceAccounts)?;
     kill_at_each_write(&gate(&stage)?, World::new(&stage), &CHANGES)
 }
 
@@ -96,7 +90,7 @@ impl<'a> World<'a> {
         others.push(account("b", "mine", GLOBAL_SECRET));
         others.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {"name": GLOBAL_SECRET, "namespace": "foreign"}, "stringData": {"key": "theirs"}}));
-        stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": others}).to_string())?;
+        stage.apply_all(&others)?;
         stage.allow_source(TEAM)?;
         let mut world = Self {
             stage,
@@ -120,11 +114,7 @@ impl<'a> World<'a> {
     }
 
     async fn configure(&self, spec: &Value) -> Result<()> {
-        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": spec}));
-        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        configure(&self.client, spec).await
     }
 
     async fn apply_sources(&self) -> Result<()> {
@@ -134,14 +124,8 @@ impl<'a> World<'a> {
     }
 
     async fn apply_source(&self, name: &str, registry: &str, number: u32) -> Result<()> {
-        let config = config(&[(registry, number)]).to_string();
-        let secret: Secret = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": SECRET_TYPE,
-            "stringData": {DATA_KEY: config}}))?;
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let params = PatchParams::apply("kills").force();
-        api.patch(name, &params, &Patch::Apply(&secret)).await?;
-        Ok(())
+        let config = config(&[(registry, number)]);
+        apply_secret(&self.client, NAMESPACE, name, config).await
     }
 
     fn is_delivered(&self) -> bool {

@@ -1,20 +1,15 @@
 //! Delivery to operators by controllers that are killed at each of their writes.
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::api::GlobalPullSecret;
-use globalps_core::names::{
-    DATA_KEY, GLOBAL_SECRET, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, SECRET_TYPE,
-};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use globalps_core::names::{OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, SECRET_TYPE};
+use kube::Client;
 use serde_json::{Value, json};
 
-use super::delivery::{CONTROLLER, Part, config, gate, objects, own_secret, status};
+use super::delivery::{CONTROLLER, Part, gate, objects, own_secret};
 use super::{Objects, Outcome, Scene, kill_at_each_write};
+use crate::fleet::objects::{apply_secret, config, configure, status};
 use crate::fleet::stage::Stage;
 use crate::olm::{catalog, delete, install_olm, set_versions, subscription, version};
-use crate::product::NAMESPACE;
 
 /// Namespace of the operators. Their catalogs are in `olm` and `more`, each with a Secret `pull`.
 const SPACE: &str = "ops";
@@ -111,27 +106,17 @@ impl<'a> World<'a> {
     }
 
     fn apply(&self, objects: &[Value]) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.stage.apply(&list.to_string())
+        self.stage.apply_all(objects)
     }
 
     async fn configure(&self, is_enabled: bool) -> Result<()> {
-        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": {"operators": {"enabled": is_enabled}}}));
-        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        let spec = json!({"operators": {"enabled": is_enabled}});
+        configure(&self.client, &spec).await
     }
 
     async fn apply_pull_secret(&self, namespace: &str, number: u32) -> Result<()> {
-        let config = config(&[(registry(namespace), number)]).to_string();
-        let secret: Secret = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"}, "type": SECRET_TYPE,
-            "stringData": {DATA_KEY: config}}))?;
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let params = PatchParams::apply("kills").force();
-        api.patch("pull", &params, &Patch::Apply(&secret)).await?;
-        Ok(())
+        let config = config(&[(registry(namespace), number)]);
+        apply_secret(&self.client, namespace, "pull", config).await
     }
 
     /// Sets the installed version, and the one being installed.
@@ -259,10 +244,6 @@ impl Scene for World<'_> {
             );
         }
         wanted
-    }
-
-    fn may_differ(&self, _: Change, _: &str) -> bool {
-        false
     }
 
     /// Every copy is referenced by a service account: this is how the next controller finds it.

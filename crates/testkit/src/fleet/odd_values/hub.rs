@@ -27,10 +27,7 @@ static TARGETS: [Target<'static>; 3] = [
 
 pub fn run() -> Result<Tried> {
     let stage = HubStage::up("hub-odd-values")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    crate::fleet::block_on(async {
         let client = stage.admin_client().await?;
         let objects = Objects { client };
         let mut scene = Scene {
@@ -113,7 +110,7 @@ impl Scene<'_> {
             "metadata": {"name": "clusters.cluster.x-k8s.io"},
             "spec": {"group": CLUSTER.0, "names": names, "scope": "Namespaced", "versions": [version]},
         });
-        self.stage.apply(&definition.to_string())?;
+        self.stage.apply(&definition)?;
         let crd = "crd/clusters.cluster.x-k8s.io";
         let wait = ["wait", "--for=condition=Established", "--timeout=30s", crd];
         self.stage.cluster().kubectl(&wait)?;

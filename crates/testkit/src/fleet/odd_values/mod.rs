@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
-use globalps_manifests::NamespaceAccess;
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -55,16 +54,8 @@ static TARGETS: [Target<'static>; 7] = [
 ];
 
 pub fn run() -> Result<Tried> {
-    let access = NamespaceAccess {
-        secret_name: GLOBAL_SECRET.to_owned(),
-        attach: Attach::Admission,
-        detaches: false,
-    };
-    let stage = Stage::with("odd-values", Some(access))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    let stage = Stage::with("odd-values", Some(Attach::Admission))?;
+    crate::fleet::block_on(async {
         let client = stage.admin_client().await?;
         Scene {
             stage: &stage,

@@ -373,10 +373,6 @@ impl Scene for World<'_> {
         wanted
     }
 
-    fn may_differ(&self, _: Change, _: &str) -> bool {
-        false
-    }
-
     async fn check_between(&self, _: &Objects) -> Result<()> {
         self.check_contents().await?;
         self.check_limit().await

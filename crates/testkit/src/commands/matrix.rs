@@ -1,17 +1,14 @@
 //! Runs tests on clusters of several releases of Kubernetes, one release after the other, then beside several releases of
 //! kubeadm, and writes what works with which: `docs/compatibility.md`.
 
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
+use crate::compatibility::{Observed, Release, with_clusters, with_kubeadm};
+use crate::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use crate::suite::{self, Capacity};
+use crate::{Access, Cluster, Node, config_file, containerd, crio, kubernetes, until};
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Parser;
-use globalps_testkit::compatibility::{Observed, Release, with_clusters, with_kubeadm};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
-use globalps_testkit::suite::{self, Capacity};
-use globalps_testkit::{
-    Access, Cluster, Node, Options, config_file, containerd, crio, kubernetes, until,
-};
 use jiff::Zoned;
 use serde_json::{Value, json};
 
@@ -24,9 +21,8 @@ const LIMIT: Duration = Duration::from_mins(20);
 /// Begins the line with what was observed.
 const OBSERVED: &str = "observed: ";
 
-/// Run tests on clusters of several releases of Kubernetes
-#[derive(Parser)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`
     #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "kubeadm", "observe"])]
     releases: Vec<String>,
@@ -47,13 +43,12 @@ struct Args {
     observe: bool,
 }
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    globalps_testkit::exit_code(&if args.observe {
+pub fn run(args: &Args) -> Result<()> {
+    if args.observe {
         observe()
     } else {
-        try_all(&args)
-    })
+        try_all(args)
+    }
 }
 
 fn try_all(args: &Args) -> Result<()> {
@@ -66,8 +61,8 @@ fn try_all(args: &Args) -> Result<()> {
     let crio = args.crio.iter().map(|directory| newest("", directory));
     for (version, containerd, crio) in kubernetes.chain(containerd).chain(crio) {
         println!("\n##### Kubernetes {version} {containerd}{crio}");
-        let built = Command::new(sibling("testcluster")?)
-            .arg("build")
+        let built = Command::new(std::env::current_exe()?)
+            .args(["cluster", "build"])
             .env("KUBERNETES", version)
             .status()?;
         if !built.success() {
@@ -141,15 +136,10 @@ fn write(args: &Args, page: impl Fn(&str) -> String) -> Result<()> {
     Ok(())
 }
 
-fn sibling(name: &str) -> Result<std::path::PathBuf> {
-    let own = std::env::current_exe()?;
-    Ok(own.with_file_name(name))
-}
-
 /// In a process of its own, since the releases are variables of the process.
 fn observed(variables: &[(&str, &str)]) -> Result<Observed> {
-    let ran = Command::new(sibling("matrix")?)
-        .arg("--observe")
+    let ran = Command::new(std::env::current_exe()?)
+        .args(["matrix", "--observe"])
         .envs(variables.iter().copied())
         .stderr(std::process::Stdio::inherit())
         .output()?;
@@ -161,8 +151,7 @@ fn observed(variables: &[(&str, &str)]) -> Result<Observed> {
 
 fn observe() -> Result<()> {
     let version = kubernetes::version();
-    let dir = kubernetes::target_dir().join("clusters/matrix");
-    let cluster = Cluster::up(&Options { dir, nodes: 1 })?;
+    let cluster = Cluster::up_named("matrix", 1)?;
     let node = cluster.nodes()?.remove(0);
     let found = on(&cluster, &node, &version).context(version)?;
     println!("{OBSERVED}{}", serde_json::to_string(&found)?);
@@ -255,9 +244,7 @@ impl World<'_> {
             "type": "kubernetes.io/dockerconfigjson",
             "stringData": {".dockerconfigjson": self.cluster.registry().docker_config()?},
         });
-        let mut kubectl = self.cluster.kubectl_command();
-        let ran = run(kubectl.args(["apply", "-f", "-"]), &secret.to_string())?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        self.cluster.kubectl_with(&["apply", "-f", "-"], &secret)?;
         self.configure(&json!({
             "kubelet": {"delivery": "CredentialProvider"},
             "sources": [{"name": SOURCE, "scope": {"namespaces": ["team-a"]}}],
@@ -342,11 +329,8 @@ impl World<'_> {
     }
 
     fn delivered(&self, delivery: &str) -> Result<()> {
-        until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
-            let status = self.product.node_status(self.node.name())?;
-            let is_ready = self.product.condition("Ready")?.0 == "True";
-            Ok((is_ready && status["delivery"] == delivery).then_some(()))
-        })
+        let nodes = std::slice::from_ref(self.node);
+        self.product.wait_delivered(nodes, delivery)
     }
 
     /// Deletes the additional Secret; the node is as before.
@@ -367,17 +351,9 @@ impl World<'_> {
 
 /// Whether a pod in this namespace runs. `false`: its image could not be pulled.
 fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result<bool> {
-    let gone = [
-        "delete",
-        "pod",
-        "p",
-        "-n",
-        namespace,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-    ];
-    cluster.kubectl(&gone)?;
+    cluster.kubectl_line(&format!(
+        "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
+    ))?;
     let policy = format!("--image-pull-policy={policy}");
     let image = format!("--image={image}");
     until("the pod", DEADLINE, POLL, || {

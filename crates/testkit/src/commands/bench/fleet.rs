@@ -1,15 +1,12 @@
 //! Measures how the time and the cost of a rotation grow with the number of nodes.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::fleet::{Figures, Options, fit, measure};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::fleet::{Figures, Options, fit, measure};
 
-/// Measure rotations of a simulated fleet
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Numbers of nodes; several with commas
     #[arg(long, value_delimiter = ',', default_value = "100,1000,5000")]
     nodes: Vec<usize>,
@@ -21,17 +18,13 @@ struct Cli {
     one_at_a_time: u64,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&bench(&Cli::parse()))
-}
-
-fn bench(cli: &Cli) -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     let mut all = Vec::new();
-    for &nodes in &cli.nodes {
+    for &nodes in &args.nodes {
         let figures = measure(&Options {
             nodes,
-            idle: Duration::from_secs(cli.idle),
-            one_at_a_time: Duration::from_secs(cli.one_at_a_time),
+            idle: Duration::from_secs(args.idle),
+            one_at_a_time: Duration::from_secs(args.one_at_a_time),
         })?;
         print(&figures);
         all.push(figures);

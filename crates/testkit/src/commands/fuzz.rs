@@ -1,17 +1,14 @@
 //! Compares our code with the kubelet's and containers/image's own code, on generated credentials files and images, and
 //! the credential provider with the kubelet's. Prints how many cases of which kind ran, and every disagreement.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::judge::judge;
-use globalps_testkit::{judge_merges, provider_judge};
+use crate::judge::judge;
+use crate::{judge_merges, provider_judge};
+use anyhow::{Result, ensure};
 
-/// Compare globalps with the kubelet's and CRI-O's own code on generated cases
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of credentials files to generate
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
@@ -23,10 +20,9 @@ struct Cli {
     seed: u64,
 }
 
-fn main() -> Result<ExitCode> {
-    let cli = Cli::parse();
+pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
-    let report = judge(cli.seed, cli.cases)?;
+    let report = judge(args.seed, args.cases)?;
     print!("{}", report.kinds);
     println!("{:>10}  files that the kubelet accepts", report.accepted);
     println!(
@@ -37,13 +33,13 @@ fn main() -> Result<ExitCode> {
         "{:>10}  images for which CRI-O has a credential",
         report.sent
     );
-    conclude("cases", report.cases, &cli, start, &report.disagreements);
+    conclude("cases", report.cases, args, start, &report.disagreements);
     let start = Instant::now();
-    let pulls = provider_judge::judge(cli.seed, cli.provider_cases)?;
+    let pulls = provider_judge::judge(args.seed, args.provider_cases)?;
     print!("\n{pulls}");
-    conclude("pulls", pulls.pulls, &cli, start, &pulls.disagreements);
+    conclude("pulls", pulls.pulls, args, start, &pulls.disagreements);
     let start = Instant::now();
-    let merges = judge_merges::judge(cli.seed, cli.cases / 10)?;
+    let merges = judge_merges::judge(args.seed, args.cases / 10)?;
     println!(
         "\n{:>10}  images for which the kubelet had a credential",
         merges.tried
@@ -52,20 +48,21 @@ fn main() -> Result<ExitCode> {
         "{:>10}  images for which CRI-O had a credential",
         merges.sent
     );
-    conclude("merges", merges.merges, &cli, start, &merges.failures);
+    conclude("merges", merges.merges, args, start, &merges.failures);
     let all = [
         &report.disagreements,
         &pulls.disagreements,
         &merges.failures,
     ];
     let agree = all.iter().all(|found| found.is_empty());
-    Ok(ExitCode::from(u8::from(!agree)))
+    ensure!(agree, "there are disagreements");
+    Ok(())
 }
 
-fn conclude(what: &str, number: u64, cli: &Cli, start: Instant, disagreements: &[String]) {
+fn conclude(what: &str, number: u64, args: &Args, start: Instant, disagreements: &[String]) {
     println!(
         "{number} {what} from seed {} in {:.0} s, {} disagreements",
-        cli.seed,
+        args.seed,
         start.elapsed().as_secs_f64(),
         disagreements.len()
     );

@@ -1,11 +1,9 @@
 //! Measures how long a user waits for the plugin, and compares with the goals.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::fleet::plugin::{PluginFigures, measure, median};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::fleet::plugin::{PluginFigures, measure, median};
 
 /// Goals: times in milliseconds that no user notices, and memory in MB that every machine has.
 const HELP: u64 = 10;
@@ -16,9 +14,8 @@ const ADD: u64 = 300;
 const CHANGE: u64 = 200;
 const LIVE_MEMORY: f64 = 30.0;
 
-/// Measure the plugin's response times on a simulated fleet
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
@@ -27,13 +24,9 @@ struct Cli {
     runs: usize,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&bench(&Cli::parse()))
-}
-
-fn bench(cli: &Cli) -> Result<()> {
-    let figures = measure(cli.nodes, cli.runs)?;
-    println!("{} nodes, median of {} runs", cli.nodes, cli.runs);
+pub fn run(args: &Args) -> Result<()> {
+    let figures = measure(args.nodes, args.runs)?;
+    println!("{} nodes, median of {} runs", args.nodes, args.runs);
     print(&figures)
 }
 

@@ -1,16 +1,12 @@
-//! Runs the test programs of this package in parallel: what `make test` does after the unit tests.
+//! Runs the test programs in parallel: what `make test` does after the unit tests.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::suite::{self, Capacity};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::exit_code;
-use globalps_testkit::suite::{self, Capacity};
 
-/// Run the test files in parallel
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Load that runs at the same time: a cluster counts one for its control plane and one for each node
     #[arg(long, default_value_t = 9)]
     capacity: u32,
@@ -24,17 +20,13 @@ struct Cli {
     files: Vec<String>,
 }
 
-fn main() -> ExitCode {
-    exit_code(&run(&Cli::parse()))
-}
-
-fn run(cli: &Cli) -> Result<()> {
-    let programs = suite::build(&cli.files)?;
+pub fn run(args: &Args) -> Result<()> {
+    let programs = suite::build(&args.files)?;
     let begun = Instant::now();
-    let limit = Duration::from_mins(cli.minutes);
+    let limit = Duration::from_mins(args.minutes);
     let capacity = Capacity {
-        busy: cli.capacity,
-        idle: cli.idle_capacity.max(cli.capacity),
+        busy: args.capacity,
+        idle: args.idle_capacity.max(args.capacity),
     };
     let outcomes = suite::run(programs, capacity, limit, &[])?;
     println!("\n===== {} s in all", begun.elapsed().as_secs());

@@ -2,14 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::image::{Image, write};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::image::{Image, write};
 
-/// Write a reproducible OCI image archive of static programs; print the digest of the manifest and the size of the
-/// image in bytes
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Static ELF program that is the entrypoint
     #[arg(long)]
     binary: PathBuf,
@@ -30,19 +27,17 @@ struct Cli {
     output: PathBuf,
 }
 
-fn main() -> Result<()> {
-    let cli = Cli::parse();
-    let reference = cli
-        .reference
-        .unwrap_or_else(|| format!("{}:latest", cli.name));
+pub fn run(args: &Args) -> Result<()> {
+    let latest = || format!("{}:latest", args.name);
+    let reference = args.reference.clone().unwrap_or_else(latest);
     let image = Image {
-        binary: &cli.binary,
-        name: &cli.name,
-        beside: &cli.beside,
-        user: &cli.user,
+        binary: &args.binary,
+        name: &args.name,
+        beside: &args.beside,
+        user: &args.user,
         reference: &reference,
     };
-    let written = write(&image, &cli.output)?;
+    let written = write(&image, &args.output)?;
     println!("{} {}", written.digest, written.size);
     Ok(())
 }

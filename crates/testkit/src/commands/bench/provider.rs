@@ -3,22 +3,20 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::product::provider_path;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use clap::Parser;
 use globalps_dockerconfig::{DockerConfig, parse};
 use globalps_provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
-use globalps_testkit::product::provider_path;
 use serde_json::{Map, Value, json};
 
-/// Measure how long a pull waits for the credential provider
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Runs of each program
     #[arg(long, default_value_t = 500)]
     runs: usize,
@@ -37,17 +35,15 @@ struct Case {
     times: Vec<Duration>,
 }
 
-fn main() -> Result<ExitCode> {
-    let cli = Cli::parse();
+pub fn run(args: &Args) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut cases = cases(dir.path())?;
-    for _ in 0..cli.runs {
+    for _ in 0..args.runs {
         for case in &mut cases {
-            let time = run(case)?;
-            case.times.push(time);
+            case.times.push(time(case)?);
         }
     }
-    println!("{} runs of each, in turn; milliseconds", cli.runs);
+    println!("{} runs of each, in turn; milliseconds", args.runs);
     println!("{:<42} {:>7} {:>7} {:>7}", "", "median", "95 %", "goal");
     let mut is_fast = true;
     for case in &mut cases {
@@ -58,7 +54,8 @@ fn main() -> Result<ExitCode> {
         println!("{:<42} {median:>7} {high:>7} {goal:>7}", case.name);
         is_fast &= case.limit.is_none_or(|limit| at(50) <= limit);
     }
-    Ok(ExitCode::from(u8::from(!is_fast)))
+    ensure!(is_fast, "a median is above its goal");
+    Ok(())
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -162,7 +159,7 @@ fn request() -> Vec<u8> {
     request.to_string().into_bytes()
 }
 
-fn run(case: &Case) -> Result<Duration> {
+fn time(case: &Case) -> Result<Duration> {
     let start = Instant::now();
     let mut child = Command::new(&case.program)
         .args(&case.arguments)

@@ -1,15 +1,12 @@
 //! Measures pull secrets in many namespaces, and compares with the maximum of the API server.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::fleet::namespaces::{Step, measure};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::fleet::namespaces::{Step, measure};
 
-/// Measure pull secrets in many namespaces
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of namespaces; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     namespaces: Vec<usize>,
@@ -18,14 +15,10 @@ struct Cli {
     idle: u64,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&bench(&Cli::parse()))
-}
-
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn bench(cli: &Cli) -> Result<()> {
-    for namespaces in &cli.namespaces {
-        let figures = measure(*namespaces, Duration::from_secs(cli.idle))?;
+pub fn run(args: &Args) -> Result<()> {
+    for namespaces in &args.namespaces {
+        let figures = measure(*namespaces, Duration::from_secs(args.idle))?;
         println!("{} namespaces", figures.namespaces);
         println!("capacity       {:.0} writes/s", figures.capacity);
         let least = *namespaces as f64 / figures.capacity;
@@ -52,7 +45,7 @@ fn bench(cli: &Cli) -> Result<()> {
             millis(most / 2),
             millis(most)
         );
-        println!("idle           {} s: {:?}", cli.idle, figures.idle);
+        println!("idle           {} s: {:?}", args.idle, figures.idle);
         let megabytes = |kib: u64| kib as f64 * 1024.0 / 1e6;
         println!(
             "controller     {:.1} MB before, {:.1} MB after, {:.1} MB at most",

@@ -1,16 +1,14 @@
 //! Measures rotations on real nodes: with the default limit, with a quarter of the nodes at once, with virtual nodes beside them,
 //! with a node that fails, and with the credential provider.
 
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use crate::broken_kubelet::break_kubelet;
+use crate::product::{CONFIG, DEADLINE, Product, merge};
+use crate::watch::{Watch, median};
+use crate::{Cluster, Node, config_file, until, virtual_nodes};
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
-use globalps_testkit::broken_kubelet::break_kubelet;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_testkit::watch::{Watch, median};
-use globalps_testkit::{Cluster, Node, Options, config_file, kubernetes, until, virtual_nodes};
 use serde_json::json;
 
 /// The syncer waits before it restarts the same kubelet again; this wait must not count.
@@ -20,24 +18,15 @@ const POLL: Duration = Duration::from_millis(100);
 const IN_PLACE: usize = 20;
 const WORSE: &str = "worse.example.com";
 
-/// Measure rotations on real nodes
-#[derive(Parser)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 12)]
     nodes: u8,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/rotation");
-    let cluster = Cluster::up(&Options {
-        dir,
-        nodes: args.nodes,
-    })?;
+pub fn run(args: &Args) -> Result<()> {
+    let cluster = Cluster::up_named("rotation", args.nodes)?;
     let product = Product::install(&cluster)?;
     let nodes = cluster.nodes()?;
     product.apply(&content("rotation.example.com", 0))?;
@@ -83,18 +72,13 @@ fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -
     let deliver = |delivery: &str| -> Result<()> {
         let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
         merge(cluster, CONFIG, &patch)?;
-        until("the delivery", DEADLINE, POLL, || {
-            let is_ready = product.condition("Ready")?.0 == "True";
-            let nodes = nodes.iter().map(|node| product.node_status(node.name()));
-            let mut nodes = nodes.collect::<Result<Vec<_>>>()?.into_iter();
-            Ok((is_ready && nodes.all(|status| status["delivery"] == delivery)).then_some(()))
-        })
+        product.wait_delivered(nodes, delivery)
     };
     deliver("CredentialProvider")?;
-    let before = starts(product, nodes)?;
+    let before = product.starts(nodes)?;
     let mut seconds: [Vec<f32>; 3] = Default::default();
     for round in 1..=IN_PLACE {
-        let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+        let revision = product.revision()? + 1;
         let watch = Watch::start(cluster, nodes.len())?;
         let begun = SystemTime::now();
         product.apply(&content(
@@ -115,7 +99,7 @@ fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -
             all.push(time.duration_since(begun)?.as_secs_f32());
         }
     }
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     println!(
         "with the credential provider, {IN_PLACE} rotations; times from the start of `kubectl apply`"
     );
@@ -148,8 +132,8 @@ fn rotate(
     round: i64,
 ) -> Result<f32> {
     sleep(RESTART_INTERVAL);
-    let before = starts(product, nodes)?;
-    let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+    let before = product.starts(nodes)?;
+    let revision = product.revision()? + 1;
     let watch = Watch::start(cluster, nodes.len())?;
     let most = Watch::start(cluster, nodes.len())?;
     let begun = SystemTime::now();
@@ -157,7 +141,7 @@ fn rotate(
     let synced = watch.all_synced(revision)?;
     let last = synced.into_values().max().context("no nodes")?;
     product.wait_synced()?;
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     let each: Vec<usize> = after.iter().zip(before).map(|(a, b)| a - b).collect();
     let seconds = last.duration_since(begun)?.as_secs_f32();
     println!(
@@ -181,12 +165,12 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
     let middle = names.len() / 2;
     let broken = cluster.node(names[middle])?;
     break_kubelet(&broken, WORSE)?;
-    let before = starts(product, nodes)?;
+    let before = product.starts(nodes)?;
     product.apply(&content(WORSE, 1))?;
     product.wait_condition("Degraded", "True")?;
     // Time for a wrong assignment to show.
     sleep(Duration::from_secs(5));
-    let after = starts(product, nodes)?;
+    let after = product.starts(nodes)?;
     let (mut have, mut untouched) = (Vec::new(), Vec::new());
     for (node, (before, after)) in nodes.iter().zip(before.iter().zip(after)) {
         if config_file::auth(node, WORSE)?.is_some() {
@@ -221,13 +205,6 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
 fn set_limit(cluster: &Cluster, limit: &str) -> Result<()> {
     let patch = json!({"spec": {"rollout": {"maxUnavailable": limit}}});
     merge(cluster, CONFIG, &patch)
-}
-
-fn starts(product: &Product, nodes: &[Node]) -> Result<Vec<usize>> {
-    nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .collect()
 }
 
 fn content(registry: &str, round: i64) -> String {

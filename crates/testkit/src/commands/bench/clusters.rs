@@ -1,16 +1,13 @@
 //! Measures the hub in front of many simulated clusters, and compares with what its limits, the members and the API
 //! server allow.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::fleet::clusters::{Figures, Options, Step, measure};
 use anyhow::Result;
-use clap::Parser;
-use globalps_testkit::fleet::clusters::{Figures, Options, Step, measure};
 
-/// Measure the hub with simulated clusters
-#[derive(Parser)]
-struct Cli {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of clusters; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     clusters: Vec<usize>,
@@ -28,18 +25,14 @@ struct Cli {
     idle: u64,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&bench(&Cli::parse()))
-}
-
-fn bench(cli: &Cli) -> Result<()> {
-    for clusters in &cli.clusters {
+pub fn run(args: &Args) -> Result<()> {
+    for clusters in &args.clusters {
         let figures = measure(&Options {
             clusters: *clusters,
-            time: Duration::from_millis(cli.time),
-            has_tls: !cli.plain,
-            shards: cli.shards,
-            idle: Duration::from_secs(cli.idle),
+            time: Duration::from_millis(args.time),
+            has_tls: !args.plain,
+            shards: args.shards,
+            idle: Duration::from_secs(args.idle),
         })?;
         print(&figures);
     }

@@ -5,34 +5,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::{Access, Cluster, Node, Options, default_dir, kubernetes, preflight, reap};
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
-use globalps_testkit::{Access, Cluster, Node, Options, default_dir, kubernetes, preflight, reap};
-
-/// A real Kubernetes cluster on one Linux machine; its nodes are systemd-nspawn machines
-#[derive(Parser)]
-#[command(name = "testcluster")]
-struct Cli {
-    #[command(subcommand)]
-    command: Action,
-}
+use clap::{Args, Subcommand};
 
 #[derive(Args)]
-struct At {
+pub struct At {
     /// Directory of the cluster [default: target/cluster]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 #[derive(Args)]
-struct OneNode {
+pub struct OneNode {
     node: String,
     #[command(flatten)]
     at: At,
 }
 
 #[derive(Subcommand)]
-enum Action {
+pub enum Action {
     /// Start a cluster and leave it running
     Up {
         /// Number of nodes
@@ -82,17 +74,7 @@ enum Action {
     Reap { dir: PathBuf },
 }
 
-fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(action: Action) -> Result<ExitCode> {
+pub fn run(action: Action) -> Result<ExitCode> {
     let start = Instant::now();
     let said = |what: &str| eprintln!("{what} ({:.1} s)", start.elapsed().as_secs_f32());
     match action {
@@ -162,7 +144,7 @@ fn hints(cluster: &Cluster, dir: &Path) -> Result<()> {
         "kubectl:    {}/kubectl",
         std::path::absolute(kubernetes::bin_dir())?.display()
     );
-    eprintln!("stop it:    testcluster down --dir {}", dir.display());
+    eprintln!("stop it:    testkit cluster down --dir {}", dir.display());
     // The only line on standard output, so that a shell can evaluate it.
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
     Ok(())

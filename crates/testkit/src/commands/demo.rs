@@ -1,16 +1,12 @@
 //! A demonstration on three real nodes: the pull of a private image fails; after one command it works; after another
 //! command every node is in its original state.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::product::Product;
+use crate::{Access, Cluster, Node, Options, config_file, default_dir};
 use anyhow::{Context, Result, ensure};
-use globalps_testkit::product::Product;
-use globalps_testkit::{Access, Cluster, Node, Options, config_file, default_dir};
-
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&demo())
-}
 
 /// Prints each step before it runs, and afterwards how long it took.
 struct Story {
@@ -48,7 +44,7 @@ impl Story {
     }
 }
 
-fn demo() -> Result<()> {
+pub fn run() -> Result<()> {
     let mut story = Story {
         begun: Instant::now(),
         step: None,
@@ -160,7 +156,7 @@ fn demo() -> Result<()> {
         println!("  export PATH=$PATH:{}", parent(&Product::plugin_path()));
         println!(
             "  export PATH=$PATH:{}",
-            globalps_testkit::kubernetes::bin_dir().display()
+            crate::kubernetes::bin_dir().display()
         );
         println!("  kubectl globalps status");
         println!(

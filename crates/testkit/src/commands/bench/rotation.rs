@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::product::Product;
+use crate::watch::Watch;
+use crate::{Cluster, Node, kubernetes};
 use anyhow::{Context, Result, ensure};
-use globalps_testkit::product::Product;
-use globalps_testkit::watch::Watch;
-use globalps_testkit::{Cluster, Node, Options, kubernetes};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -17,21 +16,13 @@ const ROTATIONS: i64 = 20;
 const RESTART_INTERVAL: Duration = Duration::from_secs(11);
 const IDLE: Duration = Duration::from_mins(10);
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&bench())
-}
-
-fn bench() -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/bench");
-    let cluster = Cluster::up(&Options { dir, nodes: NODES })?;
+pub fn run() -> Result<()> {
+    let cluster = Cluster::up_named("bench", NODES)?;
     let product = Product::install(&cluster)?;
     let nodes = cluster.nodes()?;
     product.apply(&content(0))?;
     product.wait_synced()?;
-    let before: usize = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .sum::<Result<usize>>()?;
+    let before = product.starts(&nodes)?;
 
     let mut times = Times::default();
     for round in 1..=ROTATIONS {
@@ -63,10 +54,7 @@ fn bench() -> Result<()> {
         times.all_synced.push(last.duration_since(begun)?);
         product.wait_synced()?;
     }
-    let after: usize = nodes
-        .iter()
-        .map(|node| product.kubelet_starts(node))
-        .sum::<Result<usize>>()?;
+    let starts: usize = product.more_starts(&nodes, &before)?.into_iter().sum();
     let rotations = usize::try_from(ROTATIONS)?;
 
     println!(
@@ -94,7 +82,7 @@ fn bench() -> Result<()> {
     println!("kubelet restart alone       {}", spread(&mut alone));
     println!(
         "kubelet starts              {} for {} node changes",
-        after - before,
+        starts,
         rotations * nodes.len()
     );
     for node in &nodes {

@@ -1,14 +1,12 @@
 //! Creates a namespace and a pod with one `kubectl apply`, many times, with admission and with service accounts. Prints
 //! how many pods run and how long the first pull takes.
 
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::product::{DEADLINE, Product};
+use crate::{Access, Cluster, until};
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
-use globalps_testkit::product::{DEADLINE, Product, run as run_command};
-use globalps_testkit::{Access, Cluster, Options, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -17,21 +15,15 @@ const GIVEN_UP: Duration = Duration::from_secs(45);
 /// Pods that run at the same time: a node takes 110.
 const TOGETHER: usize = 100;
 
-/// Create a namespace and a pod together, many times, and count the pods that run
-#[derive(Parser)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Namespaces to create, each with a pod, for each way to attach pull secrets
     #[arg(long, default_value_t = 200)]
     count: usize,
 }
 
-fn main() -> ExitCode {
-    globalps_testkit::exit_code(&run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<()> {
-    let dir = kubernetes::target_dir().join("clusters/race");
-    let cluster = Cluster::up(&Options { dir, nodes: 2 })?;
+pub fn run(args: &Args) -> Result<()> {
+    let cluster = Cluster::up_named("race", 2)?;
     let registry = cluster.registry();
     let image = format!("{}/team/app:1", registry.address(Access::Private));
     let flags = ["--deliver-to-namespaces", "--delivery", "none", "--attach"];
@@ -94,16 +86,11 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}]}},
     ]});
     // The API server rejects a pod without its service account, so the apply is retried.
-    until(
-        "the pod is created",
-        DEADLINE,
-        Duration::from_millis(10),
-        || {
-            let mut kubectl = cluster.kubectl_command();
-            let ran = run_command(kubectl.args(["apply", "-f", "-"]), &list.to_string())?;
-            Ok((ran.code == Some(0)).then_some(()))
-        },
-    )
+    let (what, poll) = ("the pod is created", Duration::from_millis(10));
+    until(what, DEADLINE, poll, || {
+        Ok(cluster.kubectl_with(&["apply", "-f", "-"], &list).ok())
+    })
+    .map(drop)
 }
 
 /// Returns how long each pod took until it ran, and how many never ran.

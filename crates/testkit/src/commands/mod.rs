@@ -1,0 +1,98 @@
+//! The subcommands of the program `testkit`.
+
+mod bench;
+mod cluster;
+mod demo;
+mod fuzz;
+mod image;
+mod matrix;
+mod soak;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Clusters of real nodes on one machine, and what runs on them: the suite, soaks, benches and the demo
+#[derive(Parser)]
+#[command(name = "testkit")]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Start and stop a real Kubernetes cluster whose nodes are systemd-nspawn machines; reboot, kill and add nodes
+    #[command(subcommand)]
+    Cluster(cluster::Action),
+    /// Run the test files in parallel
+    Suite(suite::Args),
+    /// Run random events for a while, and check that everything is in the expected state
+    #[command(subcommand)]
+    Soak(soak::Soak),
+    /// Measure time and memory
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Run tests on clusters of several releases of Kubernetes
+    Matrix(matrix::Args),
+    /// Compare globalps with the kubelet's and CRI-O's own code on generated cases
+    Fuzz(fuzz::Args),
+    /// Roll out a private registry's password to three real nodes
+    Demo,
+    /// Write a reproducible OCI image archive of static programs; print the digest of the manifest and the size of the
+    /// image in bytes
+    Image(image::Args),
+}
+
+/// The whole program: runs the subcommand of this process's arguments.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Action::Cluster(action) => match cluster::run(action) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Action::Suite(args) => suite::run(&args),
+        Action::Soak(soak) => soak::run(&soak),
+        Action::Bench(bench) => bench::run(&bench),
+        Action::Matrix(args) => matrix::run(&args),
+        Action::Fuzz(args) => fuzz::run(&args),
+        Action::Demo => demo::run(),
+        Action::Image(args) => image::run(&args),
+    };
+    crate::exit_code(&result)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    /// The arguments of every subcommand that has none of its own.
+    fn leaves(command: &clap::Command, path: &[String]) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for sub in command.get_subcommands() {
+            let path = [path, &[sub.get_name().to_owned()]].concat();
+            found.extend(leaves(sub, &path));
+        }
+        if found.is_empty() {
+            found.push(path.to_vec());
+        }
+        found
+    }
+
+    #[test]
+    fn help_runs_no_subcommand() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let all = leaves(&command, &["testkit".to_owned()]);
+        assert!(all.len() > 20, "{all:?}");
+        for path in all {
+            let words = path.iter().map(String::as_str).chain(["--help"]);
+            let error = Cli::try_parse_from(words).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Runs a program to its end.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::secrecy::{self, Search};
+
+/// Result of a program.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a program to its end with this standard input. Fails if its output contains a credential.
+pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
+    let is = |wanted: &str| command.get_args().any(|word| word == wanted);
+    if is("--password-stdin") {
+        secrecy::remember(input.trim_end());
+    }
+    // The only command that is asked to show credentials.
+    let shows_secrets = (is("yaml") || is("json"))
+        && command
+            .get_args()
+            .any(|word| word.to_string_lossy().starts_with("--dry-run"));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| {
+            format!(
+                "could not run {}",
+                Path::new(command.get_program()).display()
+            )
+        })?;
+    let mut pipe = child.stdin.take().context("no pipe")?;
+    if let Err(error) = pipe.write_all(input.as_bytes())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        bail!("could not write standard input: {error}");
+    }
+    drop(pipe);
+    let output = child.wait_with_output()?;
+    let program = command.get_program().to_string_lossy();
+    let all = Search::for_all();
+    if !shows_secrets {
+        all.bytes(&format!("the output of `{program}`"), &output.stdout)?;
+    }
+    all.bytes(&format!("the messages of `{program}`"), &output.stderr)?;
+    Ok(Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
