@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use globalps_core::state::ProofKey;
 
+use super::clock::steady;
 use super::pending::{Pending, Writes};
-use super::steady;
 use crate::cache::OperatorObjects;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
