@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Secret;
 use tokio::time::Instant;
 
-use super::OriginalRef;
 use super::debounce::Debounced;
+use super::event::OriginalRef;
 use super::object_watch::ObjectState;
 use crate::content::source::Source;
 

@@ -6,24 +6,11 @@ use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, hist
 
 use super::Controller;
 use super::reconcile::Facts;
-use crate::content::history::{self, HistoryWrite, is_back, slots_up_to};
-use crate::content::secret::RolledOutWrite;
+use crate::content::history::{self, is_back, slots_up_to};
 use crate::nodes::forget::{Forget, Forgotten};
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
 use crate::refused::title;
-
-/// What this leader knows of the copies of earlier content.
-#[derive(Default)]
-pub(super) struct Copies {
-    /// What `global-pull-secret` no longer has, and could not be saved yet.
-    history: Option<HistoryWrite>,
-    rolled_out: Option<RolledOutWrite>,
-    /// Slots of the history beyond the limit may exist.
-    pub(super) is_too_long: bool,
-    /// Content that was forgotten on request.
-    pub(super) forgotten: Option<Forgotten>,
-}
 
 impl Controller {
     /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation

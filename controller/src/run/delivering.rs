@@ -11,8 +11,8 @@ use globalps_core::state::ProofKey;
 use globalps_runtime::backoff::random;
 use tokio::time::Instant;
 
+use super::clock::steady;
 use super::pending::{Pending, Writes};
-use super::steady;
 use crate::cache::PullSecrets;
 use crate::namespaces::clock::SecretClock;
 use crate::namespaces::digest::Digests;

@@ -18,20 +18,7 @@ use crate::cache::uptime;
 use crate::content::history;
 use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
-use crate::objects::managed::{
-    Installed, ManagedKind, ManagedObject, PerObject, RateLimiter, out_of_band_changes,
-};
-
-/// What this leader knows of the syncer's objects beyond the cache.
-#[derive(Default)]
-pub(super) struct Agents {
-    /// The objects as this leader wrote them; `None`: not written yet.
-    installed: Option<Installed>,
-    /// Rate limiter for reverts of each object.
-    reverts: PerObject<RateLimiter>,
-    /// Some objects could not be deleted after all nodes were restored.
-    pub(super) cleans_up: bool,
-}
+use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
 
 impl Controller {
     /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. `manages`: nodes get or have something,

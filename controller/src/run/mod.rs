@@ -1,8 +1,10 @@
 //! The loop of the leader: wait for events, plan, write, report.
 
 mod assigning;
+mod clock;
 mod content;
 mod delivering;
+mod known;
 mod managing;
 mod namespaces;
 mod openshift;
@@ -25,16 +27,13 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use futures::FutureExt as _;
 use globalps_core::names::{self, LEADER, LEASE};
-use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use content::Copies;
 use delivering::Delivering;
-use managing::Agents;
+use known::{Agents, Copies, Reported};
 use openshift::OpenshiftOriginal;
 use operator_writes::ForOperators;
-use status::Reported;
 use verification::Verification;
 
 use crate::cache::{Cache, Watches};
@@ -46,9 +45,7 @@ use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
 use crate::objects::refusals::Refusals;
 use crate::process::{self, Process, ProcessArgs};
-use crate::refused;
 use crate::report::events::EventRecorder;
-use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
@@ -245,9 +242,4 @@ impl Controller {
         }
         changed
     }
-}
-
-/// The time of what deliveries remember, by the clock that nobody sets.
-fn steady() -> Timestamp {
-    refused::steady(clock::now())
 }

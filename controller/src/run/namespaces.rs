@@ -12,9 +12,9 @@ use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::clock::steady;
 use super::delivering::{Delivering, NamespaceWrites};
 use super::pending::perform;
-use super::steady;
 use super::{Controller, RESYNC};
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::content::secret::{self, Global};

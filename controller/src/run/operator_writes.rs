@@ -8,8 +8,8 @@ use globalps_core::reasons::Reason;
 use globalps_core::state::ProofKey;
 use globalps_runtime::backoff::random;
 
+use super::clock::steady;
 use super::pending::{Pending, Writes};
-use super::steady;
 use crate::cache::OperatorObjects;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;

@@ -7,10 +7,10 @@ use globalps_core::names::operator_secret;
 use globalps_core::state::State;
 
 use super::Controller;
+use super::clock::steady;
 use super::namespaces::until;
 use super::operator_writes::OperatorWrites;
 use super::pending::perform;
-use super::steady;
 use crate::operators::input::Input;
 use crate::operators::plan::{self, OperatorsPlan};
 use crate::operators::summary::OperatorsReport;

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use jiff::SignedDuration;
 use tokio::time::{Instant, timeout_at};
 
-use super::steady;
+use super::clock::steady;
 use crate::targets::memory::Memory;
 
 /// Maximum number of writes in flight; each uses a connection.

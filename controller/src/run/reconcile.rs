@@ -1,6 +1,5 @@
 //! One reconcile: plan, write, report. Its parts do not depend on each other's success, except where safety needs the order.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,16 +10,14 @@ use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::content::Copies;
+use super::known::snapshot;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
-use crate::cache::{Cache, uptime};
+use crate::cache::uptime;
 use crate::content::history;
 use crate::content::source::Source;
-use crate::nodes::forget::Forgotten;
 use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Plan, plan};
-use crate::objects::refusals::Refusals;
 use crate::refused::title;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
@@ -167,17 +164,4 @@ impl Controller {
         };
         pause.min(self.openshift_retry())
     }
-}
-
-/// The cache, with what this leader knows beyond it.
-pub(super) fn snapshot<'a>(
-    cache: &'a Cache,
-    refusals: &'a Refusals,
-    copies: &Copies,
-    now: Timestamp,
-) -> Snapshot<'a> {
-    let mut snapshot = cache.snapshot(uptime(), now);
-    snapshot.refused = Cow::Borrowed(&refusals.failures);
-    Forgotten::add(copies.forgotten, &mut snapshot);
-    snapshot
 }

@@ -1463,9 +1463,9 @@ async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
         api.state().unreadable = Some((below, code));
         Box::pin(controller.reconcile()).await;
         let event = loop {
-            match controller.watches.next().await.unwrap() {
-                event @ CacheEvent::Original(_) => break event,
-                _ => {}
+            let event = controller.watches.next().await.unwrap();
+            if matches!(event, CacheEvent::Original(_)) {
+                break event;
             }
         };
         controller.cache.handle(event, Instant::now());

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
-use super::reconcile::snapshot;
+use super::known::snapshot;
 use crate::cache::uptime;
 use crate::content::expiry::Expiries;
 use crate::nodes::plan::{Aim, Hold, Plan};
@@ -28,21 +28,6 @@ const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 pub(super) fn until_next_expiry(expiries: &Expiries, now: Timestamp) -> Option<Duration> {
     let next = expiries.next_change(now)?;
     Duration::try_from(next.duration_since(now)).ok()
-}
-
-/// What this leader has reported.
-#[derive(Default)]
-pub(super) struct Reported {
-    /// Whether nothing is in progress, as computed for the last status, written or not; `None`: not yet.
-    at_rest: Option<bool>,
-    /// The last write of the status.
-    written: Option<Instant>,
-    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
-    pub(super) expiries: (Option<String>, Expiries),
-    /// The `GlobalPullSecret` is missing, and an event has reported it. Whether its kind is served.
-    config_missing: Option<bool>,
-    /// The configuration can't be created, and an event has reported it.
-    pub(super) config_refused: bool,
 }
 
 impl Controller {

@@ -1,0 +1,11 @@
+//! The time of what deliveries remember.
+
+use jiff::Timestamp;
+
+use crate::refused;
+use crate::telemetry::clock;
+
+/// By the clock that nobody sets: see [`refused::steady`].
+pub(super) fn steady() -> Timestamp {
+    refused::steady(clock::now())
+}

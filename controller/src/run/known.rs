@@ -1,0 +1,66 @@
+//! What this leader knows beyond the cache.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::cache::{Cache, uptime};
+use crate::content::expiry::Expiries;
+use crate::content::history::HistoryWrite;
+use crate::content::secret::RolledOutWrite;
+use crate::nodes::forget::Forgotten;
+use crate::nodes::input::Snapshot;
+use crate::objects::managed::{Installed, PerObject, RateLimiter};
+use crate::objects::refusals::Refusals;
+
+/// What this leader knows of the copies of earlier content.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// What `global-pull-secret` no longer has, and could not be saved yet.
+    pub(super) history: Option<HistoryWrite>,
+    pub(super) rolled_out: Option<RolledOutWrite>,
+    /// Slots of the history beyond the limit may exist.
+    pub(super) is_too_long: bool,
+    /// Content that was forgotten on request.
+    pub(super) forgotten: Option<Forgotten>,
+}
+
+/// What this leader knows of the syncer's objects beyond the cache.
+#[derive(Default)]
+pub(super) struct Agents {
+    /// The objects as this leader wrote them; `None`: not written yet.
+    pub(super) installed: Option<Installed>,
+    /// Rate limiter for reverts of each object.
+    pub(super) reverts: PerObject<RateLimiter>,
+    /// Some objects could not be deleted after all nodes were restored.
+    pub(super) cleans_up: bool,
+}
+
+/// What this leader has reported.
+#[derive(Default)]
+pub(super) struct Reported {
+    /// Whether nothing is in progress, as computed for the last status, written or not; `None`: not yet.
+    pub(super) at_rest: Option<bool>,
+    /// The last write of the status.
+    pub(super) written: Option<Instant>,
+    /// Expiries of the content in force, computed once per `resourceVersion` of `global-pull-secret`.
+    pub(super) expiries: (Option<String>, Expiries),
+    /// The `GlobalPullSecret` is missing, and an event has reported it. Whether its kind is served.
+    pub(super) config_missing: Option<bool>,
+    /// The configuration can't be created, and an event has reported it.
+    pub(super) config_refused: bool,
+}
+
+/// The cache, with what this leader knows beyond it.
+pub(super) fn snapshot<'a>(
+    cache: &'a Cache,
+    refusals: &'a Refusals,
+    copies: &Copies,
+    now: Timestamp,
+) -> Snapshot<'a> {
+    let mut snapshot = cache.snapshot(uptime(), now);
+    snapshot.refused = Cow::Borrowed(&refusals.failures);
+    Forgotten::add(copies.forgotten, &mut snapshot);
+    snapshot
+}
