@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{NodePullSecret, Phase};
-use globalps_core::reasons::TABLES;
+use globalps_core::reasons::{Row, TABLES};
 
 use super::credentials::of_condition;
 use super::*;
@@ -711,7 +711,7 @@ fn the_guide_has_a_section_for_every_check() {
     }
     assert!(names.len() > 20, "{names:?}");
     let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
-    let of_reasons: BTreeSet<&str> = rows.filter_map(|row| row.section()).collect();
+    let of_reasons: BTreeSet<&str> = rows.filter_map(Row::section).collect();
     // Of nodes that can't report a reason, or one of a newer release.
     let of_phases = ["node-failed", "node-unreadable", "node-unreachable"];
     let of_reasons = &of_reasons | &BTreeSet::from(of_phases);
