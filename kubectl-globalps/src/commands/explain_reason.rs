@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::reasons::TABLES;
+use globalps_core::reasons::{Row, TABLES};
 
 use crate::error::{Exit, Failure};
 use crate::terminal::printer::Printer;
@@ -57,7 +57,7 @@ fn sections<'a>(guide: &'a str, reason: &str) -> Vec<&'a str> {
     }
     let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
     let rows = rows.filter(|row| wanted.contains(&plain(row.reason.as_str())));
-    let of_rows: BTreeSet<&str> = rows.filter_map(|row| row.section()).collect();
+    let of_rows: BTreeSet<&str> = rows.filter_map(Row::section).collect();
     if !of_rows.is_empty() {
         let of_rows = all(guide).filter(|section| of_rows.contains(title(section)));
         return of_rows.map(str::trim_end).collect();

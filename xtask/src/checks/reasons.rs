@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use globalps_core::reasons::{Reason, TABLES, Writer};
+use globalps_core::reasons::{Reason, Row, TABLES, Writer};
 use globalps_testkit::kubernetes::workspace;
 
 use super::links::anchors;
@@ -136,7 +136,7 @@ fn each_reason_has_a_writer() {
 fn each_section_of_a_reason_and_of_an_alert_is_in_the_guide() {
     let guide = anchors(&fs::read_to_string(workspace().join(GUIDE)).unwrap());
     let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
-    let sections: BTreeSet<&str> = rows.filter_map(|row| row.section()).collect();
+    let sections: BTreeSet<&str> = rows.filter_map(Row::section).collect();
     for section in &sections {
         assert!(
             guide.contains(*section),

@@ -1,18 +1,13 @@
 //! Reasons of events.
 
-use super::{Finding, Of, Reason, Severity};
+use super::{Finding, Of, Reason};
 
 const NORMAL: Of = ("Normal", "");
 const WARNING: Of = ("Warning", "");
 
 /// `section`: of the guide; empty: none.
-const fn see(section: &'static str) -> Option<Finding> {
-    Some(Finding {
-        section,
-        severity: Severity::Warning,
-        what: "",
-        hint: "",
-    })
+const fn see(section: &'static str) -> Finding {
+    super::warning(section, "", "")
 }
 
 rows! {
@@ -26,28 +21,28 @@ rows! {
     NORMAL => CredentialsRenewed, None, "The credentials that expired or expire soon were renewed or removed";
     NORMAL => CredentialsAccepted, None, "Every registry accepts its credentials again";
     NORMAL => OldForgotten, None, "Earlier content is forgotten, as requested";
-    WARNING => Invalid, see("additional-invalid"), "The additional Secret is invalid";
-    WARNING => SourceInvalid, see("sources-invalid"), "A Secret in `spec.sources` is invalid";
-    WARNING => Conflict, see("additional-invalid"), "Two Secrets have credentials for one registry; the note names the effective one";
-    WARNING => NodeFailed, see("node-failed"), "A node is `Failed`; once for each revision";
-    WARNING => NodeRolledBack, see("node-rolled-back"), "A node is `RolledBack`";
-    WARNING => RolloutHalted, see("rollout-halted"), "Too many nodes have failed";
-    WARNING => NamespacesFailed, see("namespaces-synced"), "Not every namespace has its Secret";
-    WARNING => OperatorsFailed, see("operators-synced"), "Not every operator has the pull secrets of its catalog";
-    WARNING => CredentialsExpiring, see("credentials-expiring"), "Credentials in force expire within 3 days, and again within an hour";
-    WARNING => CredentialsExpired, see("credentials-expiring"), "Credentials in force have expired";
-    WARNING => CredentialsRejected, see("credentials-rejected"), "A registry rejects credentials in force";
-    WARNING => Unreadable, see("unreadable"), "An object can't be decoded; once for each field";
-    WARNING => ReconcileFailed, see("reconcile-failed"), "The API server refuses writes of the controller";
-    WARNING => DriftCorrected, see(""), "Another client changed or deleted an object of the controller, which reverted this";
-    WARNING => ConfigMissing, see("no-configuration"), "The GlobalPullSecret was deleted; nothing changes until it is created again";
+    WARNING => Invalid, Some(see("additional-invalid")), "The additional Secret is invalid";
+    WARNING => SourceInvalid, Some(see("sources-invalid")), "A Secret in `spec.sources` is invalid";
+    WARNING => Conflict, Some(see("additional-invalid")), "Two Secrets have credentials for one registry; the note names the effective one";
+    WARNING => NodeFailed, Some(see("node-failed")), "A node is `Failed`; once for each revision";
+    WARNING => NodeRolledBack, Some(see("node-rolled-back")), "A node is `RolledBack`";
+    WARNING => RolloutHalted, Some(see("rollout-halted")), "Too many nodes have failed";
+    WARNING => NamespacesFailed, Some(see("namespaces-synced")), "Not every namespace has its Secret";
+    WARNING => OperatorsFailed, Some(see("operators-synced")), "Not every operator has the pull secrets of its catalog";
+    WARNING => CredentialsExpiring, Some(see("credentials-expiring")), "Credentials in force expire within 3 days, and again within an hour";
+    WARNING => CredentialsExpired, Some(see("credentials-expiring")), "Credentials in force have expired";
+    WARNING => CredentialsRejected, Some(see("credentials-rejected")), "A registry rejects credentials in force";
+    WARNING => Unreadable, Some(see("unreadable")), "An object can't be decoded; once for each field";
+    WARNING => ReconcileFailed, Some(see("reconcile-failed")), "The API server refuses writes of the controller";
+    WARNING => DriftCorrected, Some(see("")), "Another client changed or deleted an object of the controller, which reverted this";
+    WARNING => ConfigMissing, Some(see("no-configuration")), "The GlobalPullSecret was deleted; nothing changes until it is created again";
 }
 
 rows! {
     /// On a `ClusterPullSecret`, from the hub.
     CLUSTER_EVENTS
     NORMAL => IdentityAccepted, None, "The hub accepts the cluster's new identity, as requested";
-    WARNING => IdentityChanged, see(""), "The kubeconfig leads to another cluster than before";
+    WARNING => IdentityChanged, Some(see("")), "The kubeconfig leads to another cluster than before";
 }
 
 /// Of an event with this reason: `Normal` or `Warning`.

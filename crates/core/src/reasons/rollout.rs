@@ -85,5 +85,6 @@ rows! { ROLLOUT
     (SYNCERS_HEALTHY, NO) => PodsNotCreated, UNHEALTHY, "The API server rejects the pods of syncers on Ready nodes";
     (SYNCERS_HEALTHY, NO) => NotWritten, UNHEALTHY, "The API server refuses the DaemonSet itself, with this message";
     (SYNCERS_HEALTHY, YES) => AllRunning, None, "The message names nodes that are unsupported";
+    (SYNCERS_HEALTHY, NO) => RollingOut, None, "Pods are being replaced";
     (SYNCERS_HEALTHY, YES) => RollingOut, None, "Pods are being replaced";
 }
