@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::debounce::Debounced;
 use super::event::OriginalRef;
-use super::object_watch::ObjectState;
 use crate::content::source::Source;
+use globalps_runtime::object_watch::ObjectState;
 
 #[derive(Default)]
 pub(super) struct Sources {

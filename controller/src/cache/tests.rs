@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::debounce::GRACE;
-use globalps_runtime::list_watch::WatchError;
-use globalps_runtime::object_watch::ObjectState;
 use super::*;
 use crate::content::source::Source;
+use globalps_runtime::list_watch::WatchError;
+use globalps_runtime::object_watch::ObjectState;
 
 fn secret(name: &str) -> Secret {
     let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});
