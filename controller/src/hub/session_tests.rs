@@ -112,8 +112,12 @@ async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_
     let all = all_of(&api);
     let target = secret_of_member();
     assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
-    for write in &all {
-        for refusal in REFUSALS {
+    for (at, write) in all.iter().enumerate() {
+        for (number, refusal) in REFUSALS.into_iter().enumerate() {
+            // One function applies all objects of an installation: each of them gets a third of the refusals.
+            if *write != target && (at + number) % 3 > 0 {
+                continue;
+            }
             let case = format!("{write}: {refusal:?}");
             let api = FakeApi::default();
             let (mut session, spec, _specs) = session();

@@ -9,6 +9,7 @@ use globalps_core::decode::{Item, Unreadable};
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
+use hyper::http::uri::Scheme;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ApiResource, DeleteParams, DynamicObject};
@@ -230,7 +231,11 @@ pub(crate) fn unreadable(doing: &str, why: &Unreadable) -> Failure {
     )
 }
 
-fn connected(config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
+fn connected(mut config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
+    // Without TLS nothing is to be trusted, and reading the system's certificates takes longer than a request.
+    if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
+        config.root_cert.get_or_insert_default();
+    }
     let namespace = config.default_namespace.clone();
     let clock = Arc::new(ServerClock::default());
     let client = timed(renewal::client(config)?, &namespace, &clock);
