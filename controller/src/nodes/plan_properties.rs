@@ -1283,7 +1283,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restoration_restores_all_nodes_but_those_that_refuse_and_names_these(
+    fn a_restoration_restores_all_nodes_and_names_those_that_refuse(
         refuses in proptest::collection::vec(0..3_u8, 5),
         is_deleted in any::<bool>(),
     ) {

@@ -375,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_kubeconfig_of_others_runs_nothing_reads_nothing_and_is_not_quoted() {
+    async fn a_foreign_kubeconfig_runs_and_reads_nothing_and_is_unquoted() {
         let printer = Printer::silent();
         let cluster = mocked(&[], &printer);
         for (user, expected) in [

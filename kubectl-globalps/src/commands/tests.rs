@@ -444,7 +444,7 @@ fn undo_does_not_go_back_where_another_pull_secret_is_the_cause() {
 }
 
 #[test]
-fn what_is_left_of_another_installation_is_not_removed_with_the_one_that_works() {
+fn leftovers_of_another_installation_are_not_removed_as_well() {
     let deployed = deployment("team", 1, 1);
     let api = FakeApi::new(&[(&path("deployments", names::CONTROLLER), deployed)]);
     let failure = refused(api.run("uninstall --pull-secret-namespace other --yes"));

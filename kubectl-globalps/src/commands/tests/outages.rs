@@ -48,7 +48,7 @@ fn credential(token: &str) -> String {
 }
 
 #[test]
-fn a_login_that_expires_during_a_wait_is_renewed_or_named_within_seconds() {
+fn a_login_that_expires_in_a_wait_is_renewed_or_named_soon() {
     let line = "status --wait --timeout 30s";
     for (next, expected) in [
         (Some("two"), None),
@@ -207,7 +207,7 @@ fn lose(objects: &mut Objects) {
 }
 
 #[test]
-fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready() {
+fn a_watch_of_nodes_has_whole_nodes_only_if_not_ready() {
     let api = FakeApi::new(&[
         (&path("nodes", "node-1"), json!({"metadata": {}})),
         (&path("nodes", "node-2"), json!({"metadata": {}})),
