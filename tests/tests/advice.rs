@@ -3,7 +3,7 @@
 use globalps_testkit::fleet::advice;
 
 #[test]
-fn every_command_that_a_message_advises_helps_and_undoes_nothing() {
+fn each_command_that_a_message_advises_helps_and_undoes_nothing() {
     let situations = advice::run().unwrap_or_else(|error| panic!("{error:#}"));
     assert_eq!(situations, 5);
 }

@@ -14,7 +14,7 @@ use globalps_testkit::{Node, Output, config_file, until};
 const OWN: &str = r#"{ "auths": {"own.example.com": {"auth": "bzpv"}} }"#;
 
 #[test]
-fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
+fn a_restore_by_hand_touches_only_the_unit_of_the_nodes_kubelet() {
     let cluster = cluster("by-hand", 1);
     let product = Product::install(&cluster).unwrap();
     let node = &cluster.nodes().unwrap()[0];

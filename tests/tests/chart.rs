@@ -403,7 +403,7 @@ fn objects_have(objects: &Objects, name: &str) -> bool {
 
 /// Both releases of Helm render the same.
 #[test]
-fn helm_3_and_an_offline_rendering_without_the_clusters_kinds_are_no_different() {
+fn helm_3_and_offline_rendering_are_no_different() {
     let values = values(json!({
         "globalPullSecret": {"imagePullSecrets": {"enabled": true}}, "hub": {"enabled": true},
     }));
@@ -429,7 +429,7 @@ fn without_a_registry_a_sentence_says_what_to_set() {
 }
 
 #[test]
-fn tolerations_resources_affinity_and_priority_of_the_syncer_are_values() {
+fn the_syncers_pod_settings_are_values() {
     let syncer = json!({
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "resources": {"requests": {"cpu": "1m"}, "limits": {"memory": "96Mi", "cpu": 1}},
@@ -562,7 +562,7 @@ fn options_of_the_pods_digests_and_monitoring_are_rendered() {
 }
 
 #[test]
-fn the_kustomize_base_has_the_objects_of_install_and_an_overlay_sets_the_images() {
+fn the_kustomize_base_is_installs_and_an_overlay_sets_images() {
     let kubectl = kubernetes::bin_dir().join("kubectl");
     let built = |directory: &str| {
         parsed(
@@ -644,7 +644,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     world.in_force(1);
     let ran = world.run(&["test", RELEASE]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    world.an_upgrade_changes_the_definitions_and_a_rollback_leaves_them();
+    world.an_upgrade_changes_definitions_and_a_rollback_leaves_them();
     world.values_are_validated();
     world.the_syncer_runs_where_and_how_the_values_say();
     world.pull_secrets_in_namespaces_have_their_permissions();
@@ -704,7 +704,7 @@ fn the_commands_of_its_page_install_upgrade_and_remove_it() {
 }
 
 impl World<'_> {
-    fn an_upgrade_changes_the_definitions_and_a_rollback_leaves_them(&self) {
+    fn an_upgrade_changes_definitions_and_a_rollback_leaves_them(&self) {
         let starts = self.starts();
         let next = tempfile::tempdir().unwrap();
         let copied = Command::new("cp")

@@ -26,7 +26,7 @@ const ROUNDS: usize = 5;
 const BETWEEN: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster() {
+fn a_cluster_resource_set_brings_the_secret_to_another_cluster() {
     // Takes minutes the first time.
     kubernetes::build_capi_manager().unwrap();
     let management = cluster("clusters-management", 0);

@@ -118,7 +118,7 @@ fn assigned(revision: Option<i64>) -> Value {
 type States = BTreeMap<Tree, String>;
 
 #[test]
-fn whatever_a_power_cut_leaves_the_file_is_whole_and_the_next_syncer_finishes_the_change() {
+fn after_a_power_cut_the_next_syncer_finishes_the_change() {
     let program = Program::shipped().unwrap();
     let begun = Instant::now();
     let recordings = in_parallel(scenarios(), |scenario| {

@@ -12,7 +12,7 @@ use globalps_testkit::{Cluster, Node, config_file, until};
 const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];
 
 #[test]
-fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
+fn whatever_is_killed_every_node_gets_the_newest_content() {
     let cluster = cluster("crashes", 2);
     let product = Product::install(&cluster).unwrap();
     let nodes = cluster.nodes().unwrap();

@@ -98,7 +98,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
 }
 
 #[test]
-fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
+fn a_terminal_asks_and_shows_nothing_of_the_password() {
     let desk = Desk::new();
     let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
     let address = registry.address();
@@ -119,14 +119,14 @@ fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
 }
 
 #[test]
-fn ctrl_c_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
+fn ctrl_c_at_the_password_leaves_the_terminal_as_it_was() {
     ended_at_the_password(130, |terminal, _| {
         terminal.press(&format!("{PASSWORD}\u{3}")).unwrap();
     });
 }
 
 #[test]
-fn sigterm_at_the_password_ends_the_plugin_and_leaves_the_terminal_as_it_was() {
+fn sigterm_at_the_password_leaves_the_terminal_as_it_was() {
     ended_at_the_password(143, |terminal, pid| {
         terminal.press(PASSWORD).unwrap();
         let mut kill = Command::new("kill");

@@ -3,7 +3,7 @@
 use globalps_testkit::fleet::kills::{namespaces, operators};
 
 #[test]
-fn whatever_write_into_namespaces_the_controller_is_killed_at_the_next_one_finishes() {
+fn the_next_controller_finishes_any_write_into_namespaces() {
     let outcomes = namespaces::run().unwrap_or_else(|error| panic!("{error:#}"));
     for outcome in &outcomes {
         outcome.print();
@@ -18,7 +18,7 @@ fn whatever_write_into_namespaces_the_controller_is_killed_at_the_next_one_finis
 }
 
 #[test]
-fn whatever_write_for_operators_the_controller_is_killed_at_the_next_one_finishes() {
+fn the_next_controller_finishes_any_write_for_operators() {
     let outcomes = operators::run().unwrap_or_else(|error| panic!("{error:#}"));
     for outcome in &outcomes {
         outcome.print();

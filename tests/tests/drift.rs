@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(20);
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn what_others_take_out_is_back_at_once_and_a_storm_is_three_restarts() {
+fn what_others_take_out_is_back_and_a_storm_is_three_restarts() {
     let cluster = cluster("drift", 1);
     let product = Product::install(&cluster).unwrap();
     let node = &cluster.nodes().unwrap()[0];

@@ -3,6 +3,6 @@
 use globalps_testkit::fleet::exhaustion;
 
 #[test]
-fn a_tenant_that_writes_large_and_many_objects_harms_only_itself() {
+fn a_tenant_with_large_and_many_objects_harms_only_itself() {
     exhaustion::run().unwrap_or_else(|error| panic!("{error:#}"));
 }

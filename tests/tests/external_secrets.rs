@@ -31,7 +31,7 @@ struct World<'a> {
 }
 
 #[test]
-fn the_nodes_keep_their_credentials_whatever_external_secrets_does_to_the_secret() {
+fn nodes_keep_credentials_whatever_external_secrets_does() {
     let cluster = cluster("external-secrets", 1);
     let product = Product::install(&cluster).unwrap();
     let world = World {
@@ -59,7 +59,7 @@ fn the_nodes_keep_their_credentials_whatever_external_secrets_does_to_the_secret
     world.a_secret_that_is_deleted_is_back_before_a_node_notices(ADDITIONAL, &world.registry);
     world.an_entry_that_disappears_from_the_store_changes_nothing();
     world.the_plugin_leaves_the_secret_to_its_owner();
-    world.an_external_secret_that_released_its_secret_can_go_and_come_back();
+    world.an_external_secret_without_its_secret_can_go_and_return();
     world.a_source_works_the_same_way();
     world.without_the_external_secrets_the_nodes_are_restored();
 }
@@ -177,7 +177,7 @@ impl World<'_> {
         assert!(starts <= 2, "{starts}");
     }
 
-    fn an_external_secret_that_released_its_secret_can_go_and_come_back(&self) {
+    fn an_external_secret_without_its_secret_can_go_and_return(&self) {
         let before = (self.starts(), self.revision());
         let owners = || {
             let secret = self.secret(ADDITIONAL);

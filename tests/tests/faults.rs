@@ -101,7 +101,7 @@ fn groups(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
 }
 
 #[test]
-fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
+fn whatever_goes_wrong_the_file_is_whole_and_the_node_recovers() {
     let cluster = cluster("faults", NODES);
     let product = Product::install(&cluster).unwrap();
     let nodes = cluster.nodes().unwrap();

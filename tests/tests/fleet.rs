@@ -24,17 +24,17 @@ const MAX_REVISION: i64 = (1 << 53) - 1;
 static SHARED: Shared = Shared::new("fleet", 4);
 
 tests_on! { SHARED, |cluster, product, nodes|
-    a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(cluster, product, nodes);
+    in_a_pause_a_new_node_gets_what_the_fleet_has(cluster, product, nodes);
     a_new_node_does_not_get_a_revision_that_halted(cluster, product, nodes);
     nothing_changes_while_the_configuration_is_deleted(cluster, product, nodes);
     a_configuration_that_no_longer_names_its_only_source_is_held(cluster, product, nodes);
-    a_secret_that_is_recreated_with_the_same_content_changes_nothing(cluster, product, nodes);
+    a_secret_recreated_with_the_same_content_changes_nothing(cluster, product, nodes);
     a_secret_that_is_recreated_with_other_content_is_one_change(cluster, product, nodes);
-    nodes_whose_objects_were_deleted_are_restored_within_the_limit(cluster, product, nodes);
+    nodes_without_their_objects_are_restored_within_the_limit(cluster, product, nodes);
     a_symbolic_link_on_the_first_node_stops_only_that_node(cluster, product, nodes);
     the_canary_goes_first(cluster, product, nodes);
     a_control_plane_node_goes_last(cluster, product, nodes);
-    a_kubelet_that_dies_after_it_served_stops_the_rollout_at_the_canary(cluster, product, nodes);
+    a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary(cluster, product, nodes);
     a_hostile_status_moves_no_revision(cluster, product, nodes);
 }
 
@@ -94,7 +94,7 @@ fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
     .unwrap();
 }
 
-fn a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(
+fn in_a_pause_a_new_node_gets_what_the_fleet_has(
     cluster: &Cluster,
     product: &Product,
     nodes: &[Node],
@@ -284,7 +284,7 @@ fn written(cluster: &Cluster, since: SystemTime, verb: &str) -> SystemTime {
     .unwrap()
 }
 
-fn a_secret_that_is_recreated_with_the_same_content_changes_nothing(
+fn a_secret_recreated_with_the_same_content_changes_nothing(
     cluster: &Cluster,
     product: &Product,
     nodes: &[Node],
@@ -324,7 +324,7 @@ fn a_secret_that_is_recreated_with_other_content_is_one_change(
     assert!(!restored, "no node was restored in between");
 }
 
-fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
+fn nodes_without_their_objects_are_restored_within_the_limit(
     cluster: &Cluster,
     product: &Product,
     nodes: &[Node],
@@ -491,7 +491,7 @@ fn a_control_plane_node_goes_last(cluster: &Cluster, product: &Product, nodes: &
     );
 }
 
-fn a_kubelet_that_dies_after_it_served_stops_the_rollout_at_the_canary(
+fn a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary(
     cluster: &Cluster,
     product: &Product,
     nodes: &[Node],

@@ -18,7 +18,7 @@ const OTHERS: &str = "own.example.com";
 const OWN_FILE: &str = "{\n\t\"auths\": {\n\t\t\"own.example.com\": { \"auth\": \"b3duOmZpbGU=\" }\n\t},\n\t\"credsStore\": \"none\"\n}\n";
 
 #[test]
-fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
+fn with_plain_kubectl_a_secret_comes_and_goes_without_a_trace() {
     let cluster = cluster("flow", 3);
     let product = Product::install(&cluster).unwrap();
     let nodes = cluster.nodes().unwrap();

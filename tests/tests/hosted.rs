@@ -17,7 +17,7 @@ const PASSWORDS: [&str; 3] = ["0rig-one", "0rig-two", "0rig-three"];
 const REGISTRY: &str = "original.example.com";
 
 #[test]
-fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
+fn a_hosted_control_planes_secret_is_in_force_on_its_nodes() {
     let management = cluster("hosted-management", 0);
     let hosted = cluster("hosted", 2);
     let product = Product::install(&hosted).unwrap();

@@ -24,7 +24,7 @@ const BY_SET: &str = "by-set";
 const ROUNDS: usize = 7;
 
 #[test]
-fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
+fn a_rollout_through_clusters_halts_where_a_node_fails() {
     let management = cluster("hub-management", 1);
     let hub = Hub::install(&management, &[FLEET]).unwrap();
     let capi = Capi::start(&management).unwrap();

@@ -20,7 +20,7 @@ const SYSTEM: &str = "globalps-system";
 const REGISTRY: &str = "fleet.example.com";
 
 #[test]
-fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
+fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
     let management = cluster("hub-install-management", 1);
     let hub = Hub::install(&management, &[FLEET]).unwrap();
     let capi = Capi::start(&management).unwrap();

@@ -40,7 +40,7 @@ type Case = (
 );
 
 #[test]
-fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
+fn a_lying_member_changes_only_what_is_said_of_itself() {
     let elsewhere = Server::web(None, |_| (200, Vec::new(), "{}".to_owned())).unwrap();
     let stage = HubStage::up_with_tenant("hub-liars").unwrap();
     let hub = Hub::attach(stage.cluster());

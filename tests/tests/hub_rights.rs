@@ -41,7 +41,7 @@ const SOMETIMES: &[(&str, &str)] = &[(
 )];
 
 #[test]
-fn the_hub_may_do_what_it_does_and_its_identity_in_a_member_is_good_for_nothing_else() {
+fn the_hub_and_its_member_identity_have_only_needed_rights() {
     let stage = HubStage::up("hub-rights").unwrap();
     let management = stage.cluster();
     let member = cluster("hub-rights-member", 0);
@@ -112,7 +112,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     apply(management, &[cluster_object("passing")]);
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
-    a_secret_with_the_name_of_a_cluster_is_not_used_until_that_names_it(&hub);
+    a_secret_named_like_a_cluster_is_unused_until_named(&hub);
     management
         .kubectl_line(&format!(
             "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
@@ -169,7 +169,7 @@ fn a_kubeconfig_that_leads_elsewhere_is_not_used(hub: &Hub) {
 }
 
 /// It leads to the cluster that is registered under another name.
-fn a_secret_with_the_name_of_a_cluster_is_not_used_until_that_names_it(hub: &Hub) {
+fn a_secret_named_like_a_cluster_is_unused_until_named(hub: &Hub) {
     let secret = get(hub.management(), CLUSTERS, &format!("secret/{MEMBER}"));
     let labels = json!({"globalps.io/cluster": "true"});
     let mut other = json!({

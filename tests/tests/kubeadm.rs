@@ -101,7 +101,7 @@ fn wait_restored(node: &BareNode) {
 }
 
 #[test]
-fn kubeadm_rewrites_the_flags_in_the_states_of_its_release_and_no_other() {
+fn kubeadm_rewrites_flags_in_the_states_of_its_release_only() {
     for state in State::ALL {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
@@ -116,7 +116,7 @@ fn kubeadm_rewrites_the_flags_in_the_states_of_its_release_and_no_other() {
 }
 
 #[test]
-fn an_upgrade_before_or_after_delivery_restarts_nothing_and_stays_after_the_removal() {
+fn an_upgrade_beside_delivery_restarts_nothing_and_stays() {
     for (state, is_before) in State::ALL
         .map(|state| [(state, true), (state, false)])
         .concat()
@@ -201,7 +201,7 @@ fn two_rewrites_a_second_for_a_minute_kill_no_kubelet() {
 }
 
 #[test]
-fn a_provider_whose_state_was_moved_away_is_adopted_or_removed_flags_first() {
+fn a_provider_without_state_is_adopted_or_removed_flags_first() {
     for (is_restored, is_by_hand) in [(true, false), (true, true), (false, false)] {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();

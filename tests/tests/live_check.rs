@@ -267,7 +267,7 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
 }
 
 #[test]
-fn a_registry_that_opens_v2_and_closes_the_rest_gets_the_credentials() {
+fn a_registry_that_opens_only_v2_gets_the_credentials() {
     let desk = Desk::new();
     let (ca, identity) = issued(&desk);
     let trusting = ["--ca-file", ca.as_str()];
@@ -635,7 +635,7 @@ fn push(desk: &Desk, registry: &str, flags: &[&str]) -> Ran {
 
 /// With TLS and a password, and with tokens, whose scope is each repository.
 #[test]
-fn images_are_pushed_to_real_registries_and_can_be_pulled_by_their_digests() {
+fn images_pushed_to_real_registries_are_pulled_by_digest() {
     let desk = Desk::new();
     let (ca, identity) = issued(&desk);
     let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();

@@ -487,7 +487,7 @@ fn patched(namespaces: &[String], config: &str) -> Vec<Value> {
 }
 
 #[test]
-fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() {
+fn migrating_from_the_patcher_leaves_no_pod_without_credentials() {
     let cluster = cluster("namespaces-migration", 1);
     let registry = cluster.registry();
     let image = format!("{}/team/app:1", registry.address(Access::Private));

@@ -79,7 +79,7 @@ fn wait_available(cluster: &Cluster, namespace: &str, name: &str) {
 }
 
 #[test]
-fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
+fn only_an_operator_gets_the_pull_secrets_of_its_catalog() {
     let cluster = cluster("operators", 1);
     let registry = cluster.registry();
     let private = registry.address(Access::Private);

@@ -13,7 +13,7 @@ const POLL: Duration = Duration::from_millis(100);
 const SHARED: &str = "shared.example.com";
 
 #[test]
-fn the_original_and_the_additional_secret_never_hold_each_other_up() {
+fn original_and_additional_secret_never_delay_each_other() {
     let cluster = cluster("originals", 1);
     cluster.kubectl(&["create", "namespace", "shared"]).unwrap();
     original(

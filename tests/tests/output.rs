@@ -90,7 +90,7 @@ fn an_object_is_printed_as_by_kubectl() {
 }
 
 #[test]
-fn a_go_template_is_executed_by_the_kubectl_that_started_the_plugin() {
+fn the_kubectl_that_started_the_plugin_executes_go_templates() {
     let (_directory, file) = credentials();
     let own = kubernetes::bin_dir().join("kubectl");
     let print = |template: &str, path: &str, own: &str| {

@@ -94,7 +94,7 @@ const REFUSED: &[(&str, &str)] = &[(
 )];
 
 #[test]
-fn the_rules_and_the_calls_are_the_same_and_a_token_is_good_for_its_own_node() {
+fn rules_equal_calls_and_a_token_is_for_its_own_node() {
     let cluster = cluster("permissions", 2);
     let product = install(&cluster);
     let nodes = cluster.nodes().unwrap();

@@ -29,7 +29,7 @@ fn the_plugin_names_what_holds_a_rollout_or_a_cleanup() {
     };
     stage.install();
     without_a_global_pull_secret_the_way_on_is_named_and_works(&stage);
-    pods_that_are_refused_or_do_not_run_are_named_with_their_reason(&stage);
+    refused_or_stuck_pods_are_named_with_their_reason(&stage);
     a_cleanup_finishes_without_unreachable_nodes_when_asked(&stage);
     stage.product.assert_never_shown(&[PASSWORD]).unwrap();
 }
@@ -151,7 +151,7 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     stage.set_status(CONFIG, &status);
 }
 
-fn pods_that_are_refused_or_do_not_run_are_named_with_their_reason(stage: &Stage<'_>) {
+fn refused_or_stuck_pods_are_named_with_their_reason(stage: &Stage<'_>) {
     let daemon_set = |name: &str| {
         stage.apply(&json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet",

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(100);
 const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
-fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
+fn a_controller_writes_only_what_it_has_to() {
     let cluster = cluster("policies", 0);
     install(&cluster, IMAGE);
     let pods = pods(&cluster);

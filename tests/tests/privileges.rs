@@ -97,7 +97,7 @@ fn table() -> Vec<Without> {
 }
 
 #[test]
-fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
+fn without_any_one_of_the_syncers_rights_something_fails() {
     let cluster = cluster("privileges", 1);
     let product = Product::install(&cluster).unwrap();
     let node = &cluster.nodes().unwrap()[0];

@@ -215,7 +215,7 @@ fn wrong(output: &Output, expected: &str) {
 }
 
 #[test]
-fn a_hundred_pulls_at_once_go_on_while_the_file_is_replaced_and_spoilt() {
+fn a_hundred_pulls_survive_a_replaced_and_a_broken_file() {
     let dir = tempfile::tempdir().unwrap();
     let (data, next) = (dir.path().join("data"), dir.path().join("next"));
     let good = render_data(1, &content());

@@ -134,7 +134,7 @@ fn one_restart_in_one_out_and_none_between() {
 }
 
 #[test]
-fn a_node_whose_processes_systemd_does_not_list_gets_the_provider_and_loses_it() {
+fn the_provider_comes_and_goes_without_systemds_process_list() {
     let directory = tempfile::tempdir().unwrap();
     let node = node(directory.path(), &by_provider(1));
     node.hide_processes();
@@ -198,7 +198,7 @@ fn a_node_is_restored_by_hand_with_its_provider() {
 }
 
 #[test]
-fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_without() {
+fn rewritten_flags_are_restored_with_a_restart_data_without() {
     let directory = tempfile::tempdir().unwrap();
     let node = node(directory.path(), &by_provider(1));
     let _syncer = node.syncer(&PROGRAM).unwrap();
@@ -244,7 +244,7 @@ fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_with
 }
 
 #[test]
-fn where_it_is_not_possible_the_credentials_file_goes_on_and_the_reason_is_named() {
+fn where_impossible_the_file_goes_on_and_the_reason_is_named() {
     let older = |version| Ask {
         kubelet_version: version,
         ..by_provider(1)
@@ -324,7 +324,7 @@ fn a_configuration_that_no_kubelet_reads_is_not_used() {
 
 /// As with a unit of its own, which does not pass kubeadm's variable.
 #[test]
-fn a_kubelet_that_is_started_without_the_provider_gets_the_credentials_file() {
+fn a_kubelet_started_without_the_provider_gets_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let node = node(directory.path(), &by_provider(1));
     let _syncer = node.syncer(&PROGRAM).unwrap();
@@ -344,7 +344,7 @@ fn a_kubelet_that_is_started_without_the_provider_gets_the_credentials_file() {
 }
 
 #[test]
-fn a_node_whose_flags_another_process_takes_out_again_and_again_gets_the_credentials_file() {
+fn a_node_whose_flags_are_fought_over_gets_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let node = node(directory.path(), &by_provider(1));
     let _syncer = node.syncer(&PROGRAM).unwrap();
@@ -388,7 +388,7 @@ const THEIRS: &str = "#!/bin/sh\ncat > /dev/null\n\
     echo '{\"auth\":{\"theirs.example.com\":{\"username\":\"t\",\"password\":\"t\"}}}'\n";
 
 #[test]
-fn a_provider_of_others_goes_on_beside_ours_and_its_configuration_is_as_before_to_the_byte() {
+fn a_foreign_provider_goes_on_and_its_configuration_is_kept() {
     for is_directory in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let (etc, bin) = (directory.path().join("etc"), directory.path().join("bin"));

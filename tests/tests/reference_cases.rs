@@ -35,7 +35,7 @@ fn every_end_of_a_restart_but_done_takes_the_change_back() {
 
 /// A syncer that gets SIGTERM exits at once, whatever it is doing. The next one continues, with one kubelet restart.
 #[test]
-fn a_syncer_that_is_asked_to_end_does_so_at_once_and_leaves_nothing_half_done() {
+fn a_syncer_ends_at_once_and_leaves_nothing_half_done() {
     let program = Program::shipped().unwrap();
     let mut slowest = Duration::ZERO;
     for delay in (0..120).step_by(4).map(Duration::from_millis) {

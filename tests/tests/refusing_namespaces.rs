@@ -49,7 +49,7 @@ fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
 }
 
 #[test]
-fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
+fn a_refused_namespace_is_named_and_covered_once_allowed() {
     let cluster = cluster("refusing-webhook", 1);
     // The first in order, so it would be the canary.
     apply(&cluster, &["first", "other", "zzz"].map(namespace));
@@ -141,7 +141,7 @@ fn wait_source_refused(product: &Product) -> String {
 /// `global-pull-secret` contains everything twice: the sources, and the merged content. So whatever fits there fits
 /// everywhere.
 #[test]
-fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_it_is_named() {
+fn what_is_too_large_is_refused_at_its_source_or_named() {
     let cluster = cluster("refusing-size", 1);
     apply(&cluster, &["a", "full", "team-1"].map(namespace));
     let flags = [&FLAGS[..], &["--attach", "admission", "--source", "team"]].concat();

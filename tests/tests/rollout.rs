@@ -20,14 +20,14 @@ const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 static SHARED: Shared = Shared::new("rollout", 3);
 
 tests_on! { SHARED, |cluster, product, nodes|
-    a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster);
+    a_senseless_configuration_is_refused_with_a_sentence(cluster);
     a_file_that_another_program_manages_is_left_to_it(cluster, product, nodes);
     a_node_that_failed_is_tried_again_when_somebody_asks(product, nodes);
     a_fleet_that_failed_goes_back_where_the_user_wants_it(cluster, product, nodes);
     a_rollout_that_is_held_changes_no_node_until_it_goes_on(product, nodes);
     what_was_rolled_out_is_remembered_and_comes_back(product, nodes);
     a_leaked_password_is_forgotten_everywhere(cluster, product, nodes);
-    a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(cluster, product);
+    a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster, product);
 }
 
 /// Rolls out content to every node.
@@ -36,7 +36,7 @@ fn in_force(product: &Product, registry: &str, login: &str) {
     product.wait_synced().unwrap();
 }
 
-fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Cluster) {
+fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
     for (spec, sentence) in [
         (
             json!({"rollout": {"maxUnavailable": "150%"}}),
@@ -485,10 +485,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     std::fs::remove_file(first.kubelet_dir().join("config.json")).unwrap();
 }
 
-fn a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(
-    cluster: &Cluster,
-    product: &Product,
-) {
+fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, product: &Product) {
     in_force(product, "flaky.example.com", "u:two");
     scale_controllers(cluster, 0);
     let node = cluster.add_node().unwrap();

@@ -56,7 +56,7 @@ struct Refreshed {
 }
 
 #[test]
-fn passwords_of_clouds_are_renewed_and_only_the_file_restarts_kubelets() {
+fn cloud_passwords_are_renewed_and_only_the_file_restarts() {
     let cluster = cluster("short-lived", 1);
     let product = Product::install(&cluster).unwrap();
     let world = World {

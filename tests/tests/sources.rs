@@ -17,13 +17,13 @@ const POLL: Duration = Duration::from_millis(50);
 const HIDDEN: &str = "s0urce-hidden";
 
 #[test]
-fn each_source_is_judged_by_itself_and_large_and_strange_secrets_lose_nothing() {
+fn sources_are_judged_alone_and_odd_secrets_lose_nothing() {
     let cluster = cluster("sources", 2);
     let product = Product::install(&cluster).unwrap();
     let nodes = cluster.nodes().unwrap();
 
     sources_alone_are_rolled_out_and_put_back(&cluster, &product, &nodes);
-    a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(&product, &nodes);
+    an_oversized_secret_is_refused_and_what_was_in_force_stays(&product, &nodes);
     an_immutable_one_of_another_type_is_taken_with_a_warning(&product, &nodes);
 
     an_expiring_credential_is_reported_at_its_time(&cluster, &product);
@@ -146,10 +146,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
 }
 
-fn a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(
-    product: &Product,
-    nodes: &[Node],
-) {
+fn an_oversized_secret_is_refused_and_what_was_in_force_stays(product: &Product, nodes: &[Node]) {
     let large = |bytes: usize| {
         let mut content: Value =
             serde_json::from_str(&docker_config(&[("large.example.com", "u:large")])).unwrap();

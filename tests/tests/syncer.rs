@@ -105,7 +105,7 @@ fn a_syncer_follows_its_object() {
 }
 
 #[test]
-fn the_time_of_the_restart_survives_the_syncer_and_no_restart_means_no_time() {
+fn the_restarts_time_survives_the_syncer_no_restart_has_none() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &ask(1));
     let syncer = node.syncer(&PROGRAM).unwrap();
@@ -133,7 +133,7 @@ fn the_time_of_the_restart_survives_the_syncer_and_no_restart_means_no_time() {
 }
 
 #[test]
-fn a_node_without_an_object_takes_nothing_and_its_syncer_is_ready() {
+fn without_an_object_a_node_takes_nothing_and_is_ready() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &ask(1));
     node.ask(None);
@@ -150,7 +150,7 @@ fn a_node_without_an_object_takes_nothing_and_its_syncer_is_ready() {
 }
 
 #[test]
-fn a_syncer_is_ready_while_its_node_waits_and_not_while_another_one_works_there() {
+fn a_syncer_is_ready_if_its_node_waits_not_if_another_works() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &unassigned());
     let lock = lock(directory.path());
@@ -178,7 +178,7 @@ fn lock(directory: &Path) -> fs::File {
 }
 
 #[test]
-fn a_syncer_that_can_t_take_the_lock_reports_the_reason_and_another_user_can_t_hold_it() {
+fn a_syncer_without_the_lock_says_why_and_no_other_user_has_it() {
     let directory = tempfile::tempdir().unwrap();
     // A read-only mount is enough for this.
     let mount = fs::File::open(directory.path()).unwrap();
@@ -212,7 +212,7 @@ fn a_syncer_that_can_t_take_the_lock_reports_the_reason_and_another_user_can_t_h
 }
 
 #[test]
-fn during_an_update_the_node_has_its_own_file_and_the_syncer_writes_nothing() {
+fn during_an_update_the_node_has_its_own_file_unchanged() {
     const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}} }\n";
     const THEIRS: &str = "{\"auths\":{\"r.example.com\":{\"auth\":\"bmV3\"}}}";
     let directory = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ fn during_an_update_the_node_has_its_own_file_and_the_syncer_writes_nothing() {
 }
 
 #[test]
-fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
+fn a_standby_syncer_is_ready_while_another_one_answers() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &ask(1));
     let first = node.syncer(&PROGRAM).unwrap();
@@ -306,7 +306,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
 }
 
 #[test]
-fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
+fn an_older_revision_is_found_in_the_second_secret() {
     let rolled_out = |revision| Secret::Content {
         delivery: globalps_provider::Delivery::ConfigFile,
         revision,
@@ -376,7 +376,7 @@ fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
 
 /// Runs as a user other than root, because in `/proc` a dumpable process belongs to its user.
 #[test]
-fn the_memory_of_a_syncer_is_neither_dumped_nor_readable_by_its_user() {
+fn a_syncers_memory_is_neither_dumped_nor_readable() {
     const NOBODY: u32 = 65534;
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("globalps-syncer");
@@ -450,7 +450,7 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves() {
 }
 
 #[test]
-fn a_kubelet_that_somebody_else_starts_is_seen_and_a_newer_revision_does_not_wait_for_it() {
+fn a_foreign_kubelet_start_is_seen_and_delays_no_newer_revision() {
     let directory = tempfile::tempdir().unwrap();
     let node = BareNode::start(directory.path(), &ask(1), 1, Failures(1000, "failed")).unwrap();
     let _syncer = node.syncer(&PROGRAM).unwrap();
@@ -468,7 +468,7 @@ fn a_kubelet_that_somebody_else_starts_is_seen_and_a_newer_revision_does_not_wai
 }
 
 #[test]
-fn an_error_of_the_node_ends_the_attempt_until_another_generation_asks() {
+fn a_nodes_error_ends_the_attempt_until_another_generation() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     symlink("elsewhere", &path).unwrap();
@@ -510,7 +510,7 @@ fn mode(directory: &Path) -> u32 {
 const OWN: &str = r#"{"auths":{"own.example.com":{"auth":"bzpv"}}}"#;
 
 #[test]
-fn a_file_that_others_may_read_is_narrowed_and_gets_its_mode_back() {
+fn a_file_others_may_read_is_narrowed_and_gets_its_mode_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -569,7 +569,7 @@ fn a_file_that_others_may_read_is_narrowed_and_gets_its_mode_back() {
 }
 
 #[test]
-fn a_first_revision_that_is_rolled_back_leaves_the_mode_of_before() {
+fn a_rolled_back_first_revision_leaves_the_earlier_mode() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     fs::write(&path, OWN).unwrap();
@@ -584,7 +584,7 @@ fn a_first_revision_that_is_rolled_back_leaves_the_mode_of_before() {
 }
 
 #[test]
-fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
+fn a_superseded_revision_is_in_force_only_while_in_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let node = start(directory.path(), &ask(1));
     let syncer = node.syncer(&PROGRAM).unwrap();
@@ -674,7 +674,7 @@ fn a_node_is_restored_by_hand_and_what_was_done_is_said() {
 }
 
 #[test]
-fn a_restore_by_hand_finishes_what_was_interrupted_and_does_without_a_bus() {
+fn a_restore_by_hand_finishes_interruptions_without_a_bus() {
     for arguments in [&["--bus=/nowhere/bus"][..], &["--restart=never"], &[]] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("config.json"), OWN).unwrap();

@@ -9,7 +9,7 @@ use globalps_testkit::terminal::Terminal;
 const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
-fn a_message_is_broken_between_words_and_a_command_in_it_nowhere() {
+fn a_message_breaks_between_words_and_its_command_nowhere() {
     for (columns, expected) in [
         (
             40,

@@ -65,7 +65,7 @@ fn wait_gone(before: &BTreeSet<String>, when: &str) {
 }
 
 #[test]
-fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
+fn clusters_stand_side_by_side_and_leave_nothing_at_any_end() {
     let before = added();
 
     let first = cluster("bed-first", 1);

@@ -31,7 +31,6 @@ use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
-use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 use tokio::time::Instant;
 

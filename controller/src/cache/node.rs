@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
+    fn an_unresponsive_kubelet_is_not_one_that_reports_not_ready() {
         let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         let (created, changed, posted) = (
             "2026-01-01T00:00:00Z",

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_readable_version_stays_while_an_object_is_unreadable() {
+    fn an_unreadable_object_keeps_its_last_readable_version() {
         type Step = (&'static str, Update<(&'static str, u64)>, bool);
         let event = |event| Update::Event(event);
         let bad = |version, field| Update::Unreadable {

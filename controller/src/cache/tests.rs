@@ -9,7 +9,6 @@ use serde_json::json;
 use super::debounce::GRACE;
 use super::*;
 use crate::content::source::Source;
-use globalps_runtime::list_watch::WatchError;
 use globalps_runtime::object_watch::ObjectState;
 
 fn secret(name: &str) -> Secret {
@@ -110,7 +109,7 @@ fn an_absent_secret_delays_the_plan_only_if_content_is_in_force() {
 }
 
 #[test]
-fn without_its_definition_the_configuration_is_missing_and_nothing_waits_for_it() {
+fn without_its_definition_nothing_waits_for_the_configuration() {
     let now = Instant::now();
     let mut cache = synced(Some(secret(ADDITIONAL_SECRET)), None, now);
     let config = GlobalPullSecret::new(GLOBAL_SECRET, GlobalPullSecretSpec::default());
@@ -140,7 +139,7 @@ fn without_its_definition_the_configuration_is_missing_and_nothing_waits_for_it(
 
 /// A leader that begins meanwhile has never listed the objects.
 #[test]
-fn without_their_definition_only_nodes_wait_for_node_pull_secrets() {
+fn without_a_definition_only_nodes_wait_for_node_pull_secrets() {
     let now = Instant::now();
     let failed = |is_not_served| {
         CacheEvent::NodePullSecret(Update::Failed(WatchError {
@@ -198,7 +197,7 @@ fn a_stale_list_delays_the_plan_until_a_list_is_complete() {
 }
 
 #[test]
-fn an_object_deleted_during_a_gap_of_its_watch_is_deleted_out_of_band() {
+fn a_deletion_during_a_gap_of_the_watch_is_out_of_band() {
     let now = Instant::now();
     let mut cache = synced(None, Some(secret(GLOBAL_SECRET)), now);
     for event in [Event::Init, Event::InitDone] {

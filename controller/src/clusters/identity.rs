@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_pinned_at_first_contact_and_only_the_accepted_one_replaces_it() {
+    fn only_an_accepted_identity_replaces_the_pinned_one() {
         for (pinned, accepted, found, is_allowed, identity, other) in [
             (None, None, None, true, None, None),
             (None, None, Some("1"), true, Some("1"), None),

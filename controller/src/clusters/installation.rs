@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn pull_secrets_are_applied_before_the_pods_and_a_record_round_trips() {
+    fn pull_secrets_precede_pods_and_a_record_round_trips() {
         let pull_secret = Data(Some(b"{\"auths\":{}}".to_vec()));
         let installation = Installation {
             controller_image: "c:1".to_owned(),

@@ -417,7 +417,7 @@ fn the_plan_of_a_fleet() {
 }
 
 #[test]
-fn a_fleet_with_on_failure_rollback_rolls_back_until_the_source_changes() {
+fn with_rollback_a_fleet_rolls_back_until_the_source_changes() {
     let failed = "a=2:Failed b=1:Synced";
     let mut hub = hub(found(B), &[(1, A, "r"), (2, B, "p")], failed);
     assert_eq!(hub.line(), "", "it halts");
@@ -476,7 +476,7 @@ fn what_other_clients_make_of_a_revision_is_written_again() {
 const C: &str = r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#;
 
 #[test]
-fn rolled_back_content_is_not_rolled_out_again_until_the_source_changes() {
+fn rolled_back_content_stays_out_until_the_source_changes() {
     type Revisions<'a> = &'a [(i64, &'a str, &'a str)];
     let rolled_back: Revisions = &[(1, A, "r"), (2, B, "px"), (3, A, "p")];
     let at_rest: Revisions = &[(1, A, "r"), (2, B, "px"), (3, A, "r")];
@@ -533,7 +533,7 @@ fn rolled_back_content_is_not_rolled_out_again_until_the_source_changes() {
 }
 
 #[test]
-fn a_rollback_never_returns_to_what_a_later_revision_has_replaced_in_some_clusters() {
+fn a_rollback_never_returns_to_a_revision_partly_replaced() {
     for (case, revisions, clusters, expected) in [
         (
             "what 1 has may be revoked",
@@ -573,7 +573,7 @@ fn a_rollback_never_returns_to_what_a_later_revision_has_replaced_in_some_cluste
 }
 
 #[test]
-fn a_new_cluster_gets_the_last_revision_that_passed_also_if_the_source_changed_before_all_had_it() {
+fn a_new_cluster_gets_the_last_passed_revision_in_any_case() {
     let revisions = [(1, A, "p"), (2, B, "")];
     let hub = |clusters: &str, is_new: bool| {
         let mut hub = hub(found(B), &revisions, clusters);
@@ -604,7 +604,7 @@ fn a_new_cluster_gets_the_last_revision_that_passed_also_if_the_source_changed_b
 }
 
 #[test]
-fn a_change_of_the_source_records_first_how_far_the_replaced_revision_got() {
+fn a_source_change_first_records_how_far_the_old_one_got() {
     let mut hub = hub(found(B), &[(1, A, "p")], "a=1:Synced b=1:Synced c=0");
     hub.fleet.spec.rollout.paused = true;
     assert_eq!(hub.line(), "write 2", "c has nothing");
@@ -619,7 +619,7 @@ fn a_change_of_the_source_records_first_how_far_the_replaced_revision_got() {
 }
 
 #[test]
-fn a_cluster_that_failed_halts_no_later_revision_until_it_was_synced() {
+fn a_failed_cluster_halts_no_later_revision_until_synced() {
     for (case, failed, state, expected) in [
         ("the first failure halts", 0, "2:Failed", ""),
         ("so does a retry of the same revision", 2, "2:Failed", ""),
@@ -687,7 +687,7 @@ fn canaries_limits_pauses_and_retries_work_as_for_nodes() {
 }
 
 #[test]
-fn a_cluster_that_becomes_unreachable_keeps_its_slot_for_half_a_minute() {
+fn an_unreachable_cluster_keeps_its_slot_for_half_a_minute() {
     let revisions = [(1, A, "r"), (2, B, "p")];
     let mut hub = hub(found(B), &revisions, "~a=2 b=1:Synced");
     let mut unreachable_for = |seconds| {
@@ -701,7 +701,7 @@ fn a_cluster_that_becomes_unreachable_keeps_its_slot_for_half_a_minute() {
 }
 
 #[test]
-fn a_clock_that_is_set_neither_ends_a_wait_early_nor_makes_it_longer() {
+fn a_clock_change_neither_shortens_nor_extends_a_wait() {
     for (hours, has_time) in [-24, -1, 0, 1, 24]
         .into_iter()
         .flat_map(|it| [(it, true), (it, false)])
@@ -793,7 +793,7 @@ fn an_invalid_selector_keeps_no_fleet_from_being_deleted() {
 }
 
 #[test]
-fn the_number_of_a_deleted_revision_is_used_again_unless_a_foreign_secret_has_it() {
+fn a_deleted_revisions_number_is_reused_unless_foreign() {
     let mut hub = hub(
         found(A),
         &[(1, A, "r"), (2, B, "r")],
@@ -818,7 +818,7 @@ fn the_number_of_a_deleted_revision_is_used_again_unless_a_foreign_secret_has_it
 }
 
 #[test]
-fn a_namespace_that_the_hub_may_not_read_holds_the_fleets_that_it_concerns() {
+fn an_unreadable_namespace_holds_the_fleets_it_concerns() {
     let edge: BTreeMap<String, String> = [("kind".to_owned(), "edge".to_owned())].into();
     let elsewhere = ("team-b".to_owned(), "z".to_owned());
     let hub = |kind: Option<&str>| {
@@ -866,7 +866,7 @@ fn a_namespace_that_the_hub_may_not_read_holds_the_fleets_that_it_concerns() {
 }
 
 #[test]
-fn a_fleet_selects_in_other_namespaces_and_installs_only_if_its_namespace_is_trusted() {
+fn only_a_trusted_namespace_selects_elsewhere_and_installs() {
     let selects = |hub: &mut Hub| {
         hub.fleet.spec.namespace_selector = Some(LabelSelector::default());
     };
@@ -1019,7 +1019,7 @@ fn a_cluster_whose_object_cannot_be_written_takes_no_slot() {
 }
 
 #[test]
-fn a_revision_that_cannot_be_written_does_not_stop_the_existing_one() {
+fn an_unwritable_revision_does_not_stop_the_existing_one() {
     let mut hub = hub(found(B), &[(1, A, "pr")], "a=1:Synced b c=0:Pending");
     assert!(hub.plan().assignments.is_empty(), "the revision first");
     let revision = revision_title(&hub.fleet, 2);
@@ -1114,7 +1114,7 @@ fn what_other_clients_write_is_undone_and_halts_nobody() {
 }
 
 #[test]
-fn a_client_that_changes_the_spec_of_a_cluster_under_way_does_not_extend_its_deadline() {
+fn a_foreign_spec_change_does_not_extend_a_deadline() {
     let revisions = [(1, A, "r"), (2, B, "p")];
     for (clusters, is_extended) in [
         ("a=2:Syncing b=1:Synced", false),
@@ -1134,7 +1134,7 @@ fn a_client_that_changes_the_spec_of_a_cluster_under_way_does_not_extend_its_dea
 }
 
 #[test]
-fn an_object_that_another_client_deleted_is_written_again_as_it_was() {
+fn an_object_deleted_out_of_band_is_written_as_it_was() {
     let revisions = [(1, A, "r"), (2, B, "p")];
     let mut hub = hub(found(B), &revisions, "a=2 b=1:Synced c=1:Synced");
     let object = hub.objects.remove(&key("a")).unwrap();
@@ -1174,7 +1174,7 @@ fn a_removal_whose_object_another_client_deleted_is_not_done() {
 
 /// The hub knows that its own content is there, but not which: its object was deleted while no hub ran.
 #[test]
-fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back() {
+fn a_cluster_with_unknown_content_is_not_new_and_gives_it_back() {
     let mut hub = hub(found(A), &[(1, A, "r")], "b=1:Synced -a=0");
     let mut unknown = object("a", "0:Pending", false);
     let status = unknown.status.get_or_insert_default();
@@ -1191,7 +1191,7 @@ fn a_cluster_with_content_of_an_unknown_revision_is_no_new_one_and_gives_it_back
 }
 
 #[test]
-fn content_that_another_client_replaced_is_no_goal_and_nothing_before_it_is_gone_back_to() {
+fn content_replaced_out_of_band_is_no_goal_nor_is_older_content() {
     let revisions = [(1, A, "r"), (2, B, "r"), (3, A, "p")];
     let mut hub = hub(found(A), &revisions, "a=3:Failed b=2:Synced c");
     hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
@@ -1215,7 +1215,7 @@ fn content_that_another_client_replaced_is_no_goal_and_nothing_before_it_is_gone
 }
 
 #[test]
-fn of_too_many_clusters_the_oldest_get_an_object_and_the_rest_is_named() {
+fn of_too_many_clusters_the_oldest_get_objects_others_are_named() {
     let mut hub = hub(found("A"), &[(1, "A", "pr")], "a=1:Synced b c d -e");
     let at = |second| Timestamp::from_second(second).ok();
     for (name, created) in [("b", at(30)), ("c", at(10)), ("d", at(20))] {
@@ -1249,7 +1249,7 @@ fn of_too_many_clusters_the_oldest_get_an_object_and_the_rest_is_named() {
 }
 
 #[test]
-fn a_fleet_whose_revisions_are_not_kept_changes_nothing_but_can_be_deleted() {
+fn a_fleet_without_kept_revisions_can_only_be_deleted() {
     let mut hub = hub(found("B"), &[(1, "A", "pr")], "a=1:Synced b");
     hub.left_out = Some("why".to_owned());
     let held = hub.plan();

@@ -180,7 +180,7 @@ mod tests {
     use crate::content::secret::revision_of_test;
 
     #[test]
-    fn a_revision_with_other_content_is_unknown_and_keeps_its_number() {
+    fn a_revision_with_other_content_is_unknown_under_its_number() {
         let spec = json!({"secretRef": {"name": "shared"}});
         let fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
         let data = |text: &str| Arc::new(Data(Some(text.as_bytes().to_vec())));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cluster_belongs_to_one_shard_and_shards_have_similar_sizes() {
+    fn each_cluster_is_in_one_shard_and_shards_are_similar_in_size() {
         let shards: Vec<Shard> = (0..5)
             .map(|index| format!("{index}/5").parse().unwrap())
             .collect();

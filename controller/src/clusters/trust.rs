@@ -71,7 +71,7 @@ mod tests {
 
     /// A revision is a Secret in the namespace of the fleet, where others may write one.
     #[test]
-    fn a_forged_revision_installs_nothing_and_reaches_no_other_namespace() {
+    fn a_forged_revision_installs_nothing_and_stays_in_a_namespace() {
         let spec = json!({"secretRef": {"name": "shared"}});
         let mut fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
         fleet.metadata.namespace = Some("ns".to_owned());

@@ -48,8 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_provider_and_namespaces_get_scoped_content_and_only_new_ports_change_its_configuration()
-     {
+    fn scoped_content_is_for_provider_and_namespaces_only() {
         let config = |keys: &[&str]| {
             let entries: Vec<String> = keys
                 .iter()

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_forgotten_is_found_and_not_while_it_is_in_force() {
+    fn what_is_to_be_forgotten_is_found_unless_in_force() {
         use globalps_core::rollout::Revision;
         use globalps_dockerconfig::parse;
         use globalps_provider::Content;

@@ -116,7 +116,7 @@ fn what_another_client_creates_is_not_believed() {
 }
 
 #[test]
-fn what_another_client_replaces_while_no_event_arrives_is_as_the_hub_wrote_it() {
+fn an_unseen_replacement_counts_as_what_the_hub_wrote() {
     let mut cache = cache();
     let mut written = object(KNOWN, 2);
     written.status = None;
@@ -137,7 +137,7 @@ fn what_another_client_replaces_while_no_event_arrives_is_as_the_hub_wrote_it() 
 }
 
 #[test]
-fn a_hub_believes_what_it_finds_at_its_start_and_what_it_wrote_without_a_response() {
+fn a_hub_believes_what_it_finds_at_start_and_what_it_wrote() {
     let mut cache = HubCache::new(&[], "0/1".parse().unwrap());
     for event in [
         Event::Init,
@@ -260,7 +260,7 @@ fn only_revisions_of_a_fleet_in_their_namespace_have_content() {
 }
 
 #[test]
-fn a_fleet_whose_revisions_are_not_all_kept_says_so_and_reverts_nothing() {
+fn a_fleet_without_all_revisions_says_so_and_reverts_nothing() {
     let mut cache = cache();
     let megabyte = 1 << 20;
     for number in 1..=100 {

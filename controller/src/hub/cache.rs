@@ -362,7 +362,7 @@ mod tests {
     use globalps_runtime::list_watch::WatchError;
 
     #[test]
-    fn a_shard_is_not_woken_by_the_clusters_of_others_unless_it_plans() {
+    fn clusters_of_other_shards_wake_only_a_shard_that_plans() {
         let event = |cluster: &str| {
             let spec = ClusterPullSecretSpec {
                 cluster: cluster.to_owned(),
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_without_cluster_api_says_that_there_are_no_clusters() {
+    fn only_an_answer_without_cluster_api_means_no_clusters() {
         let mut cache = HubCache::new(&[], "0/1".parse().unwrap());
         let mut handle = |event| cache.handle((String::new(), event));
         handle(HubEvent::Namespace(Update::Event(Event::InitDone)));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_identity_and_its_acceptance_are_one_event_each() {
+    fn an_identity_change_and_its_acceptance_are_one_event_each() {
         let status = |reason: &str, identity: Option<&str>| ClusterPullSecretStatus {
             reason: reason.to_owned(),
             message: "m".to_owned(),

@@ -63,7 +63,7 @@ fn younger(hub: &mut Hub) -> FleetPullSecret {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_the_hub_may_not_read_harms_no_fleet_elsewhere() {
+async fn an_unreadable_namespace_harms_no_fleet_elsewhere() {
     let api = FakeApi::default();
     let mut hub = hub(&api);
     reconcile(&mut hub, "").await;

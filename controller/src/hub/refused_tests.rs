@@ -310,7 +310,7 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_of_another_client_that_is_named_like_the_next_revision_stays() {
+async fn a_foreign_secret_named_like_the_next_revision_stays() {
     let api = FakeApi::default();
     let mut of_others = hub(&api);
     let theirs = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"a": "Yg=="},
@@ -337,7 +337,7 @@ async fn a_secret_of_another_client_that_is_named_like_the_next_revision_stays()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_client_makes_of_a_revision_is_reverted_and_changes_nothing_else() {
+async fn a_foreign_change_of_a_revision_is_reverted_alone() {
     for (number, key, value) in [
         (3, REJECTED_ANNOTATION, "x"),
         (3, ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z"),
@@ -368,7 +368,7 @@ async fn what_another_client_makes_of_a_revision_is_reverted_and_changes_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_another_client_writes_is_written_again_and_nothing_follows_from_it() {
+async fn a_foreign_status_is_overwritten_and_has_no_effect() {
     for change in [
         json!({"phase": "Failed", "message": "x"}),
         json!({"phase": "Unreachable"}),

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_timed_out_is_named_and_so_are_a_canary_and_a_pause_of_a_removal() {
+    fn timed_out_clusters_canaries_and_paused_removals_are_named() {
         let plan = plan();
         let fleet = fleet();
         let status = report(
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_that_cannot_be_read_counts_no_clusters_also_while_it_is_being_deleted() {
+    fn an_unreadable_fleet_counts_no_clusters_even_in_deletion() {
         let mut fleet = fleet();
         let mut plan = plan();
         plan.members.clear();

@@ -106,15 +106,19 @@ async fn write_member(session: &mut Session, spec: &MemberSpec, api: &FakeApi) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_write_into_a_member_is_named_and_the_rest_follows_once_it_is_allowed() {
+async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
     let api = FakeApi::default();
     let (mut done, spec, _specs) = session();
     assert!(write_member(&mut done, &spec, &api).await);
     let all = all_of(&api);
     let target = secret_of_member();
     assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
-    for write in &all {
-        for refusal in REFUSALS {
+    for (at, write) in all.iter().enumerate() {
+        for (number, refusal) in REFUSALS.into_iter().enumerate() {
+            // One function applies all objects of an installation: each of them gets a third of the refusals.
+            if *write != target && (at + number) % 3 > 0 {
+                continue;
+            }
             let case = format!("{write}: {refusal:?}");
             let api = FakeApi::default();
             let (mut session, spec, _specs) = session();
@@ -181,7 +185,7 @@ async fn writes_with(kubeconfig: Result<Arc<Data>, ReasonAndMessage>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_another_kubeconfig_an_unknown_identity_is_not_the_known_one() {
+async fn an_unknown_identity_of_a_new_kubeconfig_is_not_the_known_one() {
     let same = Err(no_kubeconfig());
     assert!(writes_with(same).await);
     let other = Ok(Arc::new(data("other")));
@@ -210,7 +214,7 @@ async fn of_new_session(pin: Pin, found: Option<&str>) -> (bool, ClusterPullSecr
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_into_a_cluster_with_another_identity_until_that_is_accepted() {
+async fn a_cluster_of_another_identity_gets_nothing_until_accepted() {
     for (pinned, accepted, found, expected) in [
         (Some("m"), None, Some("m"), (true, Some("m"), None)),
         (
@@ -253,7 +257,7 @@ async fn nothing_is_written_into_a_cluster_with_another_identity_until_that_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_without_effect_is_named_in_the_message_of_the_cluster() {
+async fn the_clusters_message_names_a_secret_without_effect() {
     let (mut session, spec, specs) = session();
     specs.send_replace(MemberSpec {
         ignores_secret: true,
@@ -346,7 +350,7 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_its_global_pull_secret_is_blocked_after_a_while() {
+async fn a_cluster_without_a_global_pull_secret_blocks_after_a_while() {
     let (mut session, _, _specs) = session();
     assert_eq!(session.await_config(), None);
     session.facts.report = MemberReport::NoConfig;

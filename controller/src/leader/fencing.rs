@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_write_starts_only_with_a_valid_token_and_is_aborted_at_its_end() {
+    async fn a_write_needs_a_valid_token_and_is_aborted_at_its_end() {
         let token = FencingToken::default();
         let one = || ready(Ok::<_, BoxError>(1));
         assert!(write(&token, one()).await.is_err(), "no token yet");

@@ -184,7 +184,7 @@ mod tests {
 
     /// The steps of a process that takes the Lease; another one may act between any two of them.
     #[tokio::test(start_paused = true)]
-    async fn the_holder_is_named_only_by_a_process_that_held_the_lease_after_reading() {
+    async fn only_a_process_that_held_the_lease_since_names_the_holder() {
         for (case, other_at, expected) in [
             ("alone", None, "me"),
             ("before the first step", Some(0), "other"),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_leader_saw_counts_from_then_and_a_written_time_only_for_what_was_there_before() {
+    fn written_times_count_only_for_what_the_leader_did_not_see() {
         let mut clock = SecretClock::default();
         observe(&mut clock, None, 0);
         for written in [

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_with_the_proof_stays_the_controllers_until_another_one_takes_its_place() {
+    fn a_proven_secret_is_the_controllers_until_replaced() {
         let mut ownership = Ownership::default();
         let proof = Some(Proof::new(&KEY, "a", "s"));
         let of_other = Some(Proof::new(&KEY, "b", "s"));

@@ -579,7 +579,7 @@ fn view(namespace: &str, account: Account) -> AccountView {
 
 /// Slowly enough that each change is undone.
 #[test]
-fn a_client_that_changes_the_secret_of_the_canary_again_and_again_holds_no_other_namespace() {
+fn a_fight_over_the_canarys_secret_holds_no_other_namespace() {
     for canary in [None, Some(0)] {
         let mut simulation = Simulation::new();
         simulation.min_ready = SignedDuration::from_secs(300);

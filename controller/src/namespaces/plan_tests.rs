@@ -331,7 +331,7 @@ fn each_namespace_gets_its_content_one_first() {
 }
 
 #[test]
-fn new_content_waits_for_its_canary_and_new_namespaces_get_the_previous() {
+fn new_content_waits_for_its_canary_new_namespaces_get_the_old() {
     for (sentence, case, expected) in [
         (
             "paused: existing Secrets stay, and new namespaces get the stable content",
@@ -763,7 +763,7 @@ fn a_canary_that_fails_is_passed_over() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_removed_is_named_and_nothing_else_waits_for_it() {
+fn an_unremovable_secret_is_named_and_delays_nothing_else() {
     let mut refused = Memory::default();
     failed(&mut refused, "b", 30);
     let mut just_refused = Memory::default();
@@ -948,7 +948,7 @@ fn a_failed_reference_is_retried_and_keeps_its_secret() {
 }
 
 #[test]
-fn the_summary_counts_namespaces_and_the_references_of_the_controller() {
+fn the_summary_counts_namespaces_and_own_references() {
     let case = Case {
         namespaces: "a=5,a-source@6 b=4 c~ d- kube-x own",
         accounts: "a/default=ref a/ci=mark b/default=own b/ci",

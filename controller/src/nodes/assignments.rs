@@ -212,7 +212,7 @@ mod tests {
     use crate::content::source::Source;
 
     #[test]
-    fn a_new_object_has_its_time_and_whether_its_node_may_have_content() {
+    fn a_new_object_has_its_time_and_if_its_node_may_have_content() {
         for (case, nodes, restores, revoked, owner) in [
             ("nothing is in force", "a", true, false, ""),
             ("a new node", "+a x=5", false, false, ""),
@@ -286,7 +286,7 @@ mod tests {
 
     /// The spec is all that the next leader knows.
     #[test]
-    fn the_failed_revision_stays_in_the_spec_until_the_node_was_synced() {
+    fn the_failed_revision_stays_in_the_spec_until_synced() {
         for (case, failed, state, revoked, expected) in [
             ("nothing failed", 0, "5:Synced", false, 0),
             ("it failed", 0, "5:RolledBack/4", false, 5),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_node_gets_its_reported_revision_if_that_was_ever_assigned() {
+    fn a_revoked_node_gets_its_reported_revision_if_ever_assigned() {
         for (newest, state, expected) in [
             (7, "7:Syncing/6", 6),
             (7, "7:Syncing/7", 7),

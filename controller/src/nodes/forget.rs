@@ -182,7 +182,7 @@ mod tests {
     type Change = fn(&mut Snapshot);
 
     #[test]
-    fn nothing_is_forgotten_before_newer_content_is_everywhere_it_can_be() {
+    fn nothing_is_forgotten_before_newer_content_is_everywhere() {
         let unfinished = || Global {
             rolled_out: None,
             ..global(5, A)

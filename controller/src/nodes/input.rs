@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_under_deletion_get_nothing_new_and_cordoned_ones_by_choice() {
+    fn nodes_in_deletion_get_nothing_new_cordoned_ones_by_choice() {
         let mut spec = GlobalPullSecretSpec::default();
         for (cordoned, unschedulable, is_being_deleted, expected) in [
             (Cordoned::Update, false, false, false),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
+    fn an_unresponsive_kubelet_is_not_one_that_reports_not_ready() {
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
         let spec = GlobalPullSecretSpec::default();
         let for_7_seconds = SignedDuration::from_secs(7);

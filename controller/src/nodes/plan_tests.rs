@@ -637,7 +637,7 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
 
 /// A node that joins gets content that can still be fetched when the writes of its plan are done, and another one otherwise.
 #[test]
-fn a_node_is_not_left_with_a_revision_that_was_replaced_before_it_fetched_it() {
+fn a_node_never_keeps_a_revision_replaced_before_the_fetch() {
     let older = |number| Some(revision_of_test(number));
     let mut replaced = snapshot(found(B), Some(global(6, A)), "a=6:Synced +c=0");
     replaced.rolled_out_revision = older(5);
@@ -775,7 +775,7 @@ fn only_a_deleted_source_restores() {
 }
 
 #[test]
-fn nodes_wait_while_their_objects_are_not_served_and_never_count_as_restored() {
+fn nodes_whose_objects_are_not_served_wait_and_are_not_restored() {
     let held = "Hold(NodesNotServed)";
     let nothing_left = || Global {
         restoring: true,
@@ -1106,7 +1106,7 @@ fn provider_since_is_the_revision_of_the_last_configuration() {
 }
 
 #[test]
-fn without_delivery_to_nodes_they_are_restored_and_the_syncers_removed() {
+fn without_delivery_nodes_are_restored_and_syncers_removed() {
     let without_nodes = |global: Option<Global>, nodes| {
         let mut snapshot = snapshot(found(A), global, nodes);
         snapshot.spec.kubelet.delivery = DeliveryType::None;
@@ -1207,7 +1207,7 @@ fn no_history_is_kept_with_a_history_limit_of_zero() {
 
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "cases")]
-fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
+fn deleted_objects_are_recreated_and_only_own_numbers_count() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_is_lost = true;
     let edited = Global {
@@ -1303,7 +1303,7 @@ fn deleted_objects_are_recreated_and_only_numbers_of_the_controller_count() {
 }
 
 #[test]
-fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
+fn a_cleanup_finishes_without_an_abandoned_unreachable_node() {
     let mut left = snapshot(
         Source::Absent,
         Some(restoring(2)),
@@ -1380,7 +1380,7 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
 
 /// Its syncer, which only restores, answers a new object and one that still assigns a revision.
 #[test]
-fn a_node_that_is_not_selected_is_restored_once_its_syncer_answers() {
+fn a_deselected_node_is_restored_once_its_syncer_answers() {
     for (nodes, expected) in [
         ("a=1:Synced -b=0:Pending/1", "b=0R"),
         ("a=1:Synced -b=1:Pending/1", "b=1R"),
@@ -1529,7 +1529,7 @@ fn the_restore_begins_only_when_there_is_no_source_either() {
 }
 
 #[test]
-fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
+fn a_rolled_out_secret_is_recorded_when_a_source_changes() {
     let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced");
     snapshot.sources = vec![("one".to_owned(), found(B))];
     let next = plan(&snapshot).global.unwrap().global;
@@ -1540,7 +1540,7 @@ fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
 }
 
 #[test]
-fn an_additional_secret_that_was_rolled_out_is_kept_also_if_a_later_source_was_not() {
+fn a_rolled_out_secret_is_kept_though_a_later_source_is_not() {
     for (was_rolled_out, expected) in [(true, Some(2)), (false, None)] {
         let global = Global {
             additional_was_rolled_out: was_rolled_out,
@@ -1644,7 +1644,7 @@ fn only_number_and_id_together_are_a_revision() {
 }
 
 #[test]
-fn an_assignment_that_another_client_changed_is_reverted_outside_the_limits() {
+fn a_foreign_assignment_is_reverted_outside_the_limits() {
     let mut changed = snapshot(
         found(A),
         Some(global(1, A)),
@@ -1680,7 +1680,7 @@ fn unreadable(snapshot: &mut Snapshot, name: &str, field: &str) {
 }
 
 #[test]
-fn an_unreadable_node_pull_secret_gets_nothing_and_takes_no_slot() {
+fn an_unreadable_object_gets_nothing_and_takes_no_slot() {
     for (case, global, nodes, expected) in [
         (
             "it was in flight",

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn more_namespaces_wait_for_what_ends_soon_and_for_a_rollout_that_has_halted() {
+    fn more_namespaces_wait_for_what_ends_soon_and_halted_rollouts() {
         let nothing = |_: &mut Snapshot| {};
         for (case, nodes, expected) in [
             (

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_that_becomes_due_during_a_reconcile_is_made_in_the_next() {
+    async fn an_attempt_due_during_a_reconcile_is_made_in_the_next() {
         let done = || ready(Ok("done")).boxed() as Call;
         let mut refusals = Refusals::default();
         refusals.begin();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_that_did_not_start_in_time_start_in_the_next_reconcile() {
+    async fn writes_not_started_in_time_start_in_the_next_reconcile() {
         let call = |number: usize| {
             let call = async move {
                 if number == 0 {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn thousands_of_writes_that_fail_for_the_same_reason_are_few_requests() {
+    async fn thousands_of_writes_failing_alike_are_few_requests() {
         let mut refusals = Refusals::default();
         refusals.begin();
         let calls = (0..5000).map(|number| (format!("Role `{number}`"), refused()));

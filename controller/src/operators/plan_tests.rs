@@ -531,7 +531,7 @@ fn obstacles_are_reported() {
 }
 
 #[test]
-fn while_paused_a_new_operator_gets_its_secret_and_a_rotation_waits() {
+fn in_a_pause_a_new_operator_gets_its_secret_a_rotation_waits() {
     let mut simulation = installed();
     simulation.paused = true;
     simulation.act();
@@ -546,7 +546,7 @@ fn while_paused_a_new_operator_gets_its_secret_and_a_rotation_waits() {
 }
 
 #[test]
-fn a_terminating_namespace_is_skipped_and_an_excluded_one_cleaned() {
+fn terminating_namespaces_are_skipped_and_excluded_ones_cleaned() {
     let mut simulation = installed();
     simulation.act();
     simulation.terminating = true;
@@ -614,7 +614,7 @@ fn a_copy_that_is_there_again_with_its_record_is_deleted_again() {
 
 /// Anybody who may write a service account may write its record.
 #[test]
-fn a_plan_has_a_bounded_number_of_writes_whatever_service_accounts_record() {
+fn a_plans_writes_are_bounded_whatever_accounts_record() {
     let mut simulation = installed();
     simulation.act();
     let recording = |of: usize, count| Account {
@@ -636,7 +636,7 @@ fn a_plan_has_a_bounded_number_of_writes_whatever_service_accounts_record() {
 }
 
 #[test]
-fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_references() {
+fn a_reference_is_restored_five_times_before_a_conflict() {
     for forgets in [false, true] {
         let mut simulation = installed();
         simulation.act();
@@ -670,7 +670,7 @@ fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_referen
 }
 
 #[test]
-fn copied_versions_and_subscriptions_without_a_version_are_no_operators() {
+fn copies_and_subscriptions_without_version_are_no_operators() {
     let mut simulation = installed();
     simulation.csvs.get_mut("a/v1").unwrap().is_copied = true;
     assert_eq!(line(&mut simulation), "0/0");

@@ -56,7 +56,7 @@ mod tests {
     use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
 
     #[test]
-    fn the_worst_stage_is_the_reason_and_the_message_names_registry_secret_and_time() {
+    fn the_worst_stage_is_the_reason_and_the_message_has_details() {
         let one =
             "the credential for `r.io` of `additional-pull-secret` expires at 2027-01-15T08:00:00Z";
         let two =

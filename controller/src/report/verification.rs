@@ -110,7 +110,7 @@ mod tests {
     const REJECTED_BY_TWO: &str = "registries reject the credentials: `r0.io` (401), `r1.io` (401); public images of `r0.io` fail too, since nodes with an entry for an image don't pull it without credentials; if only some images need a login, use an entry for their path instead: `r0.io/ORG`";
 
     #[test]
-    fn the_condition_names_registries_and_stays_while_nothing_is_known() {
+    fn the_condition_names_registries_and_stays_when_unknown() {
         let mut before = Vec::new();
         for (sentence, verified, status, reason, message) in [
             (

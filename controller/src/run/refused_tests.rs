@@ -353,7 +353,7 @@ async fn one_refused_write_costs_only_this_write() {
 
 /// The last status that could be written says that nothing is in progress; then a rollout begins.
 #[tokio::test(start_paused = true)]
-async fn a_refused_status_costs_nothing_else_and_keeps_no_earlier_answer() {
+async fn a_refused_status_costs_nothing_else_and_keeps_no_old_answer() {
     let api = FakeApi::default();
     Box::pin(controller(&api).reconcile()).await;
     let path = format!("{CONFIG}/status");
@@ -378,7 +378,7 @@ async fn a_refused_status_costs_nothing_else_and_keeps_no_earlier_answer() {
 
 /// What is left in a namespace can't be removed.
 #[tokio::test(start_paused = true)]
-async fn the_cleanup_continues_while_a_namespace_keeps_its_secret_and_remembers_it() {
+async fn a_cleanup_continues_and_remembers_a_secret_that_stays() {
     for is_over in [false, true] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
@@ -462,7 +462,7 @@ fn pull_secret_path(namespace: &str) -> String {
 
 /// A webhook chooses the code of its denials.
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_denies_with_not_found_is_named_and_stops_no_other_namespace() {
+async fn a_webhook_denying_with_404_is_named_and_stops_no_other() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let state = State {
@@ -491,7 +491,7 @@ async fn a_webhook_that_denies_with_not_found_is_named_and_stops_no_other_namesp
 
 /// As after the loss of this permission.
 #[tokio::test(start_paused = true)]
-async fn service_accounts_that_cant_be_listed_stop_neither_a_rotation_nor_a_removal() {
+async fn unlistable_accounts_stop_neither_rotation_nor_removal() {
     for (removes, references) in [(false, true), (true, true), (true, false)] {
         let case = format!("removes: {removes}, references: {references}");
         let api = FakeApi::default();
@@ -544,7 +544,7 @@ async fn service_accounts_that_cant_be_listed_stop_neither_a_rotation_nor_a_remo
 
 /// A selector that nobody can use, or a list that is forbidden, while namespaces have Secrets.
 #[tokio::test(start_paused = true)]
-async fn a_removal_ends_though_the_selector_is_invalid_or_the_namespaces_cant_be_listed() {
+async fn a_removal_ends_despite_bad_selector_or_unlisted_namespaces() {
     for (restores, is_forbidden) in [(true, false), (false, false), (true, true), (false, true)] {
         let case = format!("restores: {restores}, forbidden: {is_forbidden}");
         let api = FakeApi::default();
@@ -650,7 +650,7 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
 
 /// A quota refuses one more `NodePullSecret`, for as long as it is there.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_daemon_set_is_restored_while_a_quota_refuses_the_object_of_a_new_node() {
+async fn a_deleted_daemon_set_returns_though_a_quota_refuses_a_node() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let quota = Refusal::Answer(403, "exceeded quota: objects");
@@ -696,7 +696,7 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
 
 /// The newest one that is kept lies in a slot that a lower limit no longer has.
 #[tokio::test(start_paused = true)]
-async fn a_lowered_history_limit_keeps_the_newest_though_a_write_is_refused() {
+async fn a_lower_history_limit_keeps_the_newest_despite_a_refusal() {
     let api = FakeApi::default();
     for (slot, revision) in [(0, "1"), (1, "2")] {
         let name = history_secret(slot);
@@ -805,7 +805,7 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
 
 /// The user takes the paths back while the canary changes.
 #[tokio::test(start_paused = true)]
-async fn a_syncer_in_the_middle_of_a_change_keeps_the_directories_of_the_provider() {
+async fn a_syncer_in_a_change_keeps_the_providers_directories() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let configure = |generation: i64, paths: Value| {
@@ -1060,7 +1060,7 @@ fn writes(api: &FakeApi, path: &str) -> usize {
 
 /// As by `kubectl annotate`, `kubectl patch`, or a backup that is restored.
 #[tokio::test(start_paused = true)]
-async fn what_another_client_sets_in_the_state_is_removed_and_not_believed() {
+async fn foreign_fields_in_the_state_are_removed_and_not_believed() {
     let annotation = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     let key = |key: &str| json!({"data": {key: "e30="}});
     let time = "2026-01-01T00:00:00Z";
@@ -1252,7 +1252,7 @@ async fn a_client_that_changes_each_write_of_the_state_is_named() {
 /// Another client deletes the object while a finalizer keeps it: that of the garbage collector, which waits for the pods of a node that
 /// is off, or its own.
 #[tokio::test(start_paused = true)]
-async fn an_object_of_the_syncer_that_is_being_deleted_is_created_again() {
+async fn a_syncers_object_in_deletion_is_created_again() {
     for object in ManagedObject::all() {
         for (finalizer, is_kept) in [("foregroundDeletion", false), ("x.io/y", true)] {
             let path = managed_path(object);
@@ -1367,7 +1367,7 @@ fn lose_the_secret(controller: &mut Controller) {
 
 /// Everything is removed while a finalizer of another program keeps one object.
 #[tokio::test(start_paused = true)]
-async fn a_cleanup_ends_though_a_finalizer_keeps_an_object_and_brings_nothing_back() {
+async fn a_cleanup_ends_despite_a_finalizer_and_restores_nothing() {
     let daemon_set = ManagedObject::all()
         .find(|it| it.kind == ManagedKind::DaemonSet)
         .unwrap();
@@ -1439,7 +1439,7 @@ async fn a_cleanup_ends_though_the_state_can_only_be_deleted() {
 
 /// The API server can't read it, or says that the controller may not.
 #[tokio::test(start_paused = true)]
-async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
+async fn an_unreadable_openshift_original_costs_nothing_else() {
     for code in [500, 403] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
@@ -1489,7 +1489,7 @@ async fn an_original_of_openshift_that_cant_be_read_costs_nothing_else() {
 
 /// The user removes the original of another namespace from the configuration, and the controller may not read `OpenShift`'s.
 #[tokio::test(start_paused = true)]
-async fn an_original_that_the_configuration_no_longer_names_is_not_that_of_openshift() {
+async fn an_original_no_longer_named_is_not_openshifts() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let global = Global {

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_configuration_is_remembered_while_something_is_in_force() {
+    fn the_last_configuration_is_kept_while_anything_is_in_force() {
         let paused = |paused| {
             let mut spec = GlobalPullSecretSpec::default();
             spec.rollout.paused = paused;

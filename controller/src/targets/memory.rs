@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_begins_after_five_restores_within_ten_minutes_and_ends_ten_minutes_later() {
+    fn five_restores_in_ten_minutes_are_a_conflict_for_ten_minutes() {
         let mut memory = Memory::default();
         for key in ["slow", "a", "just"] {
             memory.wrote(key, "5");

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_what_was_put_into_it_and_nothing_that_is_not_a_proof() {
+    fn a_secret_has_what_was_put_in_and_only_a_proof_is_one() {
         let with = |value: ByteString| Secret {
             data: Some([(PROOF_KEY.to_owned(), value)].into()),
             ..Secret::default()

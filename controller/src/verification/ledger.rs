@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_counts_after_a_second_one_and_until_the_registry_accepts() {
+    fn a_rejection_counts_from_the_second_one_until_an_acceptance() {
         let now = Instant::now();
         let mut ledger = Ledger::default();
         ledger.set_content(&content(&[("quay.io", "dTpw")]), now, none);

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_object_is_named_with_its_field_and_without_its_value() {
+    fn an_unreadable_object_is_named_with_its_field_not_its_value() {
         let object = |part: Value| {
             let mut object = json!({
                 "apiVersion": "v1", "kind": "K",

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_selected_by_labels_and_excluded_by_name_or_mark() {
+    fn namespaces_are_selected_by_label_excluded_by_name_or_mark() {
         let settings: ImagePullSecrets = serde_json::from_value(json!({
             "enabled": true,
             "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]},

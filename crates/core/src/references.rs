@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_other_names_is_not_believed_and_goes_with_the_next_change() {
+    fn a_record_of_other_names_is_ignored_and_goes_with_a_change() {
         for (names, record, wanted, expected) in [
             // A program copied the record to an account with the reference of another client, or added to it.
             (&["own"][..], "own", &[][..], None),

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_an_object_of_another_uid_replaced_is_kept() {
+    fn a_configuration_replaced_under_another_uid_is_kept() {
         let of = |uid: &str, limit: i32| {
             let mut config = config(&[]);
             config.metadata.uid = Some(uid.to_owned());

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_virtual_nodes_are_recognized_by_their_labels_and_taints() {
+    fn virtual_nodes_are_recognized_by_labels_and_taints() {
         type Pairs = &'static [(&'static str, &'static str)];
         let cases: [(&str, Pairs, Pairs, Option<&str>); 14] = [
             (

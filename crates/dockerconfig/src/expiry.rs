@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_issue_is_known_only_from_the_token_or_a_fixed_lifetime() {
+    fn the_time_of_issue_is_from_the_token_or_a_fixed_lifetime() {
         let at = |second| Timestamp::from_second(second).ok();
         let ecr = BASE64_STANDARD.encode(r#"{"payload":"p","expiration":1800000000}"#);
         for (registry, user, password, expected) in [

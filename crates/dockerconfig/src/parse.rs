@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_entry_makes_the_file_unreadable_even_if_a_later_one_replaces_it() {
+    fn a_bad_entry_spoils_the_file_even_if_replaced_later() {
         for (text, readable) in [
             (
                 r#"{"auths":{"a":{"auth":"dTpw"}},"HttpHeaders":{"x":null}}"#,

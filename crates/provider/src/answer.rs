@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_source_takes_precedence_however_its_keys_are_written() {
+    fn the_earlier_source_wins_however_its_keys_are_written() {
         let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
         let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
         let content = Content {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_what_the_sources_come_to_however_their_keys_are_written() {
+    fn a_pod_gets_the_merged_sources_however_keys_are_written() {
         for (sources, image, expected) in [
             // The answer reads only the entries that may serve the image.
             (

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn content_differs_by_its_credentials_its_scopes_and_its_delivery() {
+    fn content_differs_by_credentials_scopes_and_delivery() {
         let content = Content {
             config: config(A),
             scoped: vec![scoped("a", A)],

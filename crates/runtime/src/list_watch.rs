@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_without_a_response_is_stale_after_its_deadline_and_retried() {
+    async fn a_list_without_a_response_becomes_stale_and_is_retried() {
         let watch_fails = error(500);
         let updates = updates([list(), watch_fails, Reply::Never, list()], 10).await;
         let texts: Vec<&str> = updates.iter().map(|(_, text)| text.as_str()).collect();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_input_gives_the_same_bytes_and_other_input_another_digest() {
+    fn equal_input_gives_equal_bytes_and_other_input_another_digest() {
         let base = archive(&image("app", "0:0"), &one("app", program(62, "x"))).unwrap();
         assert_eq!(
             base,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_lie_beside_the_entrypoint_and_are_of_its_architecture() {
+    fn other_programs_lie_beside_the_entrypoint_and_match_its_arch() {
         let both = |machine| [("app", program(62, "x")), ("other", program(machine, "y"))];
         let (bytes, written) = archive(&image("app", "0:0"), &both(62)).unwrap();
         let alone = archive(&image("app", "0:0"), &both(62)[..1]).unwrap();

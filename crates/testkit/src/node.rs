@@ -359,7 +359,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_node_is_ready_only_in_the_boot_that_runs_and_without_taints() {
+    fn a_node_is_ready_only_in_the_current_boot_without_taints() {
         let node = |status: &str, boot: &str, taints: Value| {
             json!({"items": [{
                 "metadata": {"name": "node-1"},

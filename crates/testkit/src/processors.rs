@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_for_a_disk_is_idle_and_time_given_to_another_machine_is_not() {
+    fn waiting_for_a_disk_is_idle_and_stolen_time_is_not() {
         let stat = "cpu  10 1 20 300 40 2 3 24 5 0\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 1\n";
         let ticks = parse(stat).unwrap();
         assert_eq!(

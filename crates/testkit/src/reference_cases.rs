@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_takes_no_content_that_theirs_refuses_and_names_what_it_refuses() {
+    fn ours_takes_nothing_that_theirs_refuses_and_names_it() {
         for (content, is_taken, code) in CONTENTS {
             let (config, findings) = validate_bytes(content.as_bytes());
             let error = findings.iter().find(|finding| finding.is_error());

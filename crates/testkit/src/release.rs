@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_image_of_the_committed_manifests_is_replaced_and_nothing_else() {
+    fn only_the_images_of_committed_manifests_are_replaced() {
         let path = Release::current().source.join("manifests/install.yaml");
         let before = fs::read_to_string(path).unwrap();
         let after = with_images(&before, "r/c:1", "r/s:1").unwrap();

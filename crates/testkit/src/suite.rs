@@ -241,7 +241,7 @@ mod tests {
     use crate::map::On;
 
     #[test]
-    fn programs_start_in_order_while_they_fit_and_a_large_one_runs_alone() {
+    fn programs_start_in_order_if_they_fit_and_large_ones_run_alone() {
         // Their loads: 1, 2, 4, 6 and 9.
         let [api, one, three, five, eight] = [0, 1, 3, 5, 8].map(|nodes| on(On::Nodes(nodes)));
         for (case, waiting, running, expected) in [

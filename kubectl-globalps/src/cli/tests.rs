@@ -219,7 +219,7 @@ fn every_command_takes_the_flags_of_kubectl() {
 }
 
 #[test]
-fn help_shows_the_plugin_as_kubectl_runs_it_and_examples_before_flags() {
+fn help_shows_kubectls_command_and_examples_before_flags() {
     let all = Cli::command();
     let lines = all.get_subcommands().flat_map(|command| {
         let name = command.get_name();

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogs_secret_is_a_namespace_and_a_name_as_its_copy_has_them() {
+    fn a_catalogs_secret_has_namespace_and_name_as_its_copy() {
         for (text, is_secret) in [
             ("olm/pull", true),
             ("olm/pull.v2", true),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_a_service_and_a_file_is_an_absolute_path_in_a_directory() {
+    fn a_unit_is_a_service_and_a_file_an_absolute_path() {
         for (text, is_unit) in [
             ("my-kubelet.service", true),
             ("kubelet@1.service", true),

@@ -9,6 +9,7 @@ use globalps_core::decode::{Item, Unreadable};
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
+use hyper::http::uri::Scheme;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ApiResource, DeleteParams, DynamicObject};
@@ -230,7 +231,11 @@ pub(crate) fn unreadable(doing: &str, why: &Unreadable) -> Failure {
     )
 }
 
-fn connected(config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
+fn connected(mut config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
+    // Without TLS nothing is to be trusted, and reading the system's certificates takes longer than a request.
+    if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
+        config.root_cert.get_or_insert_default();
+    }
     let namespace = config.default_namespace.clone();
     let clock = Arc::new(ServerClock::default());
     let client = timed(renewal::client(config)?, &namespace, &clock);
@@ -370,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_kubeconfig_of_others_runs_nothing_reads_nothing_and_is_not_quoted() {
+    async fn a_foreign_kubeconfig_runs_and_reads_nothing_and_is_unquoted() {
         let printer = Printer::silent();
         let cluster = mocked(&[], &printer);
         for (user, expected) in [

@@ -317,7 +317,7 @@ users:
     }
 
     #[test]
-    fn an_empty_current_context_of_the_first_file_does_not_hide_that_of_the_second() {
+    fn an_empty_context_of_the_first_file_hides_no_second_one() {
         let directory = tempfile::tempdir().expect("a directory");
         let (first, second) = (
             directory.path().join("first"),

@@ -400,7 +400,7 @@ mod tests {
     use globalps_core::api::{GlobalPullSecretSpec, GlobalPullSecretStatus};
 
     #[test]
-    fn a_source_that_no_node_gets_is_named_where_it_has_the_registry() {
+    fn an_undelivered_source_is_named_where_it_has_the_registry() {
         let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
         let source = |name: &str, registry: &str, delivery: &str| SourceStatus {
             name: name.to_owned(),

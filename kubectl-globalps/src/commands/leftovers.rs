@@ -253,7 +253,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_controller_is_done_when_its_status_names_no_namespaces_and_operators_any_more() {
+    fn the_controller_is_done_when_its_status_names_no_places() {
         for (status, expected) in [
             (json!(null), None),
             (json!({"observedGeneration": 2}), None),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_permission_names_the_secret_where_there_is_no_configuration() {
+    fn without_a_configuration_the_permission_names_the_secret() {
         let role = json!({"metadata": {"name": "r"}, "rules": [
             {"verbs": ["get"], "resources": ["mutatingadmissionpolicies"], "resourceNames": ["p"]},
             {"verbs": ["list"], "resources": ["secrets"], "resourceNames": ["own"]},

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_no_while_something_is_left_that_globalps_can_replace() {
+    fn the_answer_is_no_while_globalps_can_replace_anything_left() {
         let printer = Printer::new(Color::Never, 0);
         let place = |is_selected, pods: &[&str]| Place {
             old: Some(Old::default()),

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_come_before_what_is_configured_and_that_before_the_default() {
+    fn flags_precede_the_configuration_and_that_the_default() {
         use Attach::{Admission, ServiceAccounts};
         let settings = |attach| ImagePullSecrets {
             enabled: true,

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_permissions_depend_on_is_read_beside_a_field_that_can_not_be_decoded() {
+    fn an_undecodable_field_does_not_hide_what_permissions_need() {
         let object = json!({
             "spec": {
                 "rollout": {"maxUnavailable": 3_000_000_000_u32},

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_missing_permission_is_named_with_the_command_that_grants_it() {
+    fn a_missing_permission_is_named_with_the_granting_command() {
         for (message, said, grant) in [
             (
                 r#"secrets "additional-pull-secret" is forbidden: User "alice" cannot get resource "secrets" in API group "" in the namespace "kube-system""#,

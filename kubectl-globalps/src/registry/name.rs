@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_registry_is_refused_with_what_it_is_and_what_was_meant() {
+    fn no_registry_is_refused_with_what_it_is_and_what_was_meant() {
         let shown: Vec<String> = [
             "",
             "https://",

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_certificate_of_a_server_is_accepted_without_the_platforms_verifier() {
+    fn a_named_server_certificate_needs_no_platform_verifier() {
         let provider = Arc::new(ring::default_provider());
         for is_authority in [false, true] {
             let leaf = self_signed(is_authority);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_restart_for_another_delivery_and_for_a_new_port_only() {
+    fn kubelets_restart_only_for_another_delivery_or_a_new_port() {
         use DeliveryType::{ConfigFile, CredentialProvider};
         const PROVIDER: &str = r#"{"type":"CredentialProvider","ports":["1234"]}"#;
         for (in_force, wanted, nodes, registries, changes, expected) in [

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_going_back_would_change_and_no_credential() {
+    fn the_table_says_what_going_back_changes_and_no_credential() {
         let history = History::of(
             &revisions(),
             &in_force(br#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#),

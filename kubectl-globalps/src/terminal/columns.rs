@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_unless_that_is_too_wide() {
+    fn columns_are_as_wide_as_their_widest_cell_up_to_a_limit() {
         let rows = rows(&[["a", "x"], ["a-rather-long-name", ""]]);
         for (width, expected) in [
             (

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_lasts_from_the_first_watch_that_fails_to_the_last_one_that_is_back() {
+    fn an_outage_is_from_the_first_failed_watch_to_the_last_back() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let failure = |message: &str| Failure::unreachable(message, "");
         let mut outage = Outage::default();

@@ -281,7 +281,7 @@ mod tests {
 
     /// As printed in the documentation, without the paths of the provider's configuration.
     #[tokio::test]
-    async fn a_provider_in_a_distributions_configuration_is_removed_without_its_paths() {
+    async fn a_distributions_provider_is_removed_without_its_paths() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| HostPath {
             here: directory.path().join(name),

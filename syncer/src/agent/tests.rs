@@ -335,7 +335,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
 
 /// What counts as the node's own since then may be what is to be forgotten.
 #[tokio::test]
-async fn a_node_that_lost_its_state_or_can_not_write_does_not_claim_to_have_forgotten() {
+async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     for (case, spoil) in [
         (
             "lost",
@@ -366,7 +366,7 @@ async fn a_node_that_lost_its_state_or_can_not_write_does_not_claim_to_have_forg
 }
 
 #[tokio::test]
-async fn a_file_that_another_process_wrote_is_restored_with_the_mode_from_before() {
+async fn a_file_of_another_process_is_restored_with_its_earlier_mode() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut node = node(false, None);
     node.agent.desired = Some((revision(5), content(OURS)));
@@ -391,7 +391,7 @@ async fn a_file_that_another_process_wrote_is_restored_with_the_mode_from_before
 
 /// While a rollout is halted its nodes keep their assignments for long.
 #[tokio::test]
-async fn what_is_in_force_is_maintained_beside_a_task_that_failed_or_is_held() {
+async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
     for is_held in [false, true] {
         let mut node = node(false, None);
         node.agent.desired = Some((revision(5), content(OURS)));
@@ -625,7 +625,7 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
 }
 
 #[tokio::test]
-async fn an_object_that_was_created_again_is_answered_without_another_assignment() {
+async fn a_recreated_object_is_answered_without_another_assignment() {
     let mut node = node(false, None);
     node.agent.desired = Some((revision(5), content(OURS)));
     node.handle(&object(5, 7)).await.unwrap();

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_a_file_keeps_mode_and_owner_and_leaves_nothing_behind() {
+    fn replacing_a_file_keeps_mode_and_owner_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         fs::write(&path, "old").unwrap();

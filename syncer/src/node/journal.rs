@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_removed_does_not_prevent_a_restore() {
+    fn an_unremovable_directory_does_not_prevent_a_restore() {
         let directory = tempfile::tempdir().unwrap();
         let elsewhere = directory.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_another_node_or_without_an_id_has_no_known_revision() {
+    fn a_state_of_another_node_or_without_id_has_no_known_revision() {
         let id = RevisionId::from_random(7);
         let revision = Revision::new(5, id);
         for (node, written, expected) in [

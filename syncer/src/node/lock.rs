@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_at_a_time_holds_the_lock_and_only_its_owner_can_open_the_file() {
+    fn one_process_holds_the_lock_and_only_its_owner_opens_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let first = NodeLock::take(&path).unwrap();

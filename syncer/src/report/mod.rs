@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_another_client_overwrote_is_reported_again_ever_more_slowly() {
+    async fn an_overwritten_status_is_reported_again_ever_more_slowly() {
         let directory = tempfile::tempdir().unwrap();
         let (sender, mut receiver) = watch::channel(None);
         let mut reporter = StatusReporter::new(sender, directory.path().join("ready"));

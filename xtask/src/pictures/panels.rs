@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stat_shows_its_last_value_or_its_name_or_that_there_is_none() {
+    fn a_stat_shows_its_last_value_its_name_or_that_it_has_none() {
         for (options, answer, expected) in [
             (
                 Value::Null,

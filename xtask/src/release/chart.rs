@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_name_each_image_by_digest_and_an_unknown_image_is_an_error() {
+    fn values_name_images_by_digest_and_unknown_ones_are_errors() {
         let text =
             "# Images\nregistry: \"\"\ncontroller: {repository: \"\", tag: \"\", digest: \"\"}\n";
         let digests = |name| [(name, "sha256:aa".to_owned())].into();

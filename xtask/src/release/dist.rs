@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_earlier_build_left_for_another_platform_is_not_packed() {
+    fn leftovers_of_a_build_for_another_platform_are_not_packed() {
         let directory = tempfile::tempdir().unwrap();
         let (target, output) = (
             directory.path().join("target"),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_for_zig_replace_those_of_the_configuration_and_others_are_added() {
+    fn zigs_flags_replace_the_configurations_and_others_are_added() {
         let step = |native| steps(&PLATFORMS[1], native, places(), "1").remove(0);
         let has = |step: &Step, name| step.environment.iter().any(|(found, _)| *found == name);
         assert!(!has(&step(true), "CARGO_ENCODED_RUSTFLAGS"));

@@ -60,7 +60,7 @@ fn kept(kept: &Kept<Thing>) -> Vec<(&str, usize)> {
 }
 
 #[test]
-fn the_youngest_have_no_effect_and_other_namespaces_keep_everything() {
+fn the_youngest_have_no_effect_and_others_keep_everything() {
     let old = thing("a/z", 1, 60);
     for (case, others, expected) in [
         (

@@ -196,7 +196,7 @@ fn a_node_that_waits_for_its_first_syncer_stays_new() {
 
 /// Days later a corrected image must not change all nodes at once that joined meanwhile: they run workloads.
 #[test]
-fn a_node_that_waits_for_its_first_syncer_for_half_an_hour_is_no_longer_new() {
+fn a_node_half_an_hour_without_a_syncer_is_not_new() {
     let mut cache = cluster();
     pods(&mut cache, "a=2 b=2");
     cache.observe_clock(at(0));

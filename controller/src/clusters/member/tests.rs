@@ -218,7 +218,7 @@ fn exists(title: &str) -> Known {
 }
 
 #[test]
-fn what_a_fleet_that_is_gone_has_left_is_adopted_if_this_hub_wrote_it() {
+fn leftovers_of_a_deleted_fleet_are_adopted_if_this_hubs() {
     let adopted = "apply 2";
     let conflict = "block Conflict";
     for (case, fleet, owners, expected) in [
@@ -335,7 +335,7 @@ fn the_secret_of_another_cluster_stays_until_that_one_is_gone() {
 }
 
 #[test]
-fn a_secret_that_the_hub_writes_again_is_to_be_deleted_only_while_it_can() {
+fn a_secret_is_deleted_only_while_the_hub_can_write_it_again() {
     let kubectl = json!({"metadata": {"annotations": null, "managedFields": [owner("kubectl")]}});
     let keys = json!({"data": {"other": "QQ=="}});
     let b = || desired(2, "B", "");
@@ -381,7 +381,7 @@ fn on_all_nodes(mut report: MemberReport) -> MemberReport {
 }
 
 #[test]
-fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
+fn a_cluster_is_done_when_its_globalps_reports_the_content() {
     let has = || Some(target(&json!({})));
     let nodes = DoneCriteria {
         require_nodes: true,

@@ -121,7 +121,7 @@ fn the_next_change_is_that_of_any_credential() {
 }
 
 #[test]
-fn each_credential_names_its_secret_and_unknown_times_are_left_out() {
+fn credentials_name_their_secret_and_omit_unknown_times() {
     let (a, b, c, d) = (until(AT), until(AT + 1), until(AT + 2), until(AT + 3));
     let ecr = "1.dkr.ecr.eu-west-1.amazonaws.com";
     let global = Global {

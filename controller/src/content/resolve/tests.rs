@@ -78,7 +78,7 @@ fn entries_that_are_not_used_are_named_and_replace_none() {
 }
 
 #[test]
-fn an_invalid_source_neither_blocks_the_other_nor_changes_content() {
+fn an_invalid_source_blocks_no_other_and_changes_nothing() {
     let before = Global {
         last_additional: Some(data(A)),
         last_original: Some(data(B)),
@@ -290,7 +290,7 @@ fn a_source_has_the_registries_that_are_effective_from_it() {
 }
 
 #[test]
-fn an_additional_secret_that_was_rolled_back_stays_out_until_it_changes() {
+fn a_rolled_back_additional_secret_stays_out_until_it_changes() {
     let before = Global {
         last_additional: Some(data(A)),
         rejected: Some(data(C)),
@@ -481,7 +481,7 @@ fn a_source_may_fill_the_secret_to_its_last_byte() {
 
 /// The author of one Secret can't take memory or space from the others.
 #[test]
-fn a_source_that_can_t_fit_is_rejected_unparsed_without_harm_to_others() {
+fn an_oversized_source_is_rejected_unparsed_and_harms_no_other() {
     let of_size = |name: &str, bytes: usize| {
         let auths: Vec<String> = (0..=bytes / 40)
             .map(|number| format!(r#""{name}.example.com/{number:08}":{{"auth":"dTpw"}}"#))

@@ -172,7 +172,7 @@ fn progress_follows_from_object_and_node() {
 }
 
 #[test]
-fn a_node_that_is_being_deleted_is_skipped_by_revisions_but_not_by_a_restore() {
+fn a_node_in_deletion_is_skipped_but_not_by_a_restore() {
     for (goal, expected) in [
         (Goal::Revision(revision_of_test(5)), true),
         (Goal::Restore, false),
@@ -223,7 +223,7 @@ fn a_blocked_node_retries_on_request_or_after_a_while() {
 }
 
 #[test]
-fn a_node_that_failed_fails_no_later_revision_until_it_was_synced() {
+fn a_failed_node_fails_no_later_revision_until_synced() {
     for (case, failed, state, expected) in [
         ("the first failure", 0, "5:RolledBack", (true, false)),
         ("a retry of the same", 5, "5:RolledBack", (true, false)),
@@ -258,7 +258,7 @@ fn a_node_that_failed_fails_no_later_revision_until_it_was_synced() {
 }
 
 #[test]
-fn a_node_that_refuses_to_be_restored_blocks_nobody_and_may_be_abandoned() {
+fn a_node_that_refuses_a_restore_blocks_none_and_may_be_left() {
     let restored = Some(Progress::Done);
     for (case, state, is_abandoned, expected) in [
         ("restored", "a=R:Restored", false, restored),
@@ -413,7 +413,7 @@ fn canary_min_ready_applies_until_the_canary_has_passed() {
 }
 
 #[test]
-fn a_node_is_left_alone_during_its_update_and_then_gets_what_it_had() {
+fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
     let goal = Goal::Revision(revision_of_test(5));
     for (case, owner, in_spec, expected, written) in [
         ("no update", "", "", Progress::Done, None),

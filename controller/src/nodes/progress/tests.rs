@@ -135,7 +135,7 @@ impl Story {
 }
 
 #[test]
-fn a_node_is_done_after_a_heartbeat_and_failed_if_lost_soon_after() {
+fn a_heartbeat_completes_a_node_and_a_loss_soon_after_fails_it() {
     use Progress::{Done, Failed, InFlight, Soaking};
     let not_ready = |from| vec![(0, Ok(())), (from, Err(false))];
     let unknown = |from| vec![(0, Ok(())), (from, Err(true))];
@@ -313,7 +313,7 @@ fn a_node_that_flaps_soaks_for_twice_as_long_at_most() {
 
 /// Its file is repaired, or it lies about when it was done.
 #[test]
-fn a_node_that_reports_again_and_again_soaks_for_twice_as_long_at_most() {
+fn repeated_reports_at_most_double_the_soak_of_a_node() {
     use Progress::{Blocked, Done, InFlight, Soaking};
     for (case, again, min_ready, now, expected) in [
         ("while it may still soak", (60, 0), 120, 1500, Soaking),
@@ -339,7 +339,7 @@ fn a_node_that_reports_again_and_again_soaks_for_twice_as_long_at_most() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_breaks_no_healthy_node_and_ends_no_wait_early() {
+fn a_clock_set_back_breaks_no_healthy_node_and_ends_no_wait() {
     use Progress::{Done, Failed, InFlight};
     for (case, set_back, heartbeats, begins, now, expected) in [
         (
@@ -689,7 +689,7 @@ fn a_new_node_applying_its_first_revision_still_bootstraps() {
 }
 
 #[test]
-fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
+fn only_a_kubelet_that_does_not_serve_fails_the_change() {
     use Progress::{Blocked, Bootstrapping, Done, Failed, InFlight};
     let status = |generation, phase: &str, reason: &str, revision| {
         Some(NodePullSecretStatus {

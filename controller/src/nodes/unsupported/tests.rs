@@ -82,7 +82,7 @@ fn a_pod_that_runs_has_a_minute_to_become_ready() {
 }
 
 #[test]
-fn a_node_whose_syncer_is_replaced_waits_while_replacements_go_on() {
+fn a_node_waits_while_its_syncer_is_replaced() {
     for (outdated, are_replaced, expected) in [
         ("b", true, "c=1"),
         ("b c", true, ""),
@@ -155,7 +155,7 @@ fn a_node_that_became_virtual_is_not_forgotten_with_its_object() {
 }
 
 #[test]
-fn a_node_whose_syncer_never_reported_is_unsupported_after_a_while() {
+fn a_node_without_a_syncers_report_becomes_unsupported() {
     let mut snapshot = cluster("n=0:never", "", "");
     for (seconds, expected) in [(299, false), (300, true)] {
         let since = snapshot.uptime - SignedDuration::from_secs(seconds);

@@ -612,7 +612,7 @@ fn canaries_go_before_all_others() {
 }
 
 #[test]
-fn canaries_that_cannot_change_are_not_waited_for_and_the_last_ones_are_named() {
+fn canaries_that_cant_change_delay_nothing_and_are_named() {
     let mut limits = limits("9", "2");
     limits.canary.nodes = 3;
     for (case, fleet, assigned, stuck) in [
@@ -711,7 +711,7 @@ fn a_paused_rollout_assigns_nothing_and_still_revokes() {
 }
 
 #[test]
-fn as_many_failures_as_allowed_halt_the_rollout_and_fewer_do_not() {
+fn max_failures_halt_the_rollout_and_fewer_do_not() {
     let started = |max_failures| {
         let limits = limits("1", max_failures);
         line(FIVE, "a:5. b:5! c:5! d", &limits)
@@ -806,7 +806,7 @@ fn limits_in_time_are_inclusive() {
 }
 
 #[test]
-fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
+fn absent_unresponsive_skipped_and_blocked_members_are_passed() {
     for (text, is_passed_over) in [
         ("n:4.", false),
         ("n:5+", false),

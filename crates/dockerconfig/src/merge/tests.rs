@@ -83,7 +83,7 @@ fn only_entries_that_differ_in_meaning_are_conflicts() {
 }
 
 #[test]
-fn every_merged_entry_has_a_padded_auth_and_keeps_its_unknown_fields() {
+fn merged_entries_have_padded_auths_and_keep_unknown_fields() {
     let additional =
             parse(br#"{"auths":{"a":{"username":"u","password":"p","x":1},"b":{"auth":"dXNlcjpwYXNzd29yZA"}},"z":1}"#)
                 .unwrap();
@@ -99,7 +99,7 @@ fn every_merged_entry_has_a_padded_auth_and_keeps_its_unknown_fields() {
 }
 
 #[test]
-fn a_field_that_only_crio_reads_does_not_hide_the_other_entries_from_it() {
+fn a_field_that_only_crio_reads_hides_no_other_entry() {
     let bad = format!(r#"{{"auths":{{"r1":{{"auth":"{USER}","identitytoken":0,"x":1}}}}}}"#);
     let bad = parse(bad.as_bytes()).unwrap();
     let good = config(&[("r2", USER)]);
@@ -116,7 +116,7 @@ fn a_field_that_only_crio_reads_does_not_hide_the_other_entries_from_it() {
 }
 
 #[test]
-fn the_nodes_own_entries_survive_adding_and_removing_managed_ones() {
+fn own_entries_survive_adding_and_removing_managed_ones() {
     type Entries = Vec<(&'static str, &'static str)>;
     let table: Vec<(&str, Entries, Entries, Entries, Entries, Entries)> = vec![
         // sentence, existing, desired, applied, result, overridden afterwards
@@ -219,7 +219,7 @@ fn two_spellings_of_one_registry_are_kept_and_restored() {
 }
 
 #[test]
-fn every_name_of_a_registry_is_one_registry_and_both_readers_find_it() {
+fn all_names_of_a_registry_are_one_and_both_readers_find_it() {
     let hub = [
         "docker.io",
         "https://docker.io",
@@ -314,7 +314,7 @@ fn images_named_by_docker_hubs_server_keep_a_credential() {
 }
 
 #[test]
-fn a_path_that_only_one_reader_takes_for_the_api_keeps_a_credential() {
+fn a_path_that_one_reader_takes_for_the_api_keeps_a_credential() {
     for (key, written) in [
         ("r.io/v2/app", &["r.io/app", "r.io/v2/app"][..]),
         (
@@ -401,7 +401,7 @@ fn an_entry_that_cannot_authenticate_replaces_none_that_can() {
 }
 
 #[test]
-fn what_another_process_writes_under_another_name_of_a_registry_is_restored() {
+fn a_foreign_entry_under_another_registry_name_is_restored() {
     let managed = config(&[("docker.io", USER)]);
     let first = merge_on_node(&DockerConfig::default(), &managed, &[], &[]);
     let file = config(&[("docker.io", USER), ("https://index.docker.io/v1/", OLD)]);

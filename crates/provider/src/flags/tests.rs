@@ -35,7 +35,7 @@ fn adding_and_removing_the_flags_restores_every_byte() {
 
 /// Files as kubeadm, people and configuration management write them: ours are there, in any place and form.
 #[test]
-fn both_flags_in_any_place_and_form_are_no_drift_and_leave_with_what_is_there_now() {
+fn both_flags_in_any_place_are_no_drift_and_leave_cleanly() {
     let (config, bin_dir) = (
         format!("{CONFIG_FLAG}={CONFIG}"),
         format!("{BIN_DIR_FLAG}={BIN_DIR}"),
@@ -361,7 +361,7 @@ proptest! {
 
     /// Others write the file again with our flags among theirs, in another order and spelling.
     #[test]
-    fn flags_that_others_moved_are_no_drift_and_leave_everything_else(
+    fn moved_flags_are_no_drift_and_leave_everything_else(
         variables in variables(), mine in words(), places in (0..5_usize, 0..5_usize), forms in (any::<bool>(), any::<bool>()),
         seed in seed(),
     ) {

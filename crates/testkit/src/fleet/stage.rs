@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, SECRET_TYPE,

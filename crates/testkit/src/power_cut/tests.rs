@@ -203,7 +203,7 @@ fn attributes_are_synced_with_a_file_and_not_with_its_data() {
 }
 
 #[test]
-fn every_state_counts_once_with_the_first_moment_that_it_may_be_found_at() {
+fn each_state_counts_once_from_its_first_possible_moment() {
     let ops = [create(TEMP), sync(TEMP), sync("")];
     let states = crash_states(&directory(&[]), &ops).unwrap();
     let found: Vec<_> = states

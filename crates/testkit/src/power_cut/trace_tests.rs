@@ -76,7 +76,7 @@ fn directories_come_and_go() {
 }
 
 #[test]
-fn a_call_that_another_thread_came_in_between_of_counts_where_it_ended() {
+fn an_interleaved_call_counts_where_it_ended() {
     let ops = read(&[
         r"7  fsync(9</root/a> <unfinished ...>",
         r"8  fdatasync(8</root/b>) = 0",

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_values_are_only_where_they_keep_no_pod_and_no_leader_away() {
+    fn odd_values_keep_no_pod_and_no_leader_away() {
         let object = json!({
             "metadata": {"labels": {"kubernetes.io/os": "linux"}, "annotations": {"a/b": "c"}},
             "spec": {"holderIdentity": "a", "renewTime": "b", "unschedulable": true, "revision": 1},

@@ -126,7 +126,7 @@ fn numbers_of_values_are_named() {
 }
 
 #[test]
-fn an_unknown_format_lists_the_known_ones_and_an_invalid_template_its_place() {
+fn unknown_formats_list_known_ones_bad_templates_their_place() {
     for (line, expected) in [
         (
             "check -o name",

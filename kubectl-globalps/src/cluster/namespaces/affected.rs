@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_change_is_written_where_a_namespace_is_selected_and_the_scope_covers_it() {
+    fn a_change_is_written_in_selected_namespaces_of_the_scope() {
         let settings = ImagePullSecrets {
             enabled: true,
             ..ImagePullSecrets::default()

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_resource_has_no_field_that_this_version_does_not_know() {
+    fn a_custom_resource_has_only_fields_that_this_version_knows() {
         let given = json!({
             "metadata": {"name": "node-1"}, "spec": {"revision": 2, "token": "s3cret"},
             "status": {"phase": "Synced", "token": "s3cret"},

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn the_source_is_compared_with_what_the_hub_rolls_out_and_with_what_a_cluster_has() {
+    async fn the_source_is_compared_with_the_hubs_and_a_clusters_content() {
         let same = || {
             (
                 200,

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn the_kubeconfig_is_the_one_that_the_hub_uses_if_the_user_may_read_it() {
+    async fn the_kubeconfig_is_the_hubs_if_the_user_may_read_it() {
         let printer = Printer::silent();
         let one = || secret("true", "kubeconfig", "one");
         let two = || secret("", "value", "two");

@@ -120,7 +120,7 @@ mod tests {
     use globalps_core::api::ClusterPhase;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn flags_that_make_no_sense_together_are_refused_before_anything_is_asked() {
+    async fn contradicting_flags_are_refused_before_any_request() {
         const ONE: &str = "`--nodes` shows the nodes of one cluster";
         const WAIT: &str = "`--wait` waits for what the hub reports, and `--nodes` shows what the cluster itself reports, which may be about an earlier revision";
         for (line, expected) in [

@@ -38,7 +38,7 @@ fn invalid(entries: &[(&str, &str)]) -> FakeApi {
 }
 
 #[test]
-fn a_preview_compares_with_what_is_in_force_where_the_secret_is_invalid() {
+fn for_an_invalid_secret_a_preview_compares_with_what_is_active() {
     for (line, expected) in [
         ("remove quay.io --dry-run", "-10.0.0.1:5000: ***\n"),
         ("remove --all --dry-run", "-10.0.0.1:5000: ***\n"),
@@ -59,7 +59,7 @@ fn a_preview_compares_with_what_is_in_force_where_the_secret_is_invalid() {
 }
 
 #[test]
-fn a_preview_of_a_source_with_a_scope_compares_with_what_is_in_force() {
+fn a_preview_of_a_scoped_source_compares_with_what_is_in_force() {
     let team = "team-a";
     let source = json!({"name": team, "scope": {"namespaces": ["a"]}});
     let mut global = in_force(&[], &[]);
@@ -84,7 +84,7 @@ fn a_preview_of_a_source_with_a_scope_compares_with_what_is_in_force() {
 }
 
 #[test]
-fn removing_the_last_entry_of_an_invalid_secret_says_what_nodes_lose() {
+fn emptying_an_invalid_secret_says_what_nodes_lose() {
     for line in [
         "remove quay.io --yes",
         "remove quay.io --dry-run",
@@ -127,7 +127,7 @@ fn add_replaces_the_only_invalid_entry() {
 }
 
 #[test]
-fn commands_that_read_refuse_a_namespace_that_no_controller_watches() {
+fn reading_commands_refuse_a_namespace_that_none_watches() {
     for line in [
         "status",
         "status --watch",
@@ -154,7 +154,7 @@ fn commands_that_read_refuse_a_namespace_that_no_controller_watches() {
 }
 
 #[test]
-fn an_invalid_source_of_a_fleet_is_compared_with_what_the_clusters_keep() {
+fn a_fleets_invalid_source_is_compared_with_what_clusters_keep() {
     let source = "/api/v1/namespaces/clusters/secrets/team-a-source";
     let api = sample().with_object(source, secret(&[("quay.io", INVALID)]));
     for (flags, expected) in [

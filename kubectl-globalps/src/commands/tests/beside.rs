@@ -8,7 +8,7 @@ use crate::commands::fake_api::{FakeApi, path};
 use crate::error::Exit;
 
 #[test]
-fn check_warns_of_passwords_that_last_hours_where_they_restart_kubelets() {
+fn check_warns_of_short_lived_passwords_that_restart_kubelets() {
     // `AWS:p`
     let ecr = [("1.dkr.ecr.eu-central-1.amazonaws.com", "QVdTOnA=")];
     for (delivery, is_warned) in [("ConfigFile", true), ("CredentialProvider", false)] {

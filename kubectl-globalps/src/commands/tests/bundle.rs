@@ -266,7 +266,7 @@ fn a_log_that_never_ends_is_missing_at_the_time_limit() {
 }
 
 #[test]
-fn a_kind_that_the_cluster_does_not_have_is_in_the_manifest_only() {
+fn a_kind_that_the_cluster_lacks_is_in_the_manifest_only() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("b.tar.gz");
     let hub = "list /apis/globalps.io/v1alpha1/fleetpullsecrets";

@@ -43,7 +43,7 @@ fn nothing_is_written_into_a_secret_that_is_being_deleted() {
 }
 
 #[test]
-fn a_removal_is_done_when_the_nodes_are_restored_and_names_what_keeps_the_secret() {
+fn a_removal_ends_with_restored_nodes_and_names_what_keeps_it() {
     let additional = path("secrets", names::ADDITIONAL_SECRET);
     let kept = with_finalizer(secret(&[("quay.io", OTHER_AUTH)]));
     for api in [

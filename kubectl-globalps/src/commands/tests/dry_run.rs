@@ -45,7 +45,7 @@ fn a_dry_run_of_install_changes_nothing() {
 }
 
 #[test]
-fn an_install_reads_before_it_writes_and_does_not_ask_for_what_is_new() {
+fn an_install_reads_before_it_writes_and_asks_nothing_for_new() {
     let api = FakeApi::new(&[]);
     let failure = refused(api.run(&format!("{INSTALL} --timeout 1s")));
     assert!(failure.message.contains("did not establish"), "{failure:?}");

@@ -111,7 +111,7 @@ fn deleted_definitions_come_back_before_the_configuration() {
 }
 
 #[test]
-fn a_configuration_that_can_not_be_decoded_stays_until_it_is_restored() {
+fn an_unreadable_configuration_stays_until_restored() {
     let config: GlobalPullSecret =
         serde_json::from_value(configured().object(&config_path()).expect("one")).expect("one");
     let last = Configuration::of(&config);
@@ -144,7 +144,7 @@ fn a_configuration_that_can_not_be_decoded_stays_until_it_is_restored() {
 }
 
 #[test]
-fn without_the_controller_its_objects_say_which_namespace_is_meant() {
+fn without_a_controller_its_objects_say_which_namespace() {
     let of_creds = |path: String| path.replace(names::NAMESPACE, "creds");
     let config = gps("", &json!({}), &[("Ready", "True", "Synced")]);
     for has_config in [false, true] {

@@ -48,7 +48,7 @@ fn credential(token: &str) -> String {
 }
 
 #[test]
-fn a_login_that_expires_during_a_wait_is_renewed_or_named_within_seconds() {
+fn a_login_that_expires_in_a_wait_is_renewed_or_named_soon() {
     let line = "status --wait --timeout 30s";
     for (next, expected) in [
         (Some("two"), None),
@@ -84,28 +84,40 @@ fn a_login_that_expires_during_a_wait_is_renewed_or_named_within_seconds() {
 #[test]
 fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
     let line = "status --wait --timeout 30s";
-    for fault in [Fault::Code(500), Fault::Code(410), Fault::Silence] {
+    let ends = |fault| {
         let api = rolled_out()
             .with_controller(act)
             .with_fault("watch ", fault, 7);
         let ran = api.run(&format!("{line} --request-timeout 1s"));
         assert_eq!(ran, Ok(Exit::Done), "{fault:?}");
-    }
-    for (fault, expected) in [(Fault::Code(500), "broken"), (Fault::Silence, "within 1 s")] {
+    };
+    let lasts = |fault, expected: &str| {
         let api = rolled_out().with_fault("watch ", fault, usize::MAX);
         let failure = refused(api.run("status --wait --timeout 5s --request-timeout 1s"));
         let begin = "not done within 5 s: the cluster can't be reached since ";
         assert!(failure.message.starts_with(begin), "{failure:?}");
         assert!(failure.message.contains(expected), "{failure:?}");
         assert_eq!(failure.exit, Exit::Failed);
-    }
-    for code in [401, 403] {
+    };
+    let rejects = |code| {
         let start = Instant::now();
         let api = rolled_out().with_fault("watch ", Fault::Code(code), usize::MAX);
         let failure = refused(api.run(line));
         assert!(failure.is(code), "{failure:?}");
         assert!(start.elapsed() < Duration::from_secs(5), "{code}");
-    }
+    };
+    // They wait for seconds.
+    std::thread::scope(|scope| {
+        for fault in [Fault::Code(500), Fault::Code(410), Fault::Silence] {
+            scope.spawn(move || ends(fault));
+        }
+        for (fault, expected) in [(Fault::Code(500), "broken"), (Fault::Silence, "within 1 s")] {
+            scope.spawn(move || lasts(fault, expected));
+        }
+        for code in [401, 403] {
+            scope.spawn(move || rejects(code));
+        }
+    });
 }
 
 const FIRST_LOOK: &str = "list /apis/globalps.io/v1alpha1/namespaces/kube-system/nodepullsecrets";
@@ -163,18 +175,18 @@ fn the_first_look_of_a_wait_outlasts_an_outage_too() {
             scope.spawn(|| outlasts(line, Fault::Silence, 3));
             scope.spawn(|| ends(line));
         }
+        let api = FakeApi::new(&[(&fleet, object)]).with_fault(
+            "get /apis/globalps.io/v1alpha1/namespaces/kube-system/fleetpullsecrets",
+            Fault::Code(500),
+            3,
+        );
+        let ran = api.run("fleet status team-a -n kube-system --wait --timeout 30s");
+        assert_eq!(ran, Ok(Exit::Done));
     });
     // A watch has no deadline, so that it says at once that there is nothing to see.
     let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(500), usize::MAX);
     let failure = refused(api.run("status --watch"));
     assert!(failure.is(500), "{failure:?}");
-    let api = FakeApi::new(&[(&fleet, object)]).with_fault(
-        "get /apis/globalps.io/v1alpha1/namespaces/kube-system/fleetpullsecrets",
-        Fault::Code(500),
-        3,
-    );
-    let ran = api.run("fleet status team-a -n kube-system --wait --timeout 30s");
-    assert_eq!(ran, Ok(Exit::Done));
 }
 
 const SINCE: &str = "2026-01-01T00:00:00Z";
@@ -195,7 +207,7 @@ fn lose(objects: &mut Objects) {
 }
 
 #[test]
-fn a_watch_of_nodes_brings_lines_and_whole_nodes_only_where_they_are_not_ready() {
+fn a_watch_of_nodes_has_whole_nodes_only_if_not_ready() {
     let api = FakeApi::new(&[
         (&path("nodes", "node-1"), json!({"metadata": {}})),
         (&path("nodes", "node-2"), json!({"metadata": {}})),

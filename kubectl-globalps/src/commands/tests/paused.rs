@@ -23,7 +23,7 @@ fn paused_removal() -> FakeApi {
 }
 
 #[test]
-fn a_paused_removal_continues_with_resume_and_nothing_advises_what_would_undo_it() {
+fn a_paused_removal_resumes_and_no_advice_undoes_it() {
     let (ran, [out, err]) = paused_removal().printed("status");
     assert_eq!(ran, Ok(Exit::No), "{err}");
     assert!(err.contains("the rollout is paused"), "{out}{err}");

@@ -106,7 +106,7 @@ fn a_deleted_configuration_is_created_again_as_it_was() {
 }
 
 #[test]
-fn no_command_creates_an_empty_configuration_in_place_of_a_deleted_one() {
+fn no_command_replaces_a_deleted_configuration_by_an_empty_one() {
     for line in [
         "pause",
         "resume",

@@ -59,21 +59,27 @@ fn a_wait_for_a_source_that_nobody_reads_says_no() {
                 deployment(names::NAMESPACE, replicas, replicas),
             )
     };
-    for line in [LINE, "remove ghcr.io --source team --yes"] {
-        for (replicas, expected) in [
-            (0, "the controller is not running"),
-            (
-                1,
-                "the controller has not reported the change of Secret `team` within 2 s",
-            ),
-        ] {
-            let line = format!("{line} --wait --timeout 2s");
-            let failure = refused(known(replicas).run(&line));
-            assert_eq!(failure.exit, Exit::No, "{line}");
-            let message = &failure.message;
-            assert!(message.starts_with(expected), "{line}: {message}");
+    let says_no = |line: &str, replicas, expected: &str| {
+        let line = format!("{line} --wait --timeout 2s");
+        let failure = refused(known(replicas).run(&line));
+        assert_eq!(failure.exit, Exit::No, "{line}");
+        let message = &failure.message;
+        assert!(message.starts_with(expected), "{line}: {message}");
+    };
+    // They wait for seconds.
+    std::thread::scope(|scope| {
+        for line in [LINE, "remove ghcr.io --source team --yes"] {
+            for (replicas, expected) in [
+                (0, "the controller is not running"),
+                (
+                    1,
+                    "the controller has not reported the change of Secret `team` within 2 s",
+                ),
+            ] {
+                scope.spawn(move || says_no(line, replicas, expected));
+            }
         }
-    }
+    });
     // Nothing is written the second time, and it is known whether it was read.
     let api = known(0);
     assert_eq!(api.run(LINE), Ok(Exit::Done));

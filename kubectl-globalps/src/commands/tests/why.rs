@@ -193,7 +193,7 @@ fn check_names_exactly_the_permissions_of_why() {
 }
 
 #[test]
-fn pods_that_wait_are_evicted_after_add_if_a_controller_recreates_them() {
+fn waiting_pods_with_a_controller_are_evicted_after_add() {
     let image = "quay.io/team/app:1";
     let job = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "batch/v1", "kind": "Job", "name": "o", "uid": "u", "controller": true,

@@ -99,7 +99,7 @@ fn why_prints_no_command_that_changes_nothing() {
 
 /// The admin's clock is ahead of the API server's, whose times are in the objects.
 #[test]
-fn by_the_cluster_s_clock_a_controller_that_has_just_gone_down_is_waited_for_and_nothing_is_old() {
+fn by_the_clusters_clock_a_controller_just_gone_is_waited_for() {
     let ahead = 300;
     let there = Timestamp::now() - SignedDuration::from_secs(ahead + 5);
     let mut starting = deployment(names::NAMESPACE, 1, 0);

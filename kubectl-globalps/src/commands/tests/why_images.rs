@@ -54,7 +54,7 @@ fn the_image_of_a_volume_is_named_and_not_the_containers() {
 }
 
 #[test]
-fn the_image_of_a_sandbox_is_named_and_whose_configuration_pulls_it() {
+fn a_sandbox_image_is_named_and_whose_configuration_pulls_it() {
     let image = format!("{}/pause:3.10", registry());
     let message = format!(
         "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox image \"{image}\": failed to pull image \"{image}\": 401 Unauthorized"
@@ -110,7 +110,7 @@ fn an_image_that_the_node_has_may_be_for_other_pods_only() {
 }
 
 #[test]
-fn a_kubelet_that_cannot_read_a_secret_gives_no_reason_but_the_error() {
+fn a_kubelet_that_cant_read_a_secret_gives_only_the_error() {
     let error = "illegal base64 data at input byte 0";
     let pod = pod("quay.io/team/app:1", &waiting(error, error));
     let mut own = secret(&[("quay.io", "x")]);

@@ -204,7 +204,7 @@ fn another_spelling_of_a_registry_is_no_change() {
 }
 
 #[test]
-fn another_name_of_a_registry_is_overridden_and_an_empty_entry_changes_nothing() {
+fn other_registry_names_are_overridden_empty_entries_do_nothing() {
     let in_force = InForce {
         original: config("docker.io:dTpw quay.io:dTpw"),
         ..InForce::default()

@@ -99,7 +99,7 @@ fn spec() -> Value {
 }
 
 #[test]
-fn each_registry_has_its_user_source_scope_revision_and_how_far_it_is() {
+fn each_registry_has_user_source_scope_revision_and_progress() {
     let global = global();
     let kept = |revision: &str, content: &str| {
         secret(revision, &json!({}), &[(names::DATA_KEY, auths(content))])
@@ -152,7 +152,7 @@ quay.io     u      additional-pull-secret                  every pod            
 }
 
 #[test]
-fn what_is_hidden_is_unknown_and_sources_are_known_from_the_status() {
+fn hidden_values_are_unknown_and_the_status_names_sources() {
     let gps = gps(spec());
     let hidden = Listing::of(Snapshot {
         gps: &gps,

@@ -20,7 +20,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn one_reference_is_removed_from_the_service_account_as_it_was_read() {
+fn one_reference_leaves_the_service_account_as_it_was_read() {
     let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
     for (references, expected) in [
         (
@@ -37,7 +37,7 @@ fn one_reference_is_removed_from_the_service_account_as_it_was_read() {
 }
 
 #[test]
-fn a_reference_goes_only_where_globalps_has_one_in_force_and_a_secret_only_where_nobody_needs_it() {
+fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
     use Attach::{Admission, ServiceAccounts};
     let with_ours = || Place {
         accounts: vec![account_of("default", true), account_of("builder", false)],
@@ -129,7 +129,7 @@ fn a_reference_goes_only_where_globalps_has_one_in_force_and_a_secret_only_where
 }
 
 #[test]
-fn nothing_begins_before_globalps_delivers_everything_everywhere() {
+fn nothing_begins_before_globalps_delivers_everything() {
     let missing = |registry: &str| Place {
         old: Some(Old {
             missing: vec![registry.to_owned()],
@@ -176,7 +176,7 @@ fn nothing_begins_before_globalps_delivers_everything_everywhere() {
 }
 
 #[test]
-fn registries_are_compared_by_the_name_that_nodes_use_and_credentials_are_never_shown() {
+fn registries_compare_by_the_nodes_name_and_show_no_credential() {
     let config = |text: &str| parse(text.as_bytes()).expect("credentials");
     let old = config(
         r#"{"auths":{"https://quay.io/v1/":{"auth":"dTpw"},"ghcr.io":{"auth":"dTpw"},"r.example":{"auth":"dTpw"}}}"#,
@@ -188,7 +188,7 @@ fn registries_are_compared_by_the_name_that_nodes_use_and_credentials_are_never_
 }
 
 #[test]
-fn the_patcher_is_found_by_its_image_and_says_how_its_secrets_are_named() {
+fn the_patcher_is_found_by_its_image_and_names_its_secrets() {
     let deployment = |container: serde_json::Value| -> Deployment {
         let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {},
                 "template": {"spec": {"containers": [container]}}}});

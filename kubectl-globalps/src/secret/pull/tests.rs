@@ -20,7 +20,7 @@ fn asked(of_pod: Vec<Keyring>, of_node: &str) -> Answer {
 }
 
 #[test]
-fn a_pods_secrets_come_first_the_longest_path_of_all_of_them_foremost() {
+fn a_pods_secrets_come_first_and_their_longest_path_foremost() {
     let answer = asked(
         vec![
             keyring("Secret d/one", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
@@ -69,7 +69,7 @@ fn a_secret_that_no_kubelet_reads_stops_the_pull_and_says_so() {
 }
 
 #[test]
-fn a_file_that_kubelets_reject_lists_each_bad_entry_and_what_crio_does_with_the_rest() {
+fn a_file_kubelets_reject_lists_bad_entries_and_what_crio_does() {
     for (content, crio, code) in [
         (
             r#"{"auths":{"quay.io":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_is_reported_once_with_its_subscriptions_and_a_hint() {
+    fn each_error_appears_once_with_its_subscriptions_and_a_hint() {
         let gps = gps(
             true,
             &[

@@ -146,7 +146,7 @@ fn judged<const CASES: usize>(table: [Case; CASES]) {
 }
 
 #[test]
-fn a_controller_without_replicas_is_started_by_the_command_of_its_hint() {
+fn the_hints_command_starts_a_controller_without_replicas() {
     let mut seen = running();
     seen.controller = Sight::Here(Workload {
         wanted: 0,
@@ -504,7 +504,7 @@ fn nodes_are_grouped_by_their_error() {
 }
 
 #[test]
-fn a_report_about_other_pull_secrets_is_a_failure_of_a_controller_that_runs() {
+fn a_report_about_other_pull_secrets_fails_a_running_controller() {
     let facts = |generation, version: Option<&str>, observed: &str, reason: &str| {
         let mut gps = GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default());
         gps.metadata.generation = Some(generation);
@@ -586,7 +586,7 @@ fn a_line_is_wrapped_between_words_and_never_in_a_command() {
 }
 
 #[test]
-fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
+fn the_text_is_grouped_and_failures_have_hint_and_anchor() {
     let checks = vec![
         well(CLUSTER, "api", "the API server responds"),
         well(INSTALLATION, "lease", "no lease").warn("wait"),

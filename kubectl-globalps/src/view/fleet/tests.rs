@@ -179,7 +179,7 @@ clusters/m1    Pending   2          1/2     10m   Revoked            the cluster
 }
 
 #[test]
-fn it_is_ready_when_the_hub_says_so_of_this_spec_and_no_cluster_is_away() {
+fn it_is_ready_if_the_hub_says_so_and_no_cluster_is_away() {
     for (sentence, change, expected) in [
         ("ready", json!({}), (true, "True", "Synced")),
         (
@@ -312,7 +312,7 @@ clusters    team-a   False   3          4          1        1        0          
 }
 
 #[test]
-fn an_overview_fits_the_terminal_and_shows_first_what_is_not_ready() {
+fn an_overview_fits_the_terminal_and_has_the_unready_first() {
     let mut all: Vec<FleetStatus> = (0..9)
         .map(|_| FleetStatus::of(&fleet("Synced", 3), [], &[]))
         .collect();
@@ -535,7 +535,7 @@ fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
 }
 
 #[test]
-fn a_wait_ends_without_clusters_once_the_hub_has_looked_for_them() {
+fn a_wait_ends_once_the_hub_has_found_no_clusters() {
     let mut empty = fleet("NoClusters", 3);
     empty.status.as_mut().expect("one").counts = Counts::default();
     let created: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");

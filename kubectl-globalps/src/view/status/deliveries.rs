@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_counts_namespaces_and_says_how_pods_refer_to_the_secret() {
+    fn the_line_counts_namespaces_and_says_how_pods_refer_to_it() {
         let status =
             |synced, failed, excluded, attach: &str, service_accounts| ImagePullSecretsStatus {
                 secret_name: "s".to_owned(),

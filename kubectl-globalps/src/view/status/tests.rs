@@ -257,7 +257,7 @@ fn the_json_is_what_scripts_rely_on() {
 }
 
 #[test]
-fn without_nodes_the_controller_says_whether_it_is_done_and_namespaces_are_counted() {
+fn without_nodes_the_controller_says_if_done_namespaces_count() {
     for (ready, synced, expected) in [("True", 2, true), ("False", 1, false)] {
         let mut facts = facts(vec![
             condition(condition::READY, ready, "in words"),
@@ -332,7 +332,7 @@ fn operators_are_counted_once_they_are_listed() {
 }
 
 #[test]
-fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() {
+fn a_kept_pull_secret_is_named_while_nothing_is_delivered() {
     let mut facts = facts(Vec::new());
     set_additional(&mut facts, None);
     report(&mut facts, |status| {
@@ -510,7 +510,7 @@ fn nobody_waits_for_unsupported_nodes() {
 }
 
 #[test]
-fn more_nodes_without_a_syncer_than_the_status_lists_end_a_wait_too() {
+fn more_nodes_without_syncers_than_listed_end_a_wait_too() {
     for (listed, is_ready) in [(99, false), (100, true)] {
         let mut facts = ready();
         let mut silent = node_secret(0, false, Phase::Pending, 0);
@@ -579,7 +579,7 @@ fn stuck(reason: &str, hint: &'static str) -> Verdict {
 }
 
 #[test]
-fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
+fn a_wait_ends_when_the_current_secret_is_or_never_will_be_out() {
     let table: [(&str, Change, Verdict); 10] = [
         ("everywhere", |_| {}, Verdict::Done),
         (
@@ -682,7 +682,7 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
 }
 
 #[test]
-fn a_wait_without_a_secret_and_without_anything_of_one_says_how_to_add_it() {
+fn a_wait_without_any_secret_says_how_to_add_it() {
     let mut facts = ready();
     set_additional(&mut facts, None);
     facts.node_secrets = Store::default();
@@ -918,7 +918,7 @@ fn while_a_removal_is_held_no_pull_secret_is_being_removed() {
 }
 
 #[test]
-fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does() {
+fn expiring_or_rejected_credentials_are_named_in_any_rollout() {
     for (type_, value, expected) in [
         (condition::CREDENTIALS_EXPIRING, "True", true),
         (condition::CREDENTIALS_EXPIRING, "False", false),
@@ -939,7 +939,7 @@ fn credentials_that_expire_or_are_rejected_are_named_whatever_the_rollout_does()
 }
 
 #[test]
-fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
+fn what_slows_a_rollout_is_named_and_stops_a_wait_only_at_last() {
     let reason = |type_: &str, value: &str, reason: &str| Condition {
         reason: reason.to_owned(),
         ..condition(type_, value, "in words")
@@ -1027,7 +1027,7 @@ fn lose(facts: &mut Facts, name: &str) {
 }
 
 #[test]
-fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
+fn a_cleanup_waiting_for_unreachable_nodes_names_them_and_flag() {
     let mut facts = ready();
     set_additional(&mut facts, None);
     report(&mut facts, |status| {
@@ -1048,7 +1048,7 @@ fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
 }
 
 #[test]
-fn a_paused_restoration_says_so_and_ends_a_wait_once_no_node_is_at_it() {
+fn a_paused_restoration_says_so_and_ends_an_idle_wait() {
     let paused = Some((PAUSED.0.to_owned(), PAUSED.1));
     for (phase, restore, is_paused, expected) in [
         (Phase::Synced, false, true, paused.clone()),
@@ -1202,7 +1202,7 @@ fn a_wait_for_the_restore_ends_with_the_nodes_that_are_left() {
 }
 
 #[test]
-fn a_node_that_went_down_during_its_restoration_is_left_behind_only_at_the_end() {
+fn a_node_down_in_its_restoration_is_left_only_at_the_end() {
     for (progressing, degraded, phase, expected) in [
         ("Restoring", "NodesBlocked", Phase::Restoring, false),
         ("Complete", "NodesBlocked", Phase::Restoring, true),
@@ -1224,7 +1224,7 @@ fn a_node_that_went_down_during_its_restoration_is_left_behind_only_at_the_end()
 }
 
 #[test]
-fn a_deselected_node_that_cannot_be_restored_delays_no_wait_for_the_others() {
+fn an_unrestorable_deselected_node_delays_no_wait_for_others() {
     let mut facts = ready();
     report(&mut facts, |status| {
         let mut degraded = condition(condition::DEGRADED, "True", "in words");
@@ -1241,7 +1241,7 @@ fn a_deselected_node_that_cannot_be_restored_delays_no_wait_for_the_others() {
 }
 
 #[test]
-fn where_sources_go_on_a_wait_that_skips_unreachable_nodes_ends_without_them() {
+fn with_sources_left_a_wait_may_end_without_unreachable_nodes() {
     let mut facts = with_sources(ready());
     set_additional(&mut facts, None);
     report(&mut facts, |status| {

@@ -48,7 +48,7 @@ fn status() -> Status {
 }
 
 #[test]
-fn namespaces_and_operators_have_a_line_under_the_first_and_their_failures_come_last() {
+fn namespaces_and_operators_have_a_line_their_failures_are_last() {
     use globalps_core::api::{ImagePullSecretsStatus, OperatorFailure, OperatorsStatus};
     let mut status = status();
     status.nodes.clear();
@@ -189,7 +189,7 @@ fn a_change_that_the_controller_has_not_seen_is_shown() {
 }
 
 #[test]
-fn the_wide_table_has_deliveries_and_sources_come_after_the_nodes() {
+fn the_wide_table_has_deliveries_and_sources_after_the_nodes() {
     let mut status = status();
     status.nodes.truncate(1);
     status.nodes[0].delivery = "CredentialProvider".to_owned();
@@ -354,7 +354,7 @@ fn without_a_terminal_only_changes_are_printed() {
 }
 
 #[test]
-fn a_change_has_the_revision_it_goes_to_and_the_message_of_its_reason() {
+fn a_change_has_its_target_revision_and_its_reasons_message() {
     for (phase, revision, wanted, reason, expected) in [
         (Phase::Syncing, 0, 1, "", "n  Syncing  to revision 1"),
         (Phase::Pending, 1, 2, "", "n  Pending  revision 1 -> 2"),

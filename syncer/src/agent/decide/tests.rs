@@ -467,7 +467,7 @@ fn with_mode(action: Action) -> String {
 }
 
 #[test]
-fn a_file_with_managed_entries_is_private_and_its_mode_is_restored() {
+fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
     let (one, two, restore) = (task(1), task(2), task(0));
     let mut in_force = synced(OWN);
     in_force.snapshot = file(OWN).with_mode(Some(0o644));
@@ -618,7 +618,7 @@ fn a_mode_set_meanwhile_is_narrowed_and_restored_on_rollback() {
 }
 
 #[test]
-fn a_kubelet_that_is_down_is_started_unless_a_change_restarts_it() {
+fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
     let (one, two) = (task(1), task(2));
     let mut down = synced("");
     down.failed = Some(Failure {
@@ -1045,7 +1045,7 @@ fn removed_entries_are_restored_up_to_the_limit() {
 }
 
 #[test]
-fn a_file_with_a_foreign_owner_gets_no_entries_and_managed_ones_are_removed() {
+fn a_foreign_owners_file_gets_no_entries_and_loses_managed_ones() {
     let mut under_way = synced(OWN);
     under_way.change = Some(with_step(Step::Forward));
     let (one, restore) = (task(1), task(0));
@@ -1093,7 +1093,7 @@ fn a_file_with_a_foreign_owner_gets_no_entries_and_managed_ones_are_removed() {
 }
 
 #[test]
-fn an_update_finds_the_nodes_own_file_and_its_file_is_never_changed() {
+fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
     let step = |step, started_from: Option<&str>| {
         let mut state = synced(OWN);
         let started_from = started_from.map(str::to_owned);
@@ -1573,7 +1573,7 @@ fn unused(is_running: bool) -> Unused {
 
 /// The user gave the kubelet other flags.
 #[test]
-fn a_provider_that_the_kubelet_does_not_use_is_removed_without_a_restart() {
+fn an_unused_provider_is_removed_without_a_restart() {
     let (one, two, restore) = (task(1), task(2), task(0));
     let (facts, state) = in_force(true);
     let provider = ProviderFacts {
@@ -1796,7 +1796,7 @@ fn rebasing_the_setup_of_the_provider_keeps_the_nodes_own_file() {
 }
 
 #[test]
-fn rebasing_the_setup_of_the_provider_keeps_flags_written_meanwhile() {
+fn rebasing_the_providers_setup_keeps_flags_written_meanwhile() {
     let facts = provider_facts();
     let (content, config) = (by_provider(""), with_scopes());
     let change = ProviderChange {
@@ -1826,7 +1826,7 @@ fn rebasing_the_setup_of_the_provider_keeps_flags_written_meanwhile() {
 }
 
 #[test]
-fn a_newer_rotation_still_needs_the_restart_for_settings_already_written() {
+fn a_newer_rotation_still_restarts_for_settings_written_before() {
     let (mut provider, mut state) = in_force(true);
     let content = by_provider("5055");
     let Delivery::CredentialProvider(config) = &content.delivery else {
@@ -1864,7 +1864,7 @@ fn a_newer_rotation_still_needs_the_restart_for_settings_already_written() {
 }
 
 #[test]
-fn drift_of_the_provider_needs_a_restart_if_the_kubelet_reads_it_only_at_start() {
+fn provider_drift_needs_a_restart_if_read_only_at_start() {
     let (facts_in_force, state) = in_force(true);
     let changed = |change: fn(&mut ProviderFacts)| {
         let (mut facts, _) = in_force(true);

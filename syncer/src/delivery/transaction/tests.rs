@@ -372,7 +372,7 @@ async fn a_change_interrupted_at_any_step_is_continued() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_bus_a_change_waits_and_continues_with_one_restart() {
+async fn without_the_bus_a_change_waits_then_has_one_restart() {
     for (sentence, bus_until, written, is_answered) in [
         ("no bus from the start: nothing is written", 0, false, false),
         ("no bus before the restart", 1, true, false),
@@ -492,7 +492,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
+async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     let journal = Journal::next_to(&path, "a");
@@ -734,7 +734,7 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_written_meanwhile_survive_the_change_and_its_rollback() {
+async fn entries_written_meanwhile_survive_change_and_rollback() {
     for (step, content, sentence) in [
         (Step::Forward, THEIRS, "a write before the change"),
         (Step::Back, THEIRS, "a write during the rollback"),
@@ -882,7 +882,7 @@ fn installed() -> Installed {
 }
 
 #[tokio::test]
-async fn the_provider_is_set_up_with_one_restart_before_entries_leave_the_file() {
+async fn one_restart_sets_the_provider_up_before_entries_leave() {
     let _lock = PROGRAMS.lock().await;
     for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in [
         ("in", true, 0, true, 1, (OLD, true), None),
@@ -938,7 +938,7 @@ async fn the_provider_is_set_up_with_one_restart_before_entries_leave_the_file()
 }
 
 #[tokio::test]
-async fn a_kubelet_that_is_down_is_started_again_though_the_disk_is_full() {
+async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
     let node = ProviderNode::new(true);
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
@@ -977,7 +977,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
 }
 
 #[tokio::test]
-async fn the_provider_is_set_up_though_systemd_does_not_list_the_processes() {
+async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let _lock = PROGRAMS.lock().await;
     let node = ProviderNode::new(true);
     let mut state = State::new(image(Some(OLD)), 0);
@@ -993,7 +993,7 @@ async fn the_provider_is_set_up_though_systemd_does_not_list_the_processes() {
 }
 
 #[tokio::test]
-async fn entries_written_while_the_kubelet_starts_with_the_provider_stay() {
+async fn entries_written_during_the_start_with_the_provider_stay() {
     let _lock = PROGRAMS.lock().await;
     let node = ProviderNode::new(true);
     let mut state = State::new(image(Some(OLD)), 0);
@@ -1013,7 +1013,7 @@ async fn entries_written_while_the_kubelet_starts_with_the_provider_stay() {
 
 /// The journal has the progress; each file may be written or not.
 #[tokio::test]
-async fn an_interrupted_setup_or_removal_ends_with_at_most_one_restart() {
+async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
     let _lock = PROGRAMS.lock().await;
     for is_out in [false, true] {
         for written in 0..=4 {
@@ -1076,7 +1076,7 @@ async fn an_interrupted_setup_or_removal_ends_with_at_most_one_restart() {
 }
 
 #[tokio::test]
-async fn a_rotation_restarts_nothing_and_is_rolled_back_on_a_wrong_answer() {
+async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
     let _lock = PROGRAMS.lock().await;
     for (sentence, program_works, serves, is_in_force) in [
         ("it is in force", true, true, true),
@@ -1128,7 +1128,7 @@ async fn a_rotation_restarts_nothing_and_is_rolled_back_on_a_wrong_answer() {
 }
 
 #[tokio::test]
-async fn damage_during_a_trial_and_a_trial_of_the_same_data_are_retried() {
+async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
     let _lock = PROGRAMS.lock().await;
     for (sentence, first, serves, is_in_force) in [
         (
@@ -1262,7 +1262,7 @@ async fn flags_written_meanwhile_stay_or_end_the_setup() {
 }
 
 #[tokio::test]
-async fn files_stay_while_another_process_restores_the_flags_that_name_them() {
+async fn files_stay_while_another_process_restores_their_flags() {
     let _lock = PROGRAMS.lock().await;
     let node = ProviderNode::new(true);
     let change = node.change(true);
@@ -1312,7 +1312,7 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
 }
 
 #[tokio::test]
-async fn files_stay_while_another_process_restores_the_configuration_that_names_them() {
+async fn files_stay_while_another_process_restores_a_configuration() {
     let _lock = PROGRAMS.lock().await;
     for name in ["theirs.yaml", "directory"] {
         let mut node = ProviderNode::new(true);

@@ -22,7 +22,7 @@ pub(super) fn set_up(directory: &Path, config: &Path, bin_dir: &Path) -> Provide
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_may_take_seconds_between_emptying_a_file_and_writing_it() {
+async fn a_writer_may_take_seconds_from_emptying_to_writing_a_file() {
     for (text, pause, is_settled) in [
         ("", 5, false),
         ("", 11, true),
@@ -126,7 +126,7 @@ fn the_last_provider_is_not_taken_from_a_kubelet() {
 }
 
 #[test]
-fn foreign_configuration_files_and_directories_get_entries_with_host_paths() {
+fn foreign_configurations_get_entries_with_host_paths() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let theirs = "providers:\n- name: theirs\n";
@@ -290,7 +290,7 @@ fn flags_and_configurations_name_no_absent_file() {
 }
 
 #[test]
-fn a_provider_that_flags_or_configuration_name_is_found_without_a_state() {
+fn a_provider_named_by_flags_or_file_is_found_without_a_state() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let config_file = path(&here.join("config.json"));

@@ -447,7 +447,7 @@ async fn an_absent_or_unresponsive_bus_is_reported() {
 }
 
 #[tokio::test]
-async fn a_restart_is_needed_unless_the_kubelet_started_after_the_write() {
+async fn a_restart_is_needed_unless_the_kubelet_started_later() {
     let fake = Fake::new(Answer::Never);
     let node = node(&fake);
     // The unit has been active since second 5.
@@ -513,7 +513,7 @@ async fn a_restart_requested_before_is_awaited() {
 }
 
 #[tokio::test]
-async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_restarted() {
+async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
     use crate::node::kubelet::{Restartable, Unit};
     for (name, state, expected) in [
         ("kubelet.service", "active", None),
@@ -598,7 +598,7 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
 
 /// The unit that runs the kubelet may be one that globalps doesn't know.
 #[tokio::test]
-async fn a_unit_that_is_down_is_not_started_beside_a_kubelet_that_serves() {
+async fn a_unit_that_is_down_is_not_started_beside_a_serving_kubelet() {
     use crate::node::kubelet::{Restartable, Unit};
     for (sentence, unit, state, process, restarted, serves, is_restarted) in [
         ("a failed leftover", "Auto", "failed", "", None, true, false),
@@ -693,7 +693,7 @@ async fn a_unit_that_is_down_is_not_started_beside_a_kubelet_that_serves() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_moves_to_another_unit_is_found_before_the_next_restart() {
+async fn a_kubelet_in_another_unit_is_found_before_the_next_restart() {
     use crate::node::kubelet::{Restartable, Unit};
     const AGENT: &str = "k3s-agent.service";
     let (fake, other) = (Fake::new(Answer::Error), Fake::new(Answer::Error));
@@ -826,7 +826,7 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
 }
 
 #[tokio::test]
-async fn a_leftover_unit_is_not_restarted_while_another_one_runs_the_kubelet() {
+async fn a_leftover_unit_is_not_restarted_beside_the_kubelets() {
     use crate::node::kubelet::{KubeletError, Restartable, Unit};
     const AGENT: &str = "k3s-agent.service";
     for (sentence, state, leftover_process, restarted, expected) in [

@@ -17,7 +17,7 @@ fn pod(change: impl FnOnce(&mut Value)) -> Pod {
 }
 
 #[test]
-fn a_pod_that_fails_to_pull_without_the_reference_is_restarted_by_its_owner() {
+fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
     let owned = |kind: &'static str| {
         move |pod: &mut Value| {
             pod["metadata"]["ownerReferences"][0]["kind"] = json!(kind);
@@ -219,7 +219,7 @@ fn what_delivery_into_namespaces_misses_is_named() {
 }
 
 #[test]
-fn each_workload_is_restarted_once_and_there_are_no_checks_without_secrets() {
+fn each_workload_restarts_once_and_no_secrets_means_no_checks() {
     let mut off = gps(None);
     off.spec.image_pull_secrets.enabled = false;
     assert_eq!(namespaces(&off, &well()), []);

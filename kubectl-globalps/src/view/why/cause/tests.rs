@@ -338,7 +338,7 @@ fn a_refused_secret_is_changed_where_it_comes_from() {
 }
 
 #[test]
-fn the_command_checks_the_registry_as_it_can_be_checked_from_here() {
+fn the_command_checks_the_registry_as_possible_from_here() {
     let seen_as = |why| {
         Err(RegistryError::Way {
             to: Peer::Host {
