@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn watches_that_end_at_once_are_begun_again_after_growing_pauses() {
+    async fn watches_that_end_at_once_restart_after_growing_pauses() {
         let change = json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "b", "resourceVersion": "4"}}});
         let replies = [list()].into_iter().chain((0..8).map(|_| Reply::Empty));
