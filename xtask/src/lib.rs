@@ -4,6 +4,7 @@ pub mod book;
 pub mod generate;
 pub mod pictures;
 pub mod release;
+mod run;
 
 #[cfg(test)]
 mod checks;

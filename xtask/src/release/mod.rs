@@ -8,7 +8,6 @@ pub mod krew;
 mod materials;
 mod programs;
 mod provenance;
-mod run;
 mod sbom;
 mod sign;
 mod source;
@@ -27,7 +26,7 @@ use dist::{PLATFORMS, Platform, sum};
 use globalps_testkit::image::{Image, write_index};
 use globalps_testkit::preflight;
 use programs::{Places, TARGET_DIR, is_native, names, steps};
-use run::{output, quiet, step, text};
+use crate::run::{output, quiet, step, text};
 use sign::SUMS;
 
 pub use chart::{CHARTS, name as chart_name, package as chart_package};
