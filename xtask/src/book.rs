@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+
+use crate::run::step;
+use crate::tools;
 
 /// Files and directories of the repository that are pages, or that pages link to.
 const PARTS: [&str; 14] = [
@@ -26,8 +29,8 @@ const PARTS: [&str; 14] = [
 ];
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Builds the book of the repository at `root` into `root/target/book` with the program `mdbook`. Returns the number of links.
-pub fn build(root: &Path, mdbook: &Path) -> Result<usize> {
+/// Builds the book of the repository at `root` into `root/target/book`. Returns the number of links.
+pub fn build(root: &Path) -> Result<usize> {
     // `src` and `build-dir` of book.toml.
     let (source, output) = (root.join("target/book-source"), root.join("target/book"));
     for directory in [&source, &output] {
@@ -45,12 +48,8 @@ pub fn build(root: &Path, mdbook: &Path) -> Result<usize> {
     ensure!(copied.success(), "`cp` failed");
     let summary = fs::read_to_string(root.join(SUMMARY))?;
     fs::write(source.join("SUMMARY.md"), from_root(&summary))?;
-    let built = Command::new(std::path::absolute(mdbook)?)
-        .arg("build")
-        .arg(root)
-        .status()
-        .with_context(|| format!("could not run `{}`", mdbook.display()))?;
-    ensure!(built.success(), "`mdbook build` failed");
+    let mdbook = tools::install("mdbook")?.join("mdbook");
+    step(Command::new(mdbook).arg("build").arg(root))?;
     let (number, broken) = check(&output)?;
     ensure!(
         broken.is_empty(),

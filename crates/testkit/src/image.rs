@@ -14,6 +14,18 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
+/// The images of globalps: entrypoint, user, and the program beside it.
+pub const IMAGES: [(&str, &str, Option<&str>); 3] = [
+    ("globalps-controller", "65532:65532", None),
+    (HUB, "65532:65532", None),
+    (
+        "globalps-syncer",
+        "0:0",
+        Some("globalps-credential-provider"),
+    ),
+];
+const HUB: &str = "globalps-hub";
+
 /// Content of an image.
 pub struct Image<'a> {
     /// A static ELF program; its header determines the architecture.
@@ -42,6 +54,30 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
         .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
     persist(&archive, output)?;
     Ok(written)
+}
+
+/// Writes an archive of each image of globalps to `output`, from the programs in the directory `programs`. An older release has no hub and
+/// no program beside the syncer.
+pub fn write_all(programs: &Path, output: &Path) -> Result<()> {
+    for (name, user, beside) in IMAGES {
+        let binary = programs.join(name);
+        if name == HUB && !binary.exists() {
+            continue;
+        }
+        let beside = beside.map(|name| programs.join(name));
+        let beside = beside.filter(|path| path.exists());
+        let reference = format!("{name}:latest");
+        let image = Image {
+            binary: &binary,
+            name,
+            beside: beside.as_slice(),
+            user,
+            reference: &reference,
+        };
+        let written = write(&image, &output.join(format!("{name}.tar")))?;
+        println!("{} {}", written.digest, written.size);
+    }
+    Ok(())
 }
 
 /// Writes one image for several architectures: the archive's index refers to an image index, and that to an image for each. `images`: one
@@ -408,6 +444,27 @@ mod tests {
         let single = archive(&image, &amd64).unwrap().1.digest;
         assert_eq!(inner["manifests"][0]["digest"], single);
         assert!(index_archive(&[(&image, &amd64), (&image, &amd64)]).is_err());
+    }
+
+    #[test]
+    fn an_older_release_has_neither_the_hub_nor_a_program_beside_the_syncer() {
+        let directory = tempfile::tempdir().unwrap();
+        let (programs, output) = (directory.path().join("in"), directory.path().join("out"));
+        fs::create_dir(&programs).unwrap();
+        let mut written = Vec::new();
+        for built in ["globalps-controller", "globalps-syncer", "globalps-hub"] {
+            fs::write(programs.join(built), program(62, built)).unwrap();
+            let all = write_all(&programs, &output);
+            let archives = fs::read_dir(&output).unwrap().count();
+            written.push((all.is_ok(), archives));
+        }
+        assert_eq!(written, [(false, 1), (true, 2), (true, 3)]);
+        let syncer = || fs::read(output.join("globalps-syncer.tar")).unwrap();
+        let alone = syncer();
+        let provider = programs.join("globalps-credential-provider");
+        fs::write(provider, program(62, "x")).unwrap();
+        write_all(&programs, &output).unwrap();
+        assert_ne!(syncer(), alone);
     }
 
     #[test]

@@ -149,6 +149,12 @@ pub fn own() -> impl Iterator<Item = &'static str> {
     FILES.iter().filter(own).map(|file| file.name)
 }
 
+/// The names of the files that run beside other projects' own programs.
+pub fn companions() -> impl Iterator<Item = &'static str> {
+    let beside = |file: &&TestFile| matches!(file.on, On::Beside(_));
+    FILES.iter().filter(beside).map(|file| file.name)
+}
+
 /// The entry of a file.
 pub fn find(name: &str) -> Result<TestFile> {
     let found = FILES.iter().find(|file| file.name == name);

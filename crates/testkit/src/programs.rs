@@ -25,11 +25,11 @@ pub fn shipped(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds these programs with the cargo that runs the test, and returns the directory that they are in.
-pub fn built(names: &[&str]) -> Result<PathBuf> {
+/// The cargo that runs this process, in the root of the repository.
+pub fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Cargo's variables for the test's package would make it rebuild other packages.
+    // Cargo's variables for this process's package would make it rebuild other packages.
     let of_package =
         |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os() {
@@ -37,9 +37,14 @@ pub fn built(names: &[&str]) -> Result<PathBuf> {
             command.env_remove(name);
         }
     }
+    command.current_dir(workspace());
+    command
+}
+
+/// Builds these programs, and returns the directory that they are in.
+pub fn built(names: &[&str]) -> Result<PathBuf> {
     let target = std::path::absolute(target_dir())?;
-    let status = command
-        .current_dir(workspace())
+    let status = cargo()
         // With the dependencies' features of the whole workspace, as the tests: so each is compiled once.
         .args(["build", "--quiet", "--locked", "--workspace"])
         .args(names.iter().flat_map(|name| ["--bin", name]))

@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_secs(12);
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of nodes
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, env, default_value_t = 12)]
     nodes: u8,
 }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::run::text;
 use crate::release::dist::archive;
+use crate::run::text;
 
 /// The charts' names.
 pub const CHARTS: [&str; 2] = ["globalps-crds", "globalps"];

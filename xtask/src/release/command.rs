@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use globalps_testkit::kubernetes;
 
-use super::{Cosign, Release, differences, files, platforms};
+use super::{Cosign, Release, differences, files, platforms, plugin};
 
 #[derive(Subcommand)]
 pub enum Action {
@@ -17,7 +17,7 @@ pub enum Action {
         #[command(flatten)]
         what: What,
         /// Private key of cosign: a file, or a URI such as `env://NAME`. Its password is in COSIGN_PASSWORD. Without it nothing is signed
-        #[arg(long)]
+        #[arg(long, env)]
         key: Option<String>,
     },
     /// Build two clones in different directories and compare every file; sign one with a new key, verify it, and show that a changed byte
@@ -27,7 +27,7 @@ pub enum Action {
         what: What,
         /// Directory for the clones, outside this tree, because cargo reads the configuration of every parent directory. It is kept, and
         /// another check with it takes less time [default: a temporary one]
-        #[arg(long)]
+        #[arg(long, env = "CLONES")]
         directory: Option<PathBuf>,
     },
 }
@@ -35,22 +35,22 @@ pub enum Action {
 #[derive(Args)]
 pub struct What {
     /// Version, as in Cargo.toml
-    #[arg(long)]
+    #[arg(long, env, default_value = "")]
     version: String,
     /// Registry and path of the images
-    #[arg(long, default_value = "ghcr.io/globalps")]
+    #[arg(long, env, default_value = "ghcr.io/globalps")]
     registry: String,
     /// URI of the builder in the provenance
-    #[arg(long)]
+    #[arg(long, env)]
     builder: Option<String>,
-    /// Build for this platform only, such as `linux/amd64`; can be repeated
-    #[arg(long)]
+    /// Build for these platforms only, such as `linux/amd64`; several with spaces
+    #[arg(long, env = "PLATFORMS", value_delimiter = ' ')]
     platform: Vec<String>,
 }
 
 impl What {
     fn of(&self, source: PathBuf) -> Result<Release> {
-        let has_apple_sdk = std::env::var_os("SDKROOT").is_some_and(|root| !root.is_empty());
+        let has_apple_sdk = plugin::has_apple_sdk();
         let (platforms, left) = platforms(&self.platform, has_apple_sdk)?;
         for name in left {
             let why = if name.starts_with("darwin") && !has_apple_sdk {
@@ -65,7 +65,6 @@ impl What {
             version: self.version.trim_start_matches('v').to_owned(),
             registry: self.registry.clone(),
             builder: self.builder.clone(),
-            tools: std::path::absolute(kubernetes::target_dir().join("tools"))?,
             platforms,
         })
     }

@@ -12,6 +12,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
+use super::plugin;
+
 /// A platform that krew supports, and the Rust target of its program.
 #[derive(Clone, Copy, Debug)]
 pub struct Platform {
@@ -61,7 +63,7 @@ impl Platform {
     }
 
     /// Path of the built program, below cargo's target directory.
-    fn built(&self, target: &Path) -> PathBuf {
+    pub(super) fn built(&self, target: &Path) -> PathBuf {
         target
             .join(self.target)
             .join("release")
@@ -72,6 +74,23 @@ impl Platform {
 /// The template of the manifest.
 pub fn template() -> Result<String> {
     fs::read_to_string(workspace().join(".krew.yaml")).context("could not read `.krew.yaml`")
+}
+
+/// Builds the plugin for other platforms below `target`, and writes `target/dist`.
+pub fn run(target: &Path) -> Result<()> {
+    let output = target.join("dist");
+    if output.exists() {
+        fs::remove_dir_all(&output)?;
+    }
+    plugin::build(target)?;
+    let written = write(target, &output)?;
+    for platform in PLATFORMS {
+        let name = platform.archive();
+        let is_there = written.contains(&name);
+        let word = if is_there { "written" } else { "not built" };
+        println!("{name}: {word}");
+    }
+    Ok(())
 }
 
 /// Writes what [`archives`] writes, and `checksums.txt`. Returns the archives' names.

@@ -6,9 +6,9 @@ mod compare;
 pub mod dist;
 pub mod krew;
 mod materials;
+mod plugin;
 mod programs;
 mod provenance;
-mod run;
 mod sbom;
 mod sign;
 mod source;
@@ -23,12 +23,14 @@ use anyhow::{Context, Result, ensure};
 use globalps_manifests::{HubInstall, Install, to_yaml};
 use serde_json::Value;
 
+use crate::run::{output, quiet, step, text};
 use dist::{PLATFORMS, Platform, sum};
-use globalps_testkit::image::{Image, write_index};
+use globalps_testkit::image::{IMAGES, Image, write_index};
 use globalps_testkit::preflight;
 use programs::{Places, TARGET_DIR, is_native, names, steps};
-use run::{output, quiet, step, text};
 use sign::SUMS;
+
+use crate::tools;
 
 pub use chart::{CHARTS, name as chart_name, package as chart_package};
 pub use compare::differences;
@@ -36,17 +38,6 @@ pub use sign::{Cosign, names as files};
 
 /// File with the provenance statement.
 pub const PROVENANCE: &str = "provenance.intoto.json";
-
-/// Images: entrypoint, user, and the program beside it.
-const IMAGES: [(&str, &str, Option<&str>); 3] = [
-    ("globalps-controller", "65532:65532", None),
-    ("globalps-hub", "65532:65532", None),
-    (
-        "globalps-syncer",
-        "0:0",
-        Some("globalps-credential-provider"),
-    ),
-];
 
 /// What to build.
 #[derive(Debug)]
@@ -59,8 +50,6 @@ pub struct Release {
     pub registry: String,
     /// URI of the builder, for the provenance.
     pub builder: Option<String>,
-    /// Directory with `bin` and `python`, where `make` installs the tools.
-    pub tools: PathBuf,
     /// Platforms to build for.
     pub platforms: Vec<Platform>,
 }
@@ -145,7 +134,7 @@ impl Release {
             steps: steps
                 .flat_map(|platform| steps_of(platform, symbolic, &commit.epoch))
                 .collect(),
-            tools: self.versions()?,
+            tools: Self::versions()?,
             lock: sum(lock.as_bytes()),
             crates,
         };
@@ -165,19 +154,6 @@ impl Release {
         )?)?)
     }
 
-    /// A program of the tools' directory, which other tools find there too.
-    fn tool(&self, name: impl AsRef<Path>) -> Result<Command> {
-        let mut path = vec![self.tools.join("bin")];
-        path.extend(std::env::split_paths(
-            &std::env::var_os("PATH").unwrap_or_default(),
-        ));
-        let mut command = Command::new(name.as_ref());
-        command
-            .env("PATH", std::env::join_paths(path)?)
-            .env("PYTHONPATH", self.tools.join("python"));
-        Ok(command)
-    }
-
     fn programs(&self, platform: &Platform, places: Places, epoch: &str) -> Result<()> {
         let name = format!("programs for {}/{}", platform.os, platform.arch);
         // A failed build must not leave older programs to be packed.
@@ -186,7 +162,7 @@ impl Release {
         }
         timed(&name, || {
             for build in steps_of(platform, places, epoch) {
-                let mut cargo = self.tool("cargo")?;
+                let mut cargo = tool("cargo")?;
                 cargo.args(build.arguments).envs(build.environment);
                 step(cargo.current_dir(&self.source).env_remove("RUSTFLAGS"))?;
             }
@@ -264,7 +240,7 @@ impl Release {
         licences: &BTreeMap<materials::Crate, String>,
     ) -> Result<()> {
         for program in names(platform) {
-            let mut convert = self.tool("auditable2cdx")?;
+            let mut convert = tool("auditable2cdx")?;
             convert.arg(built(target, platform, program));
             let embedded = serde_json::from_slice(&output(&mut convert)?)?;
             let sbom = sbom::complete(embedded, checksums, licences)
@@ -292,7 +268,7 @@ impl Release {
     }
 
     /// Versions of the compilers, linkers and tools that the programs depend on.
-    fn versions(&self) -> Result<BTreeMap<String, String>> {
+    fn versions() -> Result<BTreeMap<String, String>> {
         let mut versions = BTreeMap::new();
         for (name, program, arguments) in [
             ("rustc", "rustc", &["-vV"][..]),
@@ -300,13 +276,14 @@ impl Release {
             ("musl-gcc", "musl-gcc", &["--version"]),
             ("zig", "python3", &["-m", "ziglang", "version"]),
         ] {
-            let version = text(self.tool(program)?.args(arguments))?;
+            let version = text(tool(program)?.args(arguments))?;
             let lines = if name == "rustc" { 9 } else { 1 };
             let lines: Vec<&str> = version.lines().take(lines).collect();
             versions.insert(name.to_owned(), lines.join("; "));
         }
-        let mut list = self.tool("cargo")?;
-        list.args(["install", "--list", "--root"]).arg(&self.tools);
+        let mut list = tool("cargo")?;
+        list.args(["install", "--list", "--root"])
+            .arg(tools::directory()?);
         let installed = text(&mut list)?;
         for line in installed.lines().filter_map(|line| line.strip_suffix(':')) {
             if let Some((name, version)) = line.split_once(' ') {
@@ -315,6 +292,13 @@ impl Release {
         }
         Ok(versions)
     }
+}
+
+/// A program that finds the tools of this clone.
+fn tool(name: &str) -> Result<Command> {
+    let mut command = Command::new(name);
+    tools::with_tools(&mut command)?;
+    Ok(command)
 }
 
 fn steps_of(platform: &Platform, places: Places, epoch: &str) -> Vec<programs::Step> {
@@ -389,7 +373,6 @@ mod tests {
             version: "1.2.3".to_owned(),
             registry: "example.com/x".to_owned(),
             builder: None,
-            tools: PathBuf::new(),
             platforms: Vec::new(),
         };
         let digests = IMAGES.map(|(name, ..)| (name, format!("sha256:{name}")));

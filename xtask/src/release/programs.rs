@@ -53,24 +53,22 @@ pub fn is_native(platform: &Platform) -> bool {
 /// The builds for a platform, in the source's directory. Packages that are built together share features, so the plugin and the
 /// provider are built alone. `epoch`: time of the commit, in seconds.
 pub fn steps(platform: &Platform, native: bool, places: Places, epoch: &str) -> Vec<Step> {
-    const PROVIDER: &[&str] = &[
-        "profile.release.package.globalps-dockerconfig.opt-level=2",
-        "profile.release.package.globalps-provider.opt-level=2",
-    ];
-    let mut builds: Vec<(&[&str], &[&str])> = vec![(&["kubectl-globalps"], &[])];
+    let mut builds: Vec<(&[&str], Option<&str>)> = vec![(&["kubectl-globalps"], None)];
     if platform.os == "linux" {
-        builds.push((&["globalps-controller", "globalps-syncer"], &[]));
-        // Optimized for speed, because pulls wait for it.
-        builds.push((&["globalps-credential-provider"], PROVIDER));
+        builds.push((&["globalps-controller", "globalps-syncer"], None));
+        builds.push((
+            &["globalps-credential-provider"],
+            Some(".cargo/provider.toml"),
+        ));
     }
-    let step = |(packages, configs): (&[&str], &[&str])| {
+    let step = |(packages, config): (&[&str], Option<&str>)| {
         let mut arguments = vec![if native { "build" } else { "zigbuild" }.to_owned()];
         arguments.extend(["--release", "--locked", "--target", platform.target].map(str::to_owned));
         for package in packages {
             arguments.extend(["-p".to_owned(), (*package).to_owned()]);
         }
-        for config in configs {
-            arguments.extend(["--config", *config].map(str::to_owned));
+        if let Some(config) = config {
+            arguments.extend(["--config", config].map(str::to_owned));
         }
         let mut environment = environment(places, epoch);
         let mut flags = remap(places);

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::PROVENANCE;
-use super::run::{output, quiet};
+use crate::run::{output, quiet};
 
 /// Ending of a file with the signature of another.
 pub const SIGNATURE: &str = ".sigstore.json";

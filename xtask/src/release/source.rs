@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::run::text;
+use crate::run::text;
 
 /// A tree at a commit.
 #[derive(Debug, PartialEq, Eq)]

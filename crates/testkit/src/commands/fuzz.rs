@@ -10,13 +10,13 @@ use anyhow::{Result, ensure};
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of credentials files to generate
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, env, default_value_t = 1_000_000)]
     cases: u64,
     /// Number of pulls with the credential provider; each runs it twice
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, env = "PULLS", default_value_t = 100_000)]
     provider_cases: u64,
     /// Number of the first case
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, env, default_value_t = 1)]
     seed: u64,
 }
 

@@ -1,14 +1,16 @@
 //! Runs tests on clusters of several releases of Kubernetes, one release after the other, then beside several releases of
 //! kubeadm, and writes what works with which: `docs/compatibility.md`.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::compatibility::{Observed, Release, with_clusters, with_kubeadm};
+use super::matrix_kubeadm as kubeadm;
+use crate::compatibility::{Observed, Release, with_clusters};
 use crate::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use crate::suite::{self, Capacity};
 use crate::{Access, Cluster, Node, config_file, containerd, crio, kubernetes, until};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use jiff::Zoned;
 use serde_json::{Value, json};
 
@@ -16,28 +18,34 @@ const POLL: Duration = Duration::from_millis(100);
 const SOURCE: &str = "team-a-pull-secret";
 /// Test programs that run on every release.
 const PROGRAMS: [&str; 3] = ["flow", "refusals", "namespaces"];
-const CAPACITY: Capacity = Capacity { busy: 6, idle: 9 };
-const LIMIT: Duration = Duration::from_mins(20);
+pub(super) const CAPACITY: Capacity = Capacity { busy: 6, idle: 9 };
+pub(super) const LIMIT: Duration = Duration::from_mins(20);
 /// Begins the line with what was observed.
 const OBSERVED: &str = "observed: ";
 
+/// A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
+const RELEASES: [&str; 8] = [
+    "v1.30.14", "v1.31.4", "v1.32.5", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2",
+];
+/// Further releases of containerd for the newest Kubernetes: the last of 1.x, the one with long-term support, the newest. The machine's own is
+/// 1.6.
+const CONTAINERD: [&str; 3] = ["v1.7.35", "v2.3.7", "v2.4.2"];
+
 #[derive(clap::Args)]
 pub struct Args {
-    /// Releases of Kubernetes, such as `v1.34.4`
-    #[arg(long, value_delimiter = ',', required_unless_present_any = ["containerd", "crio", "kubeadm", "observe"])]
+    /// Releases of Kubernetes, such as `v1.34.4`. Without any of Kubernetes and containerd: all that are supported, and those of kubeadm
+    #[arg(long, env = "VERSIONS", value_delimiter = ',')]
     releases: Vec<String>,
     /// Releases of containerd, such as `v2.4.2`, for a run each with the newest Kubernetes
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, env = "RUNTIMES", value_delimiter = ',')]
     containerd: Vec<String>,
-    /// Directory with CRI-O's programs `crio` and `pinns`, for a run with the newest Kubernetes
-    #[arg(long)]
+    /// Directory with CRI-O's programs `crio` and `pinns`, which no package of Debian 12 and no Go module has, for a run with the newest
+    /// Kubernetes
+    #[arg(long, env)]
     crio: Option<String>,
-    /// Releases of kubeadm, such as `v1.37.2`, whose upgrades rewrite the kubelet's flags or don't; without a cluster
-    #[arg(long, value_delimiter = ',')]
-    kubeadm: Vec<String>,
     /// Write the result to this file, whose other parts stay
     #[arg(long)]
-    output: Option<std::path::PathBuf>,
+    output: Option<PathBuf>,
     /// Observe the release of the variable `KUBERNETES`, and nothing else
     #[arg(long, hide = true)]
     observe: bool,
@@ -51,13 +59,26 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
+impl Args {
+    /// Releases of Kubernetes, containerd and kubeadm.
+    fn chosen(&self) -> (Vec<&str>, Vec<&str>, Vec<&str>) {
+        if self.releases.is_empty() && self.containerd.is_empty() {
+            return (RELEASES.into(), CONTAINERD.into(), kubeadm::RELEASES.into());
+        }
+        (words(&self.releases), words(&self.containerd), Vec::new())
+    }
+}
+
+pub(super) fn words(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
 fn try_all(args: &Args) -> Result<()> {
     let (mut releases, mut failed) = (Vec::new(), Vec::new());
     let newest = |containerd, crio| (kubernetes::VERSION, containerd, crio);
-    let kubernetes = args.releases.iter();
-    let kubernetes = kubernetes.map(|version| (version.as_str(), "", ""));
-    let containerd = args.containerd.iter();
-    let containerd = containerd.map(|release| newest(release.as_str(), ""));
+    let (kubernetes, containerd, kubeadm) = args.chosen();
+    let kubernetes = kubernetes.into_iter().map(|version| (version, "", ""));
+    let containerd = containerd.into_iter().map(|release| newest(release, ""));
     let crio = args.crio.iter().map(|directory| newest("", directory));
     for (version, containerd, crio) in kubernetes.chain(containerd).chain(crio) {
         println!("\n##### Kubernetes {version} {containerd}{crio}");
@@ -95,42 +116,31 @@ fn try_all(args: &Args) -> Result<()> {
             observed: observed.ok(),
         });
         releases.sort_by_key(Release::minor);
-        write(args, |old| {
+        write(args.output.as_deref(), |old| {
             with_clusters(old, &releases, Zoned::now().date())
         })?;
     }
-    failed.extend(try_kubeadm(args)?);
+    failed.extend(kubeadm::test(&kubeadm, args.output.as_deref())?);
     let broken = releases.iter().filter(|release| !release.works());
     failed.extend(broken.map(|release| release.version.clone()));
-    if failed.is_empty() {
-        return Ok(());
-    }
-    bail!("failed with Kubernetes {}", failed.join(", "))
+    verdict(&failed)
 }
 
-/// Returns the releases of kubeadm with which the test program failed.
-fn try_kubeadm(args: &Args) -> Result<Vec<String>> {
-    let mut releases = Vec::new();
-    for version in &args.kubeadm {
-        println!("\n##### kubeadm {version}");
-        let programs = suite::build(&["kubeadm".to_owned()])?;
-        let outcomes = suite::run(programs, CAPACITY, LIMIT, &[("KUBERNETES", version)])?;
-        let passed = suite::verdict(&outcomes).is_ok();
-        releases.push((version.clone(), passed));
-        write(args, |old| {
-            with_kubeadm(old, &releases, Zoned::now().date())
-        })?;
-    }
-    let broken = releases.iter().filter(|(_, passed)| !passed);
-    Ok(broken.map(|(version, _)| version.clone()).collect())
+pub(super) fn verdict(failed: &[String]) -> Result<()> {
+    ensure!(
+        failed.is_empty(),
+        "failed with Kubernetes {}",
+        failed.join(", ")
+    );
+    Ok(())
 }
 
 /// Prints the page, and writes it if there is a file for it. `page`: from the old page.
-fn write(args: &Args, page: impl Fn(&str) -> String) -> Result<()> {
-    let old = args.output.as_ref().map(std::fs::read_to_string);
+pub(super) fn write(output: Option<&Path>, page: impl Fn(&str) -> String) -> Result<()> {
+    let old = output.map(std::fs::read_to_string);
     let page = page(&old.transpose()?.unwrap_or_default());
     println!("\n{page}");
-    if let Some(output) = &args.output {
+    if let Some(output) = output {
         std::fs::write(output, &page)?;
     }
     Ok(())
@@ -372,4 +382,26 @@ fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result
         let is_running = pod["status"]["phase"] == "Running";
         Ok((is_running || is_refused).then_some(is_running))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_releases_leave_out_the_others_and_those_of_kubeadm() {
+        let args = |releases: &[&str], containerd: &[&str]| Args {
+            releases: releases.iter().map(ToString::to_string).collect(),
+            containerd: containerd.iter().map(ToString::to_string).collect(),
+            crio: None,
+            output: None,
+            observe: false,
+        };
+        let all = (RELEASES.into(), CONTAINERD.into(), kubeadm::RELEASES.into());
+        assert_eq!(args(&[], &[]).chosen(), all);
+        let one = args(&["v1.36.3"], &[]);
+        assert_eq!(one.chosen(), (vec!["v1.36.3"], vec![], vec![]));
+        let one = args(&[], &["v2.4.2"]);
+        assert_eq!(one.chosen(), (vec![], vec!["v2.4.2"], vec![]));
+    }
 }

@@ -4,14 +4,17 @@ mod bench;
 mod cluster;
 mod demo;
 mod fuzz;
-mod image;
 mod matrix;
+mod matrix_kubeadm;
 mod soak;
 mod suite;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::image;
 
 /// Clusters of real nodes on one machine, and what runs on them: the suite, soaks, benches and the demo
 #[derive(Parser)]
@@ -36,13 +39,20 @@ enum Action {
     Bench(bench::Bench),
     /// Run tests on clusters of several releases of Kubernetes
     Matrix(matrix::Args),
+    /// Run the test of kubeadm upgrades with several releases of kubeadm
+    MatrixKubeadm(matrix_kubeadm::Args),
     /// Compare globalps with the kubelet's and CRI-O's own code on generated cases
     Fuzz(fuzz::Args),
     /// Roll out a private registry's password to three real nodes
     Demo,
-    /// Write a reproducible OCI image archive of static programs; print the digest of the manifest and the size of the
-    /// image in bytes
-    Image(image::Args),
+    /// Write a reproducible OCI archive of each image; print the digests of the manifests and the sizes of the images in
+    /// bytes
+    Images {
+        /// Directory with the static programs
+        programs: PathBuf,
+        /// Directory of the archives
+        output: PathBuf,
+    },
 }
 
 /// The whole program: runs the subcommand of this process's arguments.
@@ -56,9 +66,10 @@ pub fn main() -> ExitCode {
         Action::Soak(soak) => soak::run(&soak),
         Action::Bench(bench) => bench::run(&bench),
         Action::Matrix(args) => matrix::run(&args),
+        Action::MatrixKubeadm(args) => matrix_kubeadm::run(&args),
         Action::Fuzz(args) => fuzz::run(&args),
         Action::Demo => demo::run(),
-        Action::Image(args) => image::run(&args),
+        Action::Images { programs, output } => image::write_all(&programs, &output),
     };
     crate::exit_code(&result)
 }

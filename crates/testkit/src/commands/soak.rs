@@ -13,7 +13,7 @@ pub enum Soak {
     /// Run random events of every kind on a cluster of real nodes, and check its state at the end
     Nodes {
         /// Number of nodes
-        #[arg(long, default_value_t = 6)]
+        #[arg(long, env, default_value_t = 6)]
         nodes: u8,
         #[command(flatten)]
         random: Random,
@@ -27,10 +27,10 @@ pub enum Soak {
 #[derive(Args)]
 pub struct Random {
     /// Duration in minutes
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, env, default_value_t = 30)]
     minutes: u64,
     /// Determines which events happen and when; their outcome also depends on the machine
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, env, default_value_t = 1)]
     seed: u64,
 }
 

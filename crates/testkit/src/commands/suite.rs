@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::map;
 use crate::suite::{self, Capacity};
 use anyhow::Result;
 
@@ -16,12 +17,21 @@ pub struct Args {
     /// Kill a test program after this many minutes
     #[arg(long, default_value_t = 20)]
     minutes: u64,
-    /// Test files to run, as named for `cargo test --test` [default: all]
+    /// Instead run the files beside other projects' own programs
+    #[arg(long, conflicts_with = "files")]
+    companions: bool,
+    /// Test files to run, as named for `cargo test --test` [default: all that need nothing but this repository]
     files: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let programs = suite::build(&args.files)?;
+    let companions = || map::companions().map(str::to_owned).collect();
+    let files = if args.companions {
+        companions()
+    } else {
+        args.files.clone()
+    };
+    let programs = suite::build(&files)?;
     let begun = Instant::now();
     let limit = Duration::from_mins(args.minutes);
     let capacity = Capacity {

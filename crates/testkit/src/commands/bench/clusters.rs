@@ -9,13 +9,13 @@ use anyhow::Result;
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of clusters; several with commas
-    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    #[arg(long, env, value_delimiter = ',', default_value = "100,1000")]
     clusters: Vec<usize>,
     /// Milliseconds until each node of a cluster has a new Secret
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, env, default_value_t = 200)]
     time: u64,
     /// Hub processes that share the clusters
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, env, default_value_t = 1)]
     shards: u32,
     /// Let the clusters speak plain HTTP instead of TLS
     #[arg(long)]

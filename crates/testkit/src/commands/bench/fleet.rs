@@ -8,7 +8,7 @@ use anyhow::Result;
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of nodes; several with commas
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,5000")]
+    #[arg(long, env, value_delimiter = ',', default_value = "100,1000,5000")]
     nodes: Vec<usize>,
     /// Seconds to measure without any change
     #[arg(long, default_value_t = 180)]

@@ -8,7 +8,7 @@ use anyhow::Result;
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of namespaces; several with commas
-    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    #[arg(long, env, value_delimiter = ',', default_value = "1000")]
     namespaces: Vec<usize>,
     /// Seconds to measure without any change
     #[arg(long, default_value_t = 60)]

@@ -21,7 +21,7 @@ const WORSE: &str = "worse.example.com";
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of nodes
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, env, default_value_t = 12)]
     nodes: u8,
 }
 

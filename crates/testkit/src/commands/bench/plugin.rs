@@ -17,7 +17,7 @@ const LIVE_MEMORY: f64 = 30.0;
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of nodes
-    #[arg(long, default_value_t = 5000)]
+    #[arg(long, env, default_value_t = 5000)]
     nodes: usize,
     /// Runs of each command
     #[arg(long, default_value_t = 30)]

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 #[derive(clap::Args)]
 pub struct Args {
     /// Runs of each program
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, env, default_value_t = 500)]
     runs: usize,
 }
 

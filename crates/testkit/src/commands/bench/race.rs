@@ -18,7 +18,7 @@ const TOGETHER: usize = 100;
 #[derive(clap::Args)]
 pub struct Args {
     /// Namespaces to create, each with a pod, for each way to attach pull secrets
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, env, default_value_t = 200)]
     count: usize,
 }
 

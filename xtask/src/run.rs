@@ -1,4 +1,4 @@
-//! Programs that a release runs.
+//! Programs that the tasks run.
 
 use std::process::{Command, Stdio};
 
