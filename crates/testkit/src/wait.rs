@@ -32,9 +32,11 @@ pub fn until<T>(
     }
 }
 
-/// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most.
+/// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most, and a few
+/// polls, because who polls often looks for a state that does not last.
 fn pause(poll: Duration, took: Duration, waited: Duration) -> Duration {
-    poll.max((took * 3).max(waited / 20).min(LONGEST_PAUSE))
+    let patient = (waited / 20).min(poll * 4);
+    poll.max((took * 3).max(patient).min(LONGEST_PAUSE))
 }
 
 #[cfg(test)]
@@ -51,7 +53,8 @@ mod tests {
             (2_000, 5_000, 5_000, 2_000),
             (50, 5, 1_000, 50),
             (50, 5, 4_000, 200),
-            (50, 5, 60_000, 700),
+            (50, 5, 60_000, 200),
+            (2, 0, 60_000, 8),
         ] {
             let [poll, took, waited, expected] =
                 [poll, took, waited, expected].map(Duration::from_millis);
