@@ -3,20 +3,8 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-
-/// Runs a program whose output is progress.
-pub fn step(command: &mut Command) -> Result<()> {
-    let name = shown(command);
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(std::io::stderr())
-        .status()
-        .with_context(|| format!("could not run `{name}`"))?;
-    if !status.success() {
-        bail!("`{name}` failed ({status})");
-    }
-    Ok(())
-}
+use globalps_testkit::run::shown;
+pub use globalps_testkit::run::step;
 
 /// Standard output of a program. The error contains its standard error.
 pub fn output(command: &mut Command) -> Result<Vec<u8>> {
@@ -40,14 +28,4 @@ pub fn text(command: &mut Command) -> Result<String> {
 /// Runs a program and drops its output unless it fails.
 pub fn quiet(command: &mut Command) -> Result<()> {
     output(command).map(drop)
-}
-
-/// Program and first argument.
-fn shown(command: &Command) -> String {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let first = command.get_args().next();
-    first.map_or_else(
-        || program.clone(),
-        |first| format!("{program} {}", first.to_string_lossy()),
-    )
 }

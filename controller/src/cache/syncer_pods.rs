@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::decode::Unreadable;
+use globalps_runtime::list_watch::Update;
 
 use super::store::Store;
 use crate::nodes::clock::Uptime;
 use crate::objects::pods::PodView;
-use globalps_runtime::list_watch::Update;
 
 /// The watched pods.
 #[derive(Default)]

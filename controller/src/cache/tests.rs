@@ -3,13 +3,13 @@ use globalps_core::checksum::add_checksum;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::WatchError;
+use globalps_runtime::object_watch::ObjectState;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::debounce::GRACE;
 use super::*;
 use crate::content::source::Source;
-use globalps_runtime::object_watch::ObjectState;
 
 fn secret(name: &str) -> Secret {
     let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});

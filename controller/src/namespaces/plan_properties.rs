@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
 use globalps_core::namespaces::Selection;
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_core::state::ProofKey;
 use globalps_dockerconfig::parse;
@@ -25,8 +27,6 @@ use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 use crate::targets::proof::Proof;
-use globalps_core::api::{Attach, ImagePullSecrets};
-use globalps_core::reasons::Reason;
 
 const NAME: &str = GLOBAL_SECRET;
 const NAMESPACES: usize = 6;

@@ -14,6 +14,7 @@ mod verify;
 
 use std::collections::BTreeMap;
 
+use globalps_dockerconfig::Precedence;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
@@ -22,7 +23,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::rollout::{Revision, RevisionId};
 use crate::{labels, names};
-use globalps_dockerconfig::Precedence;
 
 pub use cluster::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,

@@ -2,11 +2,11 @@
 //! believed: neither by the nodes nor by the controller and the hub, not even by one that starts afterwards. It protects against edits, not against those who
 //! compute it again.
 
+use globalps_provider::{CHECKSUM_START, checksum};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::names::{CHECKSUM_KEY, GROUP, LEADER_ANNOTATION};
-use globalps_provider::{CHECKSUM_START, checksum};
 
 /// Bytes of its value.
 pub const CHECKSUM_SIZE: usize = 16;

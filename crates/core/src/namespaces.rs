@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use globalps_dockerconfig::{DockerConfig, combine};
+use globalps_provider::{Content, Pattern, ScopedConfig};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt as _};
@@ -10,8 +12,6 @@ use crate::api::ImagePullSecrets;
 use crate::labels::selector;
 use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
 use crate::rollout::Revision;
-use globalps_dockerconfig::{DockerConfig, combine};
-use globalps_provider::{Content, Pattern, ScopedConfig};
 
 /// Which namespaces [`ImagePullSecrets`] selects. The admission policy implements the same rule in CEL.
 #[derive(Clone, Debug)]
@@ -130,10 +130,11 @@ pub fn config_of(content: &Content, parts: &[usize]) -> DockerConfig {
 mod tests {
     use serde_json::json;
 
-    use super::*;
-    use crate::rollout::RevisionId;
     use globalps_dockerconfig::parse;
     use globalps_provider::Scope;
+
+    use super::*;
+    use crate::rollout::RevisionId;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::names::ACCOUNT_ANNOTATION;
 use serde_json::{Value, json};
 
 use super::allowed::{Allowed, cel_list};
@@ -12,8 +14,6 @@ use super::rbac::role_binding as built_binding;
 use super::shape::{Shape, Values, cel};
 use super::syncer::rules;
 use super::{Agent, value};
-use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::ACCOUNT_ANNOTATION;
 
 /// The name of the object, which is also that of its account, Role and pods.
 const NAME: &str = "object.metadata.name";
@@ -214,10 +214,11 @@ pub(super) fn role_binding(namespace: &str) -> Shape {
 mod tests {
     use std::collections::BTreeMap;
 
+    use globalps_core::api::{Kubelet, Restart};
+
     use super::super::daemon_set::DBUS_DIR;
     use super::super::syncer_objects;
     use super::*;
-    use globalps_core::api::{Kubelet, Restart};
 
     /// Tests on a real API server cover the rest.
     #[test]

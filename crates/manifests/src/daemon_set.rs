@@ -1,5 +1,8 @@
 //! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and nothing else of the node.
 
+use globalps_core::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
+use globalps_core::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};
+use globalps_core::virtual_nodes::VIRTUAL_NODE_LABELS;
 use k8s_openapi::api::apps::v1::{
     DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
 };
@@ -18,9 +21,6 @@ use super::allowed::Allowed;
 use super::placement::placed;
 use super::quota::NODE_CRITICAL;
 use super::{named, pull_secrets, quantities, value};
-use globalps_core::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
-use globalps_core::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};
-use globalps_core::virtual_nodes::VIRTUAL_NODE_LABELS;
 
 /// Where the pod mounts the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";

@@ -1,5 +1,7 @@
 //! What `install --hub` creates on a management cluster: the hub, its custom resources and permissions.
 
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -12,8 +14,6 @@ use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::schema::crd;
 use super::{named, quota, value};
-use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
-use globalps_core::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
 
 #[derive(Clone, Debug)]
 pub struct HubInstall {

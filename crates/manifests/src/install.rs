@@ -1,5 +1,14 @@
 //! What `kubectl globalps install` creates in a cluster: the custom resources and the controller.
 
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
+};
+use globalps_core::names::{
+    self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
+    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR,
+    RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+};
+use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
@@ -13,15 +22,6 @@ use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
     quota, roles, syncer, value,
 };
-use globalps_core::api::{
-    DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
-};
-use globalps_core::names::{
-    self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR,
-    RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
-};
-use globalps_provider::AUDIENCE;
 
 #[derive(Clone, Debug)]
 pub struct Install {

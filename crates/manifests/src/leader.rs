@@ -5,6 +5,10 @@
 //! a parameter, and never starts it again: after a new installation it would know only the old Lease. It always watches
 //! `ServiceAccount`s, for itself. So the leader names itself in the annotation of one that nothing else uses.
 
+use globalps_core::names::{
+    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
+    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, STATE_SECRET, VERSION, history_secret,
+};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -13,10 +17,6 @@ use super::allowed::cel_list;
 use super::policy::{Policy, binding, only_named, param, validation, writes_and_deletes};
 use super::rbac::{role, role_binding, rule};
 use super::{Agent, named, value};
-use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
-    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, STATE_SECRET, VERSION, history_secret,
-};
 
 /// Kind of the object that names the leader.
 const PARAMS: Option<(&str, &str)> = Some(("v1", "ServiceAccount"));

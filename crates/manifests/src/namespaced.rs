@@ -4,16 +4,16 @@
 //! The policy reads the `GlobalPullSecret` itself. So the controller needs no right on policies, which would amount to a right on
 //! every pod.
 
+use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::names::{
+    EXCLUDE_LABEL, GLOBAL_SECRET, IMAGE_PULL_SECRETS, PATCHER_EXCLUDE_ANNOTATION, ROLLED_OUT_SECRET,
+};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{meta, named, value};
-use globalps_core::api::{Attach, GlobalPullSecret};
-use globalps_core::names::{
-    EXCLUDE_LABEL, GLOBAL_SECRET, IMAGE_PULL_SECRETS, PATCHER_EXCLUDE_ANNOTATION, ROLLED_OUT_SECRET,
-};
 
 /// Delivery into namespaces, as it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]

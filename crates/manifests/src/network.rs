@@ -1,5 +1,6 @@
 //! Who may open a connection to the pods of globalps.
 
+use globalps_core::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
 };
@@ -8,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
 use super::{Agent, named, strings, value};
-use globalps_core::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
 
 /// `namespace`: the agents'.
 ///

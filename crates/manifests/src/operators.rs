@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use globalps_core::names::{OPERATORS, operator_secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use serde_json::Value;
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{named, value};
-use globalps_core::names::{OPERATORS, operator_secret};
 
 /// API group of the Operator Lifecycle Manager.
 const OLM: &str = "operators.coreos.com";

@@ -1,10 +1,10 @@
 //! What binds an agent to its node: the API server accepts a node's status only from a pod on that node.
 
+use globalps_core::names::{GROUP, VERSION};
 use serde_json::Value;
 
 use super::policy::{Policy, binding, validation, writes};
 use super::{Agent, value};
-use globalps_core::names::{GROUP, VERSION};
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-own-node";

@@ -1,5 +1,6 @@
 //! Builders of `ValidatingAdmissionPolicy` objects, for limits that RBAC can't express.
 
+use globalps_core::names::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -8,7 +9,6 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 use super::allowed::cel_list;
 use super::{named, strings};
-use globalps_core::names::CONTROLLER_NAMESPACE;
 
 /// A policy for some accounts. It fails closed.
 #[derive(Default)]

@@ -1,5 +1,8 @@
 //! The Deployment of a control-plane program, and the namespace of these programs.
 
+use globalps_core::names::{
+    CONTROLLER_NAMESPACE, METRICS_PORT, METRICS_PORT_NAME, PROBES_PORT, PROBES_PORT_NAME,
+};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, ContainerPort, HTTPGetAction, Namespace,
@@ -11,9 +14,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::quota::CLUSTER_CRITICAL;
 use super::{named, pull_secrets, quantities};
-use globalps_core::names::{
-    CONTROLLER_NAMESPACE, METRICS_PORT, METRICS_PORT_NAME, PROBES_PORT, PROBES_PORT_NAME,
-};
 
 /// uid and gid of the programs; the images name them too.
 const USER: i64 = 65532;

@@ -1,6 +1,7 @@
 //! What lets pods with Kubernetes' own priority classes run outside `kube-system`, where the API server is configured to admit them only
 //! with a quota, as on GKE.
 
+use globalps_core::names::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{
     ResourceQuota, ResourceQuotaSpec, ScopeSelector, ScopedResourceSelectorRequirement,
 };
@@ -8,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 
 use super::{named, value};
-use globalps_core::names::CONTROLLER_NAMESPACE;
 
 const NAME: &str = "globalps";
 /// The classes of the Deployments and of the `DaemonSet`s.

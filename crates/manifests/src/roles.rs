@@ -1,14 +1,14 @@
 //! `ClusterRole`s for people: what one needs to look at globalps, and to work with it day by day. They bind nobody.
 
+use globalps_core::names::{
+    ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, RESTORER,
+    ROLLED_OUT_SECRET, SYNCER, history_secret,
+};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::Value;
 
 use super::rbac::rule;
 use super::{named, value};
-use globalps_core::names::{
-    ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, RESTORER,
-    ROLLED_OUT_SECRET, SYNCER, history_secret,
-};
 
 /// Reads the custom resources, and is part of Kubernetes' own role `view`.
 pub const VIEWER: &str = "globalps-viewer";

@@ -1,6 +1,8 @@
 //! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
 //! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
 
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::names::{GLOBAL_SECRET, GROUP, ROLLED_OUT_SECRET};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use serde_json::Value;
@@ -9,8 +11,6 @@ use super::agent::Agent;
 use super::daemon_set::daemon_set;
 use super::rbac::{role, role_binding, rule};
 use super::{named, value};
-use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::names::{GLOBAL_SECRET, GROUP, ROLLED_OUT_SECRET};
 
 /// Everything that the controller creates for nodes besides Secrets. The code that applies it destructures it without `..`, so
 /// the compiler reports a forgotten object.

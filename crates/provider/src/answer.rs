@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use globalps_dockerconfig::{
+    DockerConfig, Entry, ImageError, Try, attempts, combine, host_labels, may_serve,
+};
 use serde::Serialize;
 
 use super::config::{API_VERSION, MOST_LABELS};
 use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
-use globalps_dockerconfig::{
-    DockerConfig, Entry, ImageError, Try, attempts, combine, host_labels, may_serve,
-};
 
 /// For whom the kubelet asks. It runs one provider without a token, for content for every pod, and one with the pod's token, for
 /// content with a scope. The first one's answer never depends on a token, so it applies to the whole node.

@@ -1,5 +1,6 @@
 //! The content of a revision, and its two formats: values of a Secret, and the file that the provider reads.
 
+use globalps_dockerconfig::DockerConfig;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -8,7 +9,6 @@ use zeroize::Zeroizing;
 
 use super::config::Delivery;
 use super::scope::{Pattern, Scope};
-use globalps_dockerconfig::DockerConfig;
 
 /// Format version of the provider's file. A program reads only its own version: a newer one may add restrictions that this
 /// program would ignore.

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use globalps_dockerconfig::{Credential, DockerConfig, Entry, Secret, Try, attempts};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use globalps_dockerconfig::{Credential, DockerConfig, Entry, Secret, Try, attempts};
 
 const NAMES: [&str; 6] = ["team-a", "team-a-b", "team-ab", "team", "my-team-a", "x"];
 const PATTERNS: [&str; 9] = [

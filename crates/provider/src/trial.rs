@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use globalps_dockerconfig::DockerConfig;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -9,7 +10,6 @@ use super::answer::{Audience, answer, response};
 use super::config::API_VERSION;
 use super::content::{ContentError, parse_data};
 use super::scope::Scope;
-use globalps_dockerconfig::DockerConfig;
 
 /// Maximum number of registries to examine for an image with a credential.
 const CANDIDATES: usize = 8;

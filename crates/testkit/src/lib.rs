@@ -68,7 +68,7 @@ mod process;
 mod processors;
 mod reaper;
 mod registry;
-mod run;
+pub mod run;
 mod runtime;
 mod state;
 mod teardown;

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::mounts;
+use crate::run::step;
 
 /// Debian packages, each with a file that shows whether it is installed.
 const PACKAGES: [(&str, &str); 13] = [
@@ -148,20 +149,6 @@ impl Drop for NoServices {
             let _ = fs::remove_file(POLICY);
         }
     }
-}
-
-fn step(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .stdin(Stdio::null())
-        // apt's output is progress, not data, so it goes to standard error.
-        .stdout(std::io::stderr())
-        .status()
-        .with_context(|| format!("could not run `{name}`"))?;
-    if !status.success() {
-        bail!("`{name}` failed ({status})");
-    }
-    Ok(())
 }
 
 fn device(path: &Path) -> Result<u64> {

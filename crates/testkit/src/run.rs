@@ -58,3 +58,27 @@ pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }
+
+/// Runs a program whose output is progress.
+pub fn step(command: &mut Command) -> Result<()> {
+    let name = shown(command);
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr())
+        .status()
+        .with_context(|| format!("could not run `{name}`"))?;
+    if !status.success() {
+        bail!("`{name}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Program and first argument.
+pub fn shown(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let first = command.get_args().next();
+    first.map_or_else(
+        || program.clone(),
+        |first| format!("{program} {}", first.to_string_lossy()),
+    )
+}

@@ -4,6 +4,7 @@ use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
 use globalps_dockerconfig::{DockerConfig, shown_key};
 use globalps_provider::parse_scoped;
+use globalps_registry::registry_name;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
@@ -30,7 +31,6 @@ use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
-use globalps_registry::registry_name;
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
 

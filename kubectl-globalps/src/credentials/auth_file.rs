@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use globalps_dockerconfig::{Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key};
-
-use crate::error::Failure;
 use globalps_registry::HUB;
 use globalps_registry::registry_name;
+
+use crate::error::Failure;
 
 /// Docker Hub as docker writes it.
 const HUB_KEY: &str = "https://index.docker.io/v1/";

@@ -6,6 +6,7 @@ use globalps_core::names;
 use globalps_dockerconfig::{
     Credential, DockerConfig, Entry, Finding, parse, validate, validate_bytes,
 };
+use globalps_registry::registry_name;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::error::Failure;
-use globalps_registry::registry_name;
 
 const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
 

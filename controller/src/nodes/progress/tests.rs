@@ -1,8 +1,8 @@
 use globalps_core::api::NodePullSecretSpec;
+use globalps_core::rollout::RevisionId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::super::input::NotReady;
-use globalps_core::rollout::RevisionId;
 
 use super::*;
 

@@ -1,11 +1,11 @@
 //! Sources in addition to the additional and the original pull secret.
 
+use globalps_dockerconfig::Precedence;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConflictStatus;
-use globalps_dockerconfig::Precedence;
 
 /// An additional source of credentials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

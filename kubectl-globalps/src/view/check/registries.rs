@@ -1,12 +1,12 @@
 //! Whether registries accept the cluster's credentials.
 
 use globalps_dockerconfig::{DockerConfig, Secret, parse, shown_key};
+use globalps_registry::registry_name;
 use globalps_registry::{RegistryError, Verdict, public_images};
 
 use super::{Check, well};
 use crate::registry::{Purpose, failure_with};
 use crate::secret::additional::Login;
-use globalps_registry::registry_name;
 
 const REGISTRIES: &str = "registries";
 

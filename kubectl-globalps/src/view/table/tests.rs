@@ -1,5 +1,6 @@
-use super::*;
 use globalps_core::api::Counts;
+
+use super::*;
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")

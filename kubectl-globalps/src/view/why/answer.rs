@@ -1,10 +1,10 @@
 //! Why one pod can't pull, as JSON and as text. Pure.
 
+use globalps_registry::{Pull, RegistryError};
 use serde::Serialize;
 
 use super::cause::{Cause, Tested};
 use super::failing::{Failing, Use};
-use globalps_registry::{Pull, RegistryError};
 
 use crate::error::Failure;
 use crate::registry::{Purpose, failure, missing_flag};

@@ -2,10 +2,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use globalps_testkit::kubernetes::workspace;
 use serde_json::Value;
 
 use super::files;
-use globalps_testkit::kubernetes::workspace;
 
 const CHARTS: [&str; 2] = ["globalps", "globalps-crds"];
 
