@@ -165,7 +165,8 @@ fn meaning(object: &Value) -> Value {
     })
 }
 
-/// Writers of the object after `since`, and when the API server responded.
+/// Writers of the object after `since`, and when the API server received the request: the controller's answer to a deletion can be
+/// complete before the deletion's own response is.
 fn writes(
     cluster: &Cluster,
     since: SystemTime,
@@ -186,12 +187,13 @@ fn writes(
         let is_it = target["resource"] == resource
             && target["name"] == name
             && target["subresource"].is_null();
-        let time: Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
+        let received = event["requestReceivedTimestamp"].as_str().unwrap();
+        let received = SystemTime::from(received.parse::<Timestamp>().unwrap());
         let user = event["user"]["username"].as_str().unwrap_or_default();
         // Writes of the garbage collector and the DaemonSet controller don't count.
         let is_of_system = user.starts_with("system:") && user != CONTROLLER;
-        if is_write && is_it && !is_of_system && SystemTime::from(time) >= since {
-            writes.push((SystemTime::from(time), user.to_owned()));
+        if is_write && is_it && !is_of_system && received >= since {
+            writes.push((received, user.to_owned()));
         }
     }
     writes.sort();
