@@ -155,7 +155,8 @@ where
                         self.complete_since = Some(Instant::now());
                         self.stale_at = None;
                     }
-                    self.is_not_served = false;
+                    // A list begins with `Init` before the API server has answered.
+                    self.is_not_served &= matches!(event, Event::Init);
                     return event.into();
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
@@ -318,6 +319,19 @@ mod tests {
             updates.contains(&(0, "forbidden".to_owned())),
             "{updates:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resource_that_is_not_served_is_logged_once() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let away = (0..3).map(|_| error(404));
+        updates(away.chain([list(), error(404)]).chain([error(404)]), 15).await;
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        // Once, and once more after it was served meanwhile.
+        assert_eq!(log.lines().count(), 2, "{log}");
     }
 
     fn bookmark() -> Value {
