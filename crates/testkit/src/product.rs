@@ -16,7 +16,7 @@ use crate::{Access, Cluster, Node, kubernetes, until};
 pub const NAMESPACE: &str = "kube-system";
 /// The Secret that a user writes.
 pub const ADDITIONAL: &str = "additional-pull-secret";
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(100);
 /// How long to wait until the journal has a failed start.
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
