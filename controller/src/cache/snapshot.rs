@@ -6,17 +6,17 @@ use globalps_core::api::SecretRef;
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, forget_up_to, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
+use globalps_planner::content::secret::{Global, revision};
+use globalps_planner::content::source::{Data, Source};
+use globalps_planner::nodes::absence::{Absence, absence};
+use globalps_planner::nodes::clock::Uptime;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::provider_paths::{fit, is_on_nodes};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::debounce::Debounced;
 use super::{Cache, OriginalRef};
-use crate::content::secret::{Global, revision};
-use crate::content::source::{Data, Source};
-use crate::nodes::absence::{Absence, absence};
-use crate::nodes::clock::Uptime;
-use crate::nodes::input::Snapshot;
-use crate::nodes::provider_paths::{fit, is_on_nodes};
 
 /// Names and contents.
 type Sources = Vec<(String, Source)>;

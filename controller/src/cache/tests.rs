@@ -1,6 +1,7 @@
 use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
 use globalps_core::checksum::add_checksum;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
+use globalps_planner::content::source::Source;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::WatchError;
 use globalps_runtime::object_watch::ObjectState;
@@ -9,7 +10,6 @@ use serde_json::json;
 
 use super::debounce::GRACE;
 use super::*;
-use crate::content::source::Source;
 
 fn secret(name: &str) -> Secret {
     let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});

@@ -5,6 +5,12 @@ use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, sources_removed};
+use globalps_planner::content::source::Verdict;
+use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::nodes::absence::Absence;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::nodes::provider_paths::{Deviation, reports_provider};
 
 use super::counts::{
     NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
@@ -15,12 +21,6 @@ use super::statement::{
     MAY_NOT_READ, NAMED, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
     waits_for_canary,
 };
-use crate::content::source::Verdict;
-use crate::namespaces::summary::NamespacesReport;
-use crate::nodes::absence::Absence;
-use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::nodes::provider_paths::{Deviation, reports_provider};
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
@@ -376,11 +376,12 @@ fn type_warning(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::secret::Global;
+    use globalps_planner::content::source::{Data, Source};
+    use globalps_planner::nodes::plan::plan;
+    use globalps_planner::nodes::testing::{global, snapshot};
+
     use super::*;
-    use crate::content::secret::Global;
-    use crate::content::source::{Data, Source};
-    use crate::nodes::plan::plan;
-    use crate::nodes::plan::tests::{global, snapshot};
     use crate::report::counts::count;
 
     const CONTENT: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;

@@ -2,11 +2,11 @@
 
 use globalps_core::api::Counts;
 use globalps_core::rollout::{Goal, Member, Progress, Revision, is_halted};
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::members::failure;
+use globalps_planner::nodes::plan::{Aim, Plan};
 
 use super::statement::first;
-use crate::nodes::input::Snapshot;
-use crate::nodes::members::failure;
-use crate::nodes::plan::{Aim, Plan};
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {

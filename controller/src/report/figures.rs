@@ -4,10 +4,10 @@ use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
 use globalps_core::phase;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::nodes::input::{NodeView, Snapshot};
 use jiff::Timestamp;
 
-use crate::content::expiry::Expiries;
-use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
 
 pub(crate) fn figures(
@@ -145,12 +145,12 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::source::Source;
+    use globalps_planner::nodes::testing::snapshot;
     use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
-    use crate::content::source::Source;
-    use crate::nodes::plan::tests::snapshot;
 
     fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
         let conditions = conditions.iter().map(|(type_, status, reason, since)| {
@@ -191,7 +191,10 @@ mod tests {
             let mut snapshot = snapshot(Source::Absent, None, node);
             // The table's `!` nodes have been `NotReady` for a minute.
             snapshot.now += SignedDuration::from_secs(1);
-            let counts = nodes_by_phase(&snapshot, crate::content::secret::revision_of_test(5));
+            let counts = nodes_by_phase(
+                &snapshot,
+                globalps_planner::content::secret::revision_of_test(5),
+            );
             let found: Vec<String> = PHASES
                 .iter()
                 .zip(counts)
@@ -221,7 +224,10 @@ mod tests {
             for status in objects.filter_map(|object| object.status.as_mut()) {
                 reason.clone_into(&mut status.reason);
             }
-            let found = contested(&snapshot, crate::content::secret::revision_of_test(5));
+            let found = contested(
+                &snapshot,
+                globalps_planner::content::secret::revision_of_test(5),
+            );
             assert_eq!(found, expected, "{node} {reason}");
         }
     }

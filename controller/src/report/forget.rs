@@ -6,10 +6,10 @@ use globalps_core::api::condition;
 use globalps_core::names::FORGET_ANNOTATION;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Member;
+use globalps_planner::nodes::forget::{Forget, Wait, may_have_old};
+use globalps_planner::nodes::input::Snapshot;
 
 use super::statement::{NAMED, Statement, list, statement};
-use crate::nodes::forget::{Forget, Wait, may_have_old};
-use crate::nodes::input::Snapshot;
 
 /// `None`: nobody asks for it.
 pub(super) fn old_forgotten(
@@ -102,10 +102,11 @@ fn on_nodes(snapshot: &Snapshot, up_to: i64, members: &[Member]) -> Statement {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::secret::Global;
+    use globalps_planner::nodes::plan::plan;
+    use globalps_planner::nodes::testing::{A, found, global, snapshot};
+
     use super::*;
-    use crate::content::secret::Global;
-    use crate::nodes::plan::plan;
-    use crate::nodes::plan::tests::{A, found, global, snapshot};
 
     fn said(global: Global, nodes: &str, change: impl Fn(&mut Snapshot)) -> String {
         let mut snapshot = snapshot(found(A), Some(global), nodes);

@@ -18,6 +18,12 @@ use globalps_core::api::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Goal;
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::members::members;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::operators::summary::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{additional_valid, degraded, hold, original_valid, progressing, ready};
@@ -31,12 +37,6 @@ use statement::{REGISTRY_LIMIT, dated, shortened, statement, with_refused};
 use syncers::{nodes_without_syncer, syncers_healthy};
 use verification::credentials_rejected;
 
-use crate::content::expiry::Expiries;
-use crate::namespaces::summary::NamespacesReport;
-use crate::nodes::input::Snapshot;
-use crate::nodes::members::members;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::operators::summary::OperatorsReport;
 use crate::verification::Verified;
 
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the

@@ -2,16 +2,16 @@
 
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
 use globalps_core::reasons::Reason;
+use globalps_planner::content::resolve::ResolvedSource;
+use globalps_planner::content::source::Verdict;
+use globalps_planner::nodes::input::{NodeView, Snapshot, is_selected};
+use globalps_planner::nodes::provider_paths::Deviation;
 use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::statement::{
     CONDITION_LIMIT, MAY_NOT_READ, REGISTRY_LIMIT, Statement, WAITS_FOR_PODS, sentences, shortened,
     statement,
 };
-use crate::content::resolve::ResolvedSource;
-use crate::content::source::Verdict;
-use crate::nodes::input::{NodeView, Snapshot, is_selected};
-use crate::nodes::provider_paths::Deviation;
 
 /// `None`: there are no sources.
 pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {

@@ -4,12 +4,12 @@ use globalps_core::api::{NodeWithoutSyncer, Phase, STATUS_NODES, condition};
 use globalps_core::names::{NAMESPACE, SYNCER};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member};
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::syncers::Cause;
+use globalps_planner::nodes::unsupported::Unsupported;
 
 use super::statement::NAMED;
 use super::statement::{Statement, first, list, statement};
-use crate::nodes::input::Snapshot;
-use crate::nodes::syncers::Cause;
-use crate::nodes::unsupported::Unsupported;
 
 /// Nodes without a syncer: those that lag behind because of that, then those that nobody waits for, the known virtual ones last. At
 /// most as many as fit into the status, and how many are unsupported in all.
@@ -134,14 +134,14 @@ fn unsupported(snapshot: &Snapshot) -> String {
 mod tests {
     use globalps_core::rollout::Goal;
     use globalps_core::virtual_nodes::VirtualMark;
+    use globalps_planner::content::secret::revision_of_test;
+    use globalps_planner::content::source::Source;
+    use globalps_planner::nodes::members::members;
+    use globalps_planner::nodes::syncers::Down;
+    use globalps_planner::nodes::testing::snapshot;
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::content::secret::revision_of_test;
-    use crate::content::source::Source;
-    use crate::nodes::members::members;
-    use crate::nodes::plan::tests::snapshot;
-    use crate::nodes::syncers::Down;
 
     /// Node `v` is virtual; those in `down` have had no pod that runs for 5 minutes.
     fn cluster(nodes: &str, down: &str) -> Snapshot<'static> {

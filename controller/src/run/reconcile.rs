@@ -6,6 +6,11 @@ use std::time::Duration;
 use globalps_core::api::{GlobalPullSecretSpec, Verify};
 use globalps_core::rollout::{Goal, RevisionId};
 use globalps_core::state::State;
+use globalps_planner::content::history;
+use globalps_planner::content::source::Source;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::plan::{Aim, Plan, plan};
+use globalps_planner::refused::title;
 use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -14,11 +19,6 @@ use super::known::snapshot;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
 use crate::cache::uptime;
-use crate::content::history;
-use crate::content::source::Source;
-use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Plan, plan};
-use crate::refused::title;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 use globalps_core::names::ROLLED_OUT_SECRET;
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::refused::title;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -12,9 +15,6 @@ use tokio::time::Instant;
 use super::Controller;
 use super::known::snapshot;
 use crate::cache::uptime;
-use crate::content::expiry::Expiries;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::refused::title;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report, unreadable};
 
@@ -172,9 +172,10 @@ fn is_at_rest(status: &GlobalPullSecretStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::expiry::Stage::{Expired, Soon, WithinAnHour};
+    use globalps_planner::content::expiry::testing::{AT, DAY, HOUR, at, expiries};
+
     use super::*;
-    use crate::content::expiry::Stage::{Expired, Soon, WithinAnHour};
-    use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
 
     /// Follows the delays from one reconcile to the next, as the loop does.
     #[test]

@@ -1,0 +1,316 @@
+//! The plan's input: a snapshot of the cluster, reduced to what matters.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::decode::Unreadable;
+use globalps_core::names::{InvalidForget, SYNCER};
+use globalps_core::rollout::{Revision, RevisionId};
+use jiff::Timestamp;
+use kube::core::ObjectMeta;
+
+use super::absence::{Absence, absence};
+use super::clock::{LeaderClock, Uptime};
+pub(super) use super::node::is_skipped;
+pub use super::node::{NodeView, NotReady, is_selected};
+use super::provider_paths::Deviation;
+use super::syncers::Syncers;
+use crate::content::scope::Namespaces;
+use crate::content::secret::Global;
+use crate::content::source::Source;
+use crate::refused::{Failure, Failures};
+
+/// The input of the plan.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    /// Defaults if there is no `GlobalPullSecret`; the last one in force while a change of it is held
+    /// ([`Absence::OnlyUnnamed`](super::absence::Absence::OnlyUnnamed)).
+    pub spec: GlobalPullSecretSpec,
+    /// How `spec` deviates from the `GlobalPullSecret`.
+    pub deviation: Deviation,
+    /// There is no `GlobalPullSecret`.
+    pub config_missing: bool,
+    /// Why the newest `GlobalPullSecret` can't be decoded, as a clause; `spec` is the last one that could.
+    pub config_unreadable: Option<String>,
+    /// `spec` is that of a `GlobalPullSecret`; otherwise it has the defaults.
+    pub config_known: bool,
+    pub additional: Source,
+    /// Type of the additional Secret.
+    pub additional_type: Option<String>,
+    /// Annotation `globalps.io/retry` of the additional Secret: each new value requests one more attempt on every node that
+    /// failed.
+    pub additional_retry: Option<String>,
+    /// Revision up to which the annotation `globalps.io/forget-up-to` of the `GlobalPullSecret` wants content forgotten.
+    pub forget_request: Option<Result<i64, InvalidForget>>,
+    /// The controller's copies of content up to this revision are deleted on request; 0: none.
+    pub forgotten: i64,
+    /// What is to be forgotten is in force again, with a later revision.
+    pub is_content_back: bool,
+    pub original: Source,
+    /// The configuration's sources by name, in order.
+    pub sources: Vec<(String, Source)>,
+    /// Sources in force that the configuration no longer names.
+    pub unnamed_sources: Vec<(String, Source)>,
+    /// The configuration restores every node on purpose, although such sources exist.
+    pub restore_is_meant: bool,
+    /// `None`: no source selects namespaces by labels, or the controller may not list them.
+    pub namespaces: Option<Cow<'a, Namespaces>>,
+    pub global: Option<Global>,
+    /// Random id for the revision that this plan may write.
+    pub new_id: RevisionId,
+    /// Another client deleted or changed it; `global` is its last state, as far as that is known.
+    pub global_is_lost: bool,
+    /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
+    pub first_written: Option<Timestamp>,
+    /// Revision in the Secret `global-pull-secret-rolled-out`, or before another client deleted or changed it; `None`: there is no such
+    /// Secret.
+    pub rolled_out_revision: Option<Revision>,
+    /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
+    pub reported_revision: i64,
+    /// The newest additional Secret of the history; `None`: not read.
+    pub last_rolled_out: Option<Source>,
+    /// The revision that has reached every namespace that should and can have it; `None`: not known yet.
+    pub namespaces_have: Option<Revision>,
+    /// Namespaces or operators may have Secrets of the controller.
+    pub has_copies: bool,
+    /// A `DaemonSet` of the syncer or the restorer exists, and is not being deleted.
+    pub daemon_set: bool,
+    /// Some object of the syncer or the restorer exists, or some node's, even if it is being deleted.
+    pub has_leftovers: bool,
+    pub syncers: Cow<'a, Syncers>,
+    pub nodes: Cow<'a, BTreeMap<String, Box<NodeView>>>,
+    /// Nodes whose `NodePullSecret` can't be decoded; `node_pull_secrets` has the last version that could.
+    pub unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
+    /// Every object that can't be decoded: kind, name and why.
+    pub unreadable_objects: Vec<String>,
+    /// Nodes whose `NodePullSecret` another client deleted.
+    pub deleted_out_of_band: Cow<'a, BTreeSet<String>>,
+    /// Nodes whose assignment another client changed. Their objects below have what this controller assigned.
+    pub changed_out_of_band: Cow<'a, BTreeSet<String>>,
+    pub node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
+    /// The API server serves `NodePullSecret`s. Otherwise they are the last known ones, or none.
+    pub are_nodes_known: bool,
+    pub clock: Cow<'a, LeaderClock>,
+    /// Writes that failed.
+    pub refused: Cow<'a, Failures>,
+    /// Every node was restored, and the leader is deleting the objects: a missing one is not created again.
+    pub cleans_up: bool,
+    /// For durations.
+    pub uptime: Uptime,
+    /// To be shown, and written to objects.
+    pub now: Timestamp,
+}
+
+impl Snapshot<'_> {
+    /// Nodes may have content of globalps.
+    pub fn is_in_force(&self) -> bool {
+        self.global.is_some() || self.may_be_on_nodes() || self.rolled_out_revision.is_some()
+    }
+
+    /// Whether there is no pull secret, which restores every node.
+    pub fn absence(&self) -> Absence {
+        absence(
+            &self.additional,
+            self.global.as_ref().is_some_and(Global::is_of_sources),
+            &self.sources,
+            &self.unnamed_sources,
+            self.restore_is_meant,
+        )
+    }
+
+    /// A restore has begun, which only valid content ends.
+    pub fn is_restoring(&self) -> bool {
+        self.global.as_ref().is_some_and(|global| global.restoring)
+    }
+
+    /// Otherwise its limits, and which nodes it selects, are not known.
+    pub fn is_configuration_known(&self) -> bool {
+        self.config_known || !self.config_missing && self.config_unreadable.is_none()
+    }
+
+    /// Nodes, namespaces or operators may have content, whose configuration must not be replaced by defaults.
+    pub fn needs_configuration(&self) -> bool {
+        self.is_in_force() || self.has_copies
+    }
+
+    /// Some node may have content of globalps, which only its syncer can restore. An object that is being deleted says nothing:
+    /// after a cleanup a finalizer may keep it for long.
+    pub fn may_be_on_nodes(&self) -> bool {
+        let global = self.global.as_ref();
+        let mut objects = self.node_pull_secrets.values().map(|it| &it.metadata);
+        let mut unreadable = self.unreadable.values().map(|it| &it.metadata);
+        let is_kept = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
+        self.daemon_set
+            || objects.any(is_kept)
+            || unreadable.any(is_kept)
+            || match global {
+                Some(global) => global.config_file.is_some(),
+                None => !self.are_nodes_known && self.rolled_out_revision.is_some(),
+            }
+    }
+
+    /// Nodes get nothing, and none has anything.
+    pub fn is_without_nodes(&self) -> bool {
+        self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
+    }
+
+    /// The node is new, and not one of those that the first rollout began with: on a new cluster all nodes are new, and would
+    /// change at once.
+    pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
+        let is_rolled_out = self.global.as_ref().is_some_and(|g| g.rolled_out.is_some());
+        let is_later = self.first_written.is_some_and(|time| time < node.created);
+        self.is_new(node) && (is_rolled_out || is_later)
+    }
+
+    pub(super) fn is_new(&self, node: &NodeView) -> bool {
+        self.clock.is_new(node, self.uptime, self.now)
+    }
+
+    /// Whether a Secret of this cluster has the content of this revision.
+    pub(super) fn knows(&self, revision: Revision) -> bool {
+        let newest = self.global.as_ref().map(|global| global.revision);
+        revision.is_identified() && [newest, self.rolled_out_revision].contains(&Some(revision))
+    }
+
+    /// Whether this controller may have assigned this revision: one that it knows, or an earlier one, whose id is no longer known.
+    pub(super) fn may_have_assigned(&self, revision: Revision) -> bool {
+        let newest = self
+            .global
+            .as_ref()
+            .map_or(0, |global| global.revision.number);
+        let is_earlier = newest == 0 || revision.number < newest;
+        self.knows(revision) || revision.is_identified() && is_earlier
+    }
+
+    /// The last write of the syncer's `DaemonSet` failed.
+    pub fn refused_syncer(&self) -> Option<&Failure> {
+        self.refused.of("DaemonSet", SYNCER)
+    }
+
+    /// The last write of this node's `NodePullSecret` failed.
+    pub(super) fn refused(&self, node: &str) -> Option<&Failure> {
+        self.refused.of("NodePullSecret", node)
+    }
+
+    /// The credentials file that the nodes have, if the spec has another one.
+    pub fn other_config_file(&self) -> Option<&str> {
+        let given = self.global.as_ref()?.config_file.as_deref()?;
+        (given != self.spec.kubelet.config_file).then_some(given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::Cordoned;
+    use globalps_core::phase;
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn labels_and_age_classify_a_node() {
+        let created = Timestamp::UNIX_EPOCH;
+        let node = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            NodeView {
+                labels: (&labels.collect::<BTreeMap<_, _>>()).into(),
+                ..NodeView::of_test("a", created)
+            }
+        };
+        for (labels, is_linux, is_control_plane, zone) in [
+            (&[][..], false, false, ""),
+            (&[("kubernetes.io/os", "windows")], false, false, ""),
+            (&[("kubernetes.io/os", "linux")], true, false, ""),
+            (
+                &[("node-role.kubernetes.io/control-plane", "")],
+                false,
+                true,
+                "",
+            ),
+            (
+                &[("node-role.kubernetes.io/master", "true")],
+                false,
+                true,
+                "",
+            ),
+            (&[("topology.kubernetes.io/zone", "z")], false, false, "z"),
+        ] {
+            let node = node(labels);
+            let found = (node.is_linux(), node.is_control_plane(), node.zone());
+            assert_eq!(found, (is_linux, is_control_plane, zone), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn each_label_excludes_a_node() {
+        let spec = GlobalPullSecretSpec::default();
+        for (label, value, expected) in [
+            ("globalps.io/exclude", "true", false),
+            ("globalps.io/exclude", "false", true),
+            (
+                "node-restriction.kubernetes.io/globalps-exclude",
+                "true",
+                false,
+            ),
+            (
+                "node-restriction.kubernetes.io/globalps-exclude",
+                "false",
+                true,
+            ),
+            ("node-restriction.kubernetes.io/other", "true", true),
+        ] {
+            let labels = [("kubernetes.io/os", "linux"), (label, value)];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let node = NodeView {
+                labels: (&BTreeMap::from(labels)).into(),
+                ..NodeView::of_test("a", Timestamp::UNIX_EPOCH)
+            };
+            assert_eq!(is_selected(&spec, &node), expected, "{label}={value}");
+        }
+    }
+
+    #[test]
+    fn nodes_in_deletion_get_nothing_new_cordoned_ones_by_choice() {
+        let mut spec = GlobalPullSecretSpec::default();
+        for (cordoned, unschedulable, is_being_deleted, expected) in [
+            (Cordoned::Update, false, false, false),
+            (Cordoned::Update, true, false, false),
+            (Cordoned::Update, false, true, true),
+            (Cordoned::Skip, false, false, false),
+            (Cordoned::Skip, true, false, true),
+        ] {
+            spec.rollout.cordoned = cordoned;
+            let node = NodeView {
+                unschedulable,
+                is_being_deleted,
+                ..NodeView::of_test("a", Timestamp::UNIX_EPOCH)
+            };
+            let case = (cordoned, unschedulable, is_being_deleted);
+            assert_eq!(is_skipped(&spec, &node), expected, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn an_unresponsive_kubelet_is_not_one_that_reports_not_ready() {
+        let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
+        let spec = GlobalPullSecretSpec::default();
+        let for_7_seconds = SignedDuration::from_secs(7);
+        for (unknown, expected) in [
+            (true, phase::NotReady::Unknown(for_7_seconds)),
+            (false, phase::NotReady::Reported(for_7_seconds)),
+        ] {
+            let since = Timestamp::UNIX_EPOCH;
+            node.ready = Err(NotReady { since, unknown });
+            let view = node.phase_view(&spec, (true, false), Some(for_7_seconds));
+            assert_eq!((view.not_ready, view.unresponsive), (Some(expected), true));
+            assert!(!view.excluded);
+        }
+    }
+}
