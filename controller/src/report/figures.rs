@@ -59,8 +59,8 @@ fn is_of_content(reason: &str) -> bool {
 
 /// Nodes whose file another program keeps changing. Those of a program that globalps knows and leaves the file to are not.
 fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
-    let nodes = snapshot.nodes.values().filter(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
+    let nodes = snapshot.nodes.views.values().filter(|node| {
+        let object = snapshot.nodes.objects.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         phase(snapshot, node, revision) == Some(Phase::ForeignOwner)
             && status.is_some_and(|status| status.reason == Reason::ConflictLimit)
@@ -102,7 +102,7 @@ pub(crate) fn rollout_seconds(
 
 fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()] {
     let mut counts = [0; PHASES.len()];
-    for node in snapshot.nodes.values() {
+    for node in snapshot.nodes.views.values() {
         let Some(phase) = phase(snapshot, node, revision) else {
             continue;
         };
@@ -115,18 +115,29 @@ fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()
 
 /// `None`: globalps never managed this node.
 fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Phase> {
-    if snapshot.unreadable.contains_key(&node.name) {
+    if snapshot.nodes.unreadable.contains_key(&node.name) {
         return Some(Phase::Unreadable);
     }
-    let object = snapshot.node_pull_secrets.get(&node.name);
+    let object = snapshot.nodes.objects.get(&node.name);
     let unresponsive = object.is_some_and(|object| {
         let status = object.status.as_ref();
         let is_up_to_date =
             status.map(|status| status.observed_generation) == object.metadata.generation;
-        !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.uptime) >= UNRESPONSIVE_AFTER
+        !is_up_to_date
+            && snapshot
+                .clock
+                .leader
+                .assigned_for(object, snapshot.clock.uptime)
+                >= UNRESPONSIVE_AFTER
     });
-    let not_ready_for = snapshot.clock.not_ready_for(node, snapshot.uptime);
-    let down_for = snapshot.syncers.down_for(&node.name, snapshot.uptime);
+    let not_ready_for = snapshot
+        .clock
+        .leader
+        .not_ready_for(node, snapshot.clock.uptime);
+    let down_for = snapshot
+        .agents
+        .syncers
+        .down_for(&node.name, snapshot.clock.uptime);
     let lacks_syncer = down_for.is_some_and(|time| time >= UNRESPONSIVE_AFTER)
         && object
             .and_then(|object| object.status.as_ref())
@@ -136,7 +147,7 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
             });
     let unsupported = snapshot.unsupported(node).is_some();
     let view = node.phase_view(
-        &snapshot.spec,
+        &snapshot.config.spec,
         (unresponsive || lacks_syncer, unsupported),
         not_ready_for,
     );
@@ -190,7 +201,7 @@ mod tests {
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);
             // The table's `!` nodes have been `NotReady` for a minute.
-            snapshot.now += SignedDuration::from_secs(1);
+            snapshot.clock.now += SignedDuration::from_secs(1);
             let counts = nodes_by_phase(
                 &snapshot,
                 globalps_planner::content::secret::revision_of_test(5),
@@ -220,7 +231,7 @@ mod tests {
             ("a=5:Synced", "", 0),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);
-            let objects = snapshot.node_pull_secrets.to_mut().values_mut();
+            let objects = snapshot.nodes.objects.to_mut().values_mut();
             for status in objects.filter_map(|object| object.status.as_mut()) {
                 reason.clone_into(&mut status.reason);
             }

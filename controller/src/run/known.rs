@@ -61,6 +61,6 @@ pub(super) fn snapshot<'a>(
 ) -> Snapshot<'a> {
     let mut snapshot = cache.snapshot(uptime(), now);
     snapshot.refused = Cow::Borrowed(&refusals.failures);
-    Forgotten::add(copies.forgotten, &mut snapshot);
+    Forgotten::add(copies.forgotten, &mut snapshot.recorded);
     snapshot
 }

@@ -1168,7 +1168,7 @@ async fn the_content_for_new_nodes_is_written_again_as_it_was() {
         let event = CacheEvent::RolledOut(Update::Event(event));
         assert!(controller.cache.handle(event, Instant::now()), "{case}");
         let snapshot = controller.cache.snapshot(uptime(), Timestamp::now());
-        let kept = snapshot.rolled_out_revision;
+        let kept = snapshot.recorded.rolled_out_revision;
         assert_eq!(kept, Some(revision_of_test(1)), "{case}");
         Box::pin(controller.reconcile()).await;
         let after = api.get(&path).unwrap();

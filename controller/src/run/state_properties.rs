@@ -323,9 +323,9 @@ impl World {
         if plan.aim == Aim::Hold(Hold::SourcesRemoved)
             && let Some(last) = &self.last
         {
-            assert_eq!(snapshot.spec, *last, "the last one is in force");
+            assert_eq!(snapshot.config.spec, *last, "the last one is in force");
         }
-        let mut live = snapshot.sources.iter();
+        let mut live = snapshot.secrets.sources.iter();
         let is_one_named = live.any(|(_, found)| *found != Source::Absent);
         drop(snapshot);
         self.assert_only_deleted_secrets_restore(&plan);

@@ -43,7 +43,7 @@ impl Controller {
         let snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
         let version = self.cache.global_version();
         if self.reported.expiries.0.as_deref() != version {
-            let expiries = Expiries::of(snapshot.global.as_ref());
+            let expiries = Expiries::of(snapshot.recorded.global.as_ref());
             self.reported.expiries = (version.map(str::to_owned), expiries);
         }
         let after = report(
@@ -65,10 +65,10 @@ impl Controller {
         self.metrics.set_fleet(
             figures(&snapshot, &after, &self.reported.expiries.1),
             rollout_seconds(before.as_ref(), &after, now),
-            &snapshot.node_pull_secrets,
+            &snapshot.nodes.objects,
         );
         self.planning += begun.elapsed();
-        if is_missing && snapshot.config_unreadable.is_some() {
+        if is_missing && snapshot.config.unreadable.is_some() {
             self.report_unreadable(now).await;
             return None;
         }

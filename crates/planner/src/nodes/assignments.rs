@@ -22,7 +22,7 @@ pub(super) fn assignments(
 ) -> Vec<(String, NodePullSecretSpec)> {
     let next = rollout::next(&rollout::Fleet {
         members,
-        limits: &snapshot.spec.rollout,
+        limits: &snapshot.config.spec.rollout,
         canary_passed,
     });
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
@@ -55,13 +55,13 @@ pub(super) fn upkeep(
     members: &[Member],
     restores: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let changed = snapshot.changed_out_of_band.iter();
+    let changed = snapshot.nodes.changed_out_of_band.iter();
     let reverted = changed.filter_map(|name| {
-        let object = snapshot.node_pull_secrets.get(name)?;
+        let object = snapshot.nodes.objects.get(name)?;
         Some((name.clone(), object.spec.clone()))
     });
     let had = members.iter().filter_map(|member| {
-        let object = snapshot.node_pull_secrets.get(&member.name)?;
+        let object = snapshot.nodes.objects.get(&member.name)?;
         let is_due = has_unassigned(object, member.goal) && !member.is_foreign();
         is_due.then(|| {
             let spec = assigned(snapshot, &member.name, Some(member.goal));
@@ -74,7 +74,9 @@ pub(super) fn upkeep(
         .chain(reverted)
         .chain(had)
         // What an unreadable one says is unknown.
-        .filter(|(name, _)| !snapshot.unreadable.contains_key(name) && names.insert(name.clone()))
+        .filter(|(name, _)| {
+            !snapshot.nodes.unreadable.contains_key(name) && names.insert(name.clone())
+        })
         .collect()
 }
 
@@ -94,17 +96,18 @@ pub(super) fn missing(
     snapshot: &Snapshot,
     restores: bool,
 ) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    let nodes = snapshot.nodes.values();
-    let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.cleans_up);
+    let nodes = snapshot.nodes.views.values();
+    let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.agents.are_cleaned_up);
     let nodes = nodes.filter(move |node| {
-        let is_wanted = node.can_run_syncer() || snapshot.deleted_out_of_band.contains(&node.name);
-        are_needed && is_wanted && !snapshot.node_pull_secrets.contains_key(&node.name)
+        let is_wanted =
+            node.can_run_syncer() || snapshot.nodes.deleted_out_of_band.contains(&node.name);
+        are_needed && is_wanted && !snapshot.nodes.objects.contains_key(&node.name)
     });
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {
-            assigned_at: Some(Time(snapshot.now)),
+            assigned_at: Some(Time(snapshot.clock.now)),
             // What it has is unknown until it has reported, unless it joined just now.
-            revoked: restores && snapshot.is_in_force() && !snapshot.clock.saw_join(node)
+            revoked: restores && snapshot.is_in_force() && !snapshot.clock.leader.saw_join(node)
                 || may_have_something(snapshot, node),
             foreign_owner: node.file_owner.to_owned(),
             ..NodePullSecretSpec::default()
@@ -121,11 +124,11 @@ pub(super) fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
 /// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
 /// the node gets what it had.
 fn with_new_owner(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    snapshot.nodes.values().filter_map(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name)?;
+    snapshot.nodes.views.values().filter_map(|node| {
+        let object = snapshot.nodes.objects.get(&node.name)?;
         has_new_owner(object, node).then(|| {
             let spec = NodePullSecretSpec {
-                assigned_at: Some(Time(snapshot.now)),
+                assigned_at: Some(Time(snapshot.clock.now)),
                 foreign_owner: node.file_owner.to_owned(),
                 ..object.spec.clone()
             };
@@ -137,25 +140,26 @@ fn with_new_owner(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePull
 /// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
 /// the deletion was observed; a restore waits for its report, but not forever.
 pub(super) fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
-    let had_object = !snapshot.is_new(node) || snapshot.deleted_out_of_band.contains(&node.name);
+    let had_object =
+        !snapshot.is_new(node) || snapshot.nodes.deleted_out_of_band.contains(&node.name);
     had_object && snapshot.is_in_force()
 }
 
 /// A restore keeps the last revision, so that the object shows what is being undone.
 pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
-    let object = snapshot.node_pull_secrets.get(node);
+    let object = snapshot.nodes.objects.get(node);
     let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
     let revision = match goal {
         Some(Goal::Revision(revision)) => revision,
         Some(Goal::Restore) | None => last,
     };
-    let view = snapshot.nodes.get(node).map(AsRef::as_ref);
+    let view = snapshot.nodes.views.get(node).map(AsRef::as_ref);
     let failed = object.map_or(Revision::NONE, |object| failed(snapshot, object, view));
     NodePullSecretSpec {
         revision: revision.number,
         revision_id: revision.id,
         restore: goal == Some(Goal::Restore),
-        assigned_at: Some(Time(snapshot.now)),
+        assigned_at: Some(Time(snapshot.clock.now)),
         revoked: false,
         retry: retry(snapshot, object.map(AsRef::as_ref)),
         failed_revision: failed.number,
@@ -170,7 +174,7 @@ fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>)
     node.map_or_else(
         || object.spec.failed(),
         |node| {
-            let min_ready = min_ready(&snapshot.spec, false);
+            let min_ready = min_ready(&snapshot.config.spec, false);
             let case = Case::of(object, node, Context::of(snapshot, node, object, min_ready));
             case.failed_revision(case.progress())
         },
@@ -180,10 +184,10 @@ fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>)
 /// Assigns what the node reports to have, instead of its last assignment. A revision that the controller can't have assigned
 /// counts as none.
 pub(super) fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
-    let object = snapshot.node_pull_secrets.get(node);
+    let object = snapshot.nodes.objects.get(node);
     let status = object.and_then(|object| object.status.as_ref());
     let reported = status.map_or(Revision::NONE, NodePullSecretStatus::in_force);
-    let is_own = snapshot.may_have_assigned(reported);
+    let is_own = snapshot.recorded.may_have_assigned(reported);
     let goal = Goal::Revision(if is_own { reported } else { Revision::NONE });
     NodePullSecretSpec {
         revoked: true,
@@ -195,7 +199,7 @@ pub(super) fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
 /// neither.
 pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
     let own = object.and_then(|object| requested_retry(object.annotations()));
-    let additional = snapshot.additional_retry.as_deref().map(shortened_retry);
+    let additional = snapshot.secrets.retry.as_deref().map(shortened_retry);
     let both: Vec<String> = own.into_iter().chain(additional).collect();
     both.join(" ")
 }
@@ -228,7 +232,7 @@ mod tests {
         ] {
             let snapshot = snapshot(Source::Absent, None, nodes);
             let expected = NodePullSecretSpec {
-                assigned_at: Some(Time(snapshot.now)),
+                assigned_at: Some(Time(snapshot.clock.now)),
                 revoked,
                 foreign_owner: owner.to_owned(),
                 ..NodePullSecretSpec::default()
@@ -238,27 +242,27 @@ mod tests {
         }
         let mut joined = snapshot(Source::Absent, None, "+a x=5");
         let none: [NodeView; 0] = [];
-        let clock = joined.clock.to_mut();
-        clock.observe(std::iter::empty(), none.iter(), joined.uptime);
-        let nodes = joined.nodes.values().map(|node| &**node);
-        clock.observe(std::iter::empty(), nodes, joined.uptime);
+        let clock = joined.clock.leader.to_mut();
+        clock.observe(std::iter::empty(), none.iter(), joined.clock.uptime);
+        let nodes = joined.nodes.views.values().map(|node| &**node);
+        clock.observe(std::iter::empty(), nodes, joined.clock.uptime);
         let written: Vec<_> = missing(&joined, true).collect();
         assert!(
             !written[0].1.revoked,
             "the leader saw it join during the restore"
         );
         let mut windows = snapshot(Source::Absent, None, "a x=5");
-        windows.nodes.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
+        windows.nodes.views.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
         assert_eq!(missing(&windows, false).count(), 0, "no syncer runs there");
         let mut without_nodes = snapshot(Source::Absent, None, "a");
-        without_nodes.spec.kubelet.delivery = DeliveryType::None;
+        without_nodes.config.spec.kubelet.delivery = DeliveryType::None;
         assert_eq!(missing(&without_nodes, false).count(), 0);
     }
 
     #[test]
     fn an_assignment_has_everything_that_the_syncer_needs() {
         let mut snapshot = snapshot(Source::Absent, None, "%a=5:Synced b=4");
-        let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+        let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
         object.spec.revoked = true;
         let annotation = (RETRY_ANNOTATION.to_owned(), "3".to_owned());
         object.metadata.annotations = Some([annotation].into());
@@ -266,7 +270,7 @@ mod tests {
             revision: 6,
             revision_id: revision_of_test(6).id,
             restore: false,
-            assigned_at: Some(Time(snapshot.now)),
+            assigned_at: Some(Time(snapshot.clock.now)),
             revoked: false,
             retry: "3".to_owned(),
             failed_revision: 0,
@@ -310,12 +314,7 @@ mod tests {
             ),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
-            let spec = &mut snapshot
-                .node_pull_secrets
-                .to_mut()
-                .get_mut("a")
-                .unwrap()
-                .spec;
+            let spec = &mut snapshot.nodes.objects.to_mut().get_mut("a").unwrap().spec;
             spec.failed_revision = failed;
             spec.failed_revision_id = revision_of_test(failed).id;
             spec.revoked = revoked;
@@ -343,7 +342,7 @@ mod tests {
             (7, "7:never", 0),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
-            snapshot.global = Some(crate::content::secret::Global {
+            snapshot.recorded.global = Some(crate::content::secret::Global {
                 revision: revision_of_test(newest),
                 ..Default::default()
             });

@@ -43,9 +43,9 @@ pub(super) fn bootstrap(
     let Some(revision) = revision else {
         return Vec::new();
     };
-    let nodes = snapshot.nodes.values().filter(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
-        !snapshot.unreadable.contains_key(&node.name)
+    let nodes = snapshot.nodes.views.values().filter(|node| {
+        let object = snapshot.nodes.objects.get(&node.name);
+        !snapshot.nodes.unreadable.contains_key(&node.name)
             && object.is_some_and(|object| is_waiting(snapshot, node, object))
     });
     nodes
@@ -58,7 +58,7 @@ pub(super) fn bootstrap(
 
 fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> bool {
     let spec = &object.spec;
-    let can_be_fetched = spec.revision > 0 && snapshot.knows(spec.assigned());
+    let can_be_fetched = spec.revision > 0 && snapshot.recorded.knows(spec.assigned());
     let was_asked = can_be_fetched || spec.restore || spec.revoked;
     let has_nothing =
         up_to_date(object).is_some_and(|status| status.revision == 0 && is_at_rest(status));
@@ -66,6 +66,6 @@ fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> 
         && !was_asked
         && has_nothing
         && node.file_owner.is_empty()
-        && is_selected(&snapshot.spec, node)
-        && !is_skipped(&snapshot.spec, node)
+        && is_selected(&snapshot.config.spec, node)
+        && !is_skipped(&snapshot.config.spec, node)
 }

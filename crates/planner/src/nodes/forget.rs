@@ -10,7 +10,7 @@ use globalps_core::names::forget_up_to;
 use globalps_core::rollout::{Goal, Member, Revision};
 use kube::ResourceExt as _;
 
-use super::input::Snapshot;
+use super::input::{Configuration, Nodes, Recorded};
 use super::outcome::has_halted;
 use crate::content::source::Verdict;
 
@@ -28,14 +28,14 @@ pub struct Forgotten {
 }
 
 impl Forgotten {
-    /// Adds it to the plan's input.
-    pub fn add(forgotten: Option<Self>, snapshot: &mut Snapshot) {
+    /// Adds it to what is recorded.
+    pub fn add(forgotten: Option<Self>, recorded: &mut Recorded) {
         let Some(forgotten) = forgotten else { return };
-        let in_force = snapshot.global.as_ref().map(|global| global.revision);
+        let in_force = recorded.global.as_ref().map(|global| global.revision);
         if !forgotten.is_back {
-            snapshot.forgotten = snapshot.forgotten.max(forgotten.up_to);
+            recorded.forgotten = recorded.forgotten.max(forgotten.up_to);
         } else if in_force == Some(forgotten.revision) {
-            snapshot.is_content_back = true;
+            recorded.is_content_back = true;
         }
     }
 
@@ -103,36 +103,37 @@ fn asked(object: &NodePullSecret) -> Option<i64> {
 
 /// `goal`: of the nodes; `None`: nothing changes. `additional`: the verdict on what is in the Secret now.
 pub(super) fn forget(
-    snapshot: &Snapshot,
+    config: &Configuration,
+    recorded: &Recorded,
     goal: Option<Goal>,
     additional: &Verdict,
     members: &[Member],
 ) -> Forget {
-    let up_to = match snapshot.forget_request {
+    let up_to = match config.forget_request {
         None => return Forget::NotAsked,
         Some(Err(_)) => return Forget::Invalid,
         Some(Ok(up_to)) => up_to,
     };
     let revision = match goal {
         Some(Goal::Restore) => return Forget::NotAsked,
-        _ if snapshot.forgotten >= up_to => return Forget::Done(up_to),
+        _ if recorded.forgotten >= up_to => return Forget::Done(up_to),
         None => return Forget::Waits(up_to, Wait::Held),
         Some(Goal::Revision(revision)) => revision,
     };
     let is_in_force = matches!(additional, Verdict::Valid(_) | Verdict::Absent);
-    let global = snapshot.global.as_ref();
+    let global = recorded.global.as_ref();
     let global = global.filter(|global| global.revision == revision);
     let is_rolled_out = global.is_some_and(|global| global.rolled_out.is_some());
-    let to_namespaces = snapshot.spec.image_pull_secrets.enabled;
+    let to_namespaces = config.spec.image_pull_secrets.enabled;
     let wait = if !is_in_force {
         Wait::NotInForce
-    } else if revision.number <= up_to || snapshot.is_content_back {
+    } else if revision.number <= up_to || recorded.is_content_back {
         Wait::StillInForce
-    } else if !is_rolled_out && has_halted(snapshot, members) {
+    } else if !is_rolled_out && has_halted(&config.spec, members) {
         Wait::Halted
     } else if !is_rolled_out {
         Wait::RollingOut
-    } else if to_namespaces && snapshot.namespaces_have != Some(revision) {
+    } else if to_namespaces && recorded.namespaces_have != Some(revision) {
         Wait::Namespaces
     } else {
         return Forget::Due(up_to);
@@ -150,7 +151,7 @@ pub fn may_have_old(object: &NodePullSecret, up_to: i64) -> bool {
 
 /// Objects to write again with the annotation that makes their node forget. Their specs stay the same, so it is no new assignment.
 pub(super) fn to_annotate(
-    snapshot: &Snapshot,
+    nodes: &Nodes,
     forget: Forget,
     assignments: &[(String, NodePullSecretSpec)],
 ) -> Vec<(String, NodePullSecretSpec)> {
@@ -158,12 +159,12 @@ pub(super) fn to_annotate(
         return Vec::new();
     };
     let is_written: BTreeSet<&str> = assignments.iter().map(|(name, _)| name.as_str()).collect();
-    let objects = snapshot.node_pull_secrets.iter().filter(|(name, object)| {
+    let objects = nodes.objects.iter().filter(|(name, object)| {
         may_have_old(object, up_to)
             && asked(object) < Some(up_to)
-            && snapshot.nodes.contains_key(*name)
+            && nodes.views.contains_key(*name)
             // What an unreadable one says is unknown.
-            && !snapshot.unreadable.contains_key(*name)
+            && !nodes.unreadable.contains_key(*name)
             && !is_written.contains(name.as_str())
     });
     let objects = objects.map(|(name, object)| (name.clone(), object.spec.clone()));
@@ -174,6 +175,7 @@ pub(super) fn to_annotate(
 mod tests {
     use globalps_core::names::{FORGET_ANNOTATION, InvalidForget};
 
+    use super::super::input::Snapshot;
     use super::super::plan::tests::planned;
     use super::super::testing::{A, found, global, snapshot};
     use super::*;
@@ -231,49 +233,49 @@ mod tests {
                 "the rollout is paused",
                 unfinished(),
                 "a=5:Synced b=4:Synced",
-                |it| it.spec.rollout.paused = true,
+                |it| it.config.spec.rollout.paused = true,
                 wait(Wait::RollingOut),
             ),
             (
                 "another Secret is being written",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.additional = found(r#"{"auths":{"b":{"auth":"dTpw"}}}"#),
+                |it| it.secrets.additional = found(r#"{"auths":{"b":{"auth":"dTpw"}}}"#),
                 wait(Wait::RollingOut),
             ),
             (
                 "the Secret is invalid now",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.additional = found("{"),
+                |it| it.secrets.additional = found("{"),
                 wait(Wait::NotInForce),
             ),
             (
                 "the configuration is gone",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.config_missing = true,
+                |it| it.config.is_missing = true,
                 wait(Wait::Held),
             ),
             (
                 "it is to forget what is in force",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.forget_request = Some(Ok(5)),
+                |it| it.config.forget_request = Some(Ok(5)),
                 Forget::Waits(5, Wait::StillInForce),
             ),
             (
                 "the old content is back",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.is_content_back = true,
+                |it| it.recorded.is_content_back = true,
                 wait(Wait::StillInForce),
             ),
             (
                 "a namespace has the old content",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.spec.image_pull_secrets.enabled = true,
+                |it| it.config.spec.image_pull_secrets.enabled = true,
                 wait(Wait::Namespaces),
             ),
             (
@@ -281,8 +283,8 @@ mod tests {
                 rolled_out(),
                 "a=5:Synced",
                 |it| {
-                    it.spec.image_pull_secrets.enabled = true;
-                    it.namespaces_have = Some(revision_of_test(5));
+                    it.config.spec.image_pull_secrets.enabled = true;
+                    it.recorded.namespaces_have = Some(revision_of_test(5));
                 },
                 Forget::Due(4),
             ),
@@ -290,34 +292,34 @@ mod tests {
                 "it was forgotten, and a later rollout is under way",
                 unfinished(),
                 "a=5:Synced b=4:Synced",
-                |it| it.forgotten = 4,
+                |it| it.recorded.forgotten = 4,
                 Forget::Done(4),
             ),
             (
                 "the annotation is no revision",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.forget_request = Some(Err(InvalidForget)),
+                |it| it.config.forget_request = Some(Err(InvalidForget)),
                 Forget::Invalid,
             ),
             (
                 "nobody asks",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.forget_request = None,
+                |it| it.config.forget_request = None,
                 Forget::NotAsked,
             ),
             (
                 "everything is being removed",
                 rolled_out(),
                 "a=5:Synced",
-                |it| it.additional = Source::Absent,
+                |it| it.secrets.additional = Source::Absent,
                 Forget::NotAsked,
             ),
         ];
         for (case, global, nodes, change, expected) in cases {
             let mut snapshot = snapshot(found(A), Some(global), nodes);
-            snapshot.forget_request = Some(Ok(4));
+            snapshot.config.forget_request = Some(Ok(4));
             change(&mut snapshot);
             assert_eq!(planned(&snapshot).forget, expected, "{case}");
         }
@@ -328,20 +330,20 @@ mod tests {
     fn once_the_cluster_has_forgotten_each_node_is_asked_once() {
         let nodes = "a=5:Synced b=5:Synced !c=4:Synced d=5 e=5:Synced f=0 g=5:Synced";
         let mut it = snapshot(found(A), Some(global(5, A)), nodes);
-        it.forget_request = Some(Ok(4));
+        it.config.forget_request = Some(Ok(4));
         let ask = |it: &mut Snapshot, name: &str, up_to: &str| {
-            let object = it.node_pull_secrets.to_mut().get_mut(name).unwrap();
+            let object = it.nodes.objects.to_mut().get_mut(name).unwrap();
             let annotation = (FORGET_ANNOTATION.to_owned(), up_to.to_owned());
             object.metadata.annotations = Some([annotation].into());
         };
         ask(&mut it, "a", "4");
         ask(&mut it, "e", "3");
-        let object = it.node_pull_secrets.to_mut().get_mut("b").unwrap();
+        let object = it.nodes.objects.to_mut().get_mut("b").unwrap();
         object.status.as_mut().unwrap().forgotten_revision = 4;
         let asked = |it: &Snapshot| {
             let plan = planned(it);
             let names = plan.assignments.iter().map(|(name, spec)| {
-                let object = &it.node_pull_secrets[name];
+                let object = &it.nodes.objects[name];
                 assert_eq!(*spec, object.spec, "{name}");
                 let asks = plan.forget.of_node(Some(object));
                 format!("{name}={}", asks.unwrap_or_default())
@@ -349,16 +351,16 @@ mod tests {
             names.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(asked(&it), "", "not yet");
-        it.forgotten = 4;
+        it.recorded.forgotten = 4;
         assert_eq!(asked(&it), "c=4 d=4 e=4 g=4");
         for name in ["c", "d", "e", "g"] {
             ask(&mut it, name, "4");
         }
         assert_eq!(asked(&it), "");
         // Without the request, one that a node has not answered stays.
-        it.forget_request = None;
+        it.config.forget_request = None;
         let plan = planned(&it);
-        let object = it.node_pull_secrets.get("a").unwrap();
+        let object = it.nodes.objects.get("a").unwrap();
         assert_eq!(plan.forget.of_node(Some(object)), Some(4));
         assert_eq!(plan.forget.of_node(None), None);
     }

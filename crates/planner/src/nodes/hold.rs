@@ -1,9 +1,9 @@
 //! Why a plan changes nothing. Pure.
 
-use globalps_core::api::{DeliveryType, NodePullSecret};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 
 use super::absence::Absence;
-use super::input::{NodeView, Snapshot};
+use super::input::{NodeView, Nodes, Snapshot};
 use super::node::matches_selector;
 
 /// Why nothing changes although content is in force.
@@ -25,25 +25,26 @@ pub enum Hold {
 
 /// Why nothing may change; `None`: it may. Invalid content is not the same as absence: the nodes restore only if every source is absent,
 /// or if a restore has begun.
-pub(super) fn why_held(snapshot: &Snapshot, has_content: bool) -> Option<Hold> {
-    let is_delivered = has_content && snapshot.spec.kubelet.delivery != DeliveryType::None;
-    if snapshot.config_missing && snapshot.needs_configuration() {
+pub(super) fn why_held(snapshot: &Snapshot, absence: &Absence, has_content: bool) -> Option<Hold> {
+    let Snapshot { config, nodes, .. } = snapshot;
+    let is_delivered = has_content && config.spec.kubelet.delivery != DeliveryType::None;
+    let is_removal_held = snapshot.is_removal_held(absence);
+    if config.is_missing && snapshot.needs_configuration() {
         Some(Hold::ConfigMissing)
-    } else if snapshot.config_unreadable.is_some() {
+    } else if config.unreadable.is_some() {
         Some(Hold::ConfigUnreadable)
-    } else if !snapshot.are_nodes_known && (snapshot.may_be_on_nodes() || is_delivered) {
-        let is_removal_held = is_removal_held(snapshot);
+    } else if !nodes.are_known && (snapshot.may_be_on_nodes() || is_delivered) {
         Some(if is_removal_held {
             Hold::SourcesRemoved
         } else {
             Hold::NodesNotServed
         })
-    } else if has_content && !is_removal_held(snapshot) {
-        selects_nothing(snapshot).then_some(Hold::NoNodeSelected)
-    } else if !snapshot.is_in_force() || snapshot.is_restoring() {
+    } else if has_content && !is_removal_held {
+        selects_nothing(&config.spec, nodes).then_some(Hold::NoNodeSelected)
+    } else if !snapshot.is_in_force() || snapshot.recorded.is_restoring() {
         None
     } else {
-        match snapshot.absence() {
+        match absence {
             Absence::Yes => None,
             Absence::OnlyUnnamed(_) => Some(Hold::SourcesRemoved),
             Absence::No => Some(Hold::NoValidContent),
@@ -51,42 +52,37 @@ pub(super) fn why_held(snapshot: &Snapshot, has_content: bool) -> Option<Hold> {
     }
 }
 
-/// A new additional Secret does not end the hold of a removal: the sources would go without a word.
-pub(super) fn is_removal_held(snapshot: &Snapshot) -> bool {
-    !snapshot.is_restoring() && matches!(snapshot.absence(), Absence::OnlyUnnamed(_))
-}
-
 /// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded
 /// by its labels is restored on purpose, and one that is `NotReady` can't be assigned it. While it is not known what nodes have, each
 /// counts.
-fn selects_nothing(snapshot: &Snapshot) -> bool {
-    is_on_other_nodes(snapshot, |node, object| {
+fn selects_nothing(spec: &GlobalPullSecretSpec, nodes: &Nodes) -> bool {
+    is_on_other_nodes(spec, nodes, |node, object| {
         node.ready.is_ok() && !node.labels.is_excluded && object.is_none_or(has_content)
     })
 }
 
 /// Until it matches a node, or nodes have nothing: the syncers stay on the nodes that were selected before, also while these are
 /// `NotReady` or being restored.
-pub(super) fn keeps_selector(snapshot: &Snapshot) -> bool {
-    is_on_other_nodes(snapshot, |_, object| object.is_none_or(has_anything))
+pub(super) fn keeps_selector(spec: &GlobalPullSecretSpec, nodes: &Nodes) -> bool {
+    is_on_other_nodes(spec, nodes, |_, object| object.is_none_or(has_anything))
 }
 
 /// `spec.nodeSelector` matches no node, and this is true of any. Without the object: it is not known.
 fn is_on_other_nodes(
-    snapshot: &Snapshot,
+    spec: &GlobalPullSecretSpec,
+    nodes: &Nodes,
     is: impl Fn(&NodeView, Option<&NodePullSecret>) -> bool,
 ) -> bool {
-    let spec = &snapshot.spec;
     if spec.kubelet.delivery == DeliveryType::None {
         return false;
     }
-    let nodes = snapshot.nodes.values();
-    let mut nodes = nodes.filter(|node| node.can_run_syncer());
+    let views = nodes.views.values();
+    let mut views = views.filter(|node| node.can_run_syncer());
     let mut is_any = false;
-    nodes.all(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
+    views.all(|node| {
+        let object = nodes.objects.get(&node.name);
         is_any |= match object {
-            _ if !snapshot.are_nodes_known => is(node, None),
+            _ if !nodes.are_known => is(node, None),
             None => false,
             Some(object) => is(node, Some(object)),
         };

@@ -22,47 +22,68 @@ use crate::content::source::Source;
 use crate::refused::{Failure, Failures};
 
 /// The input of the plan.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    pub config: Configuration,
+    pub secrets: PullSecrets<'a>,
+    pub recorded: Recorded,
+    pub agents: Agents<'a>,
+    pub nodes: Nodes<'a>,
+    pub clock: Clock<'a>,
+    /// Writes that failed.
+    pub refused: Cow<'a, Failures>,
+    /// Every object that can't be decoded: kind, name and why. For the report.
+    pub unreadable_objects: Vec<String>,
+    /// Random id for the revision that this plan may write.
+    pub new_id: RevisionId,
+}
+
+/// What the user wants.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "facts do not depend on each other"
 )]
 #[derive(Clone, Debug)]
-pub struct Snapshot<'a> {
+pub struct Configuration {
     /// Defaults if there is no `GlobalPullSecret`; the last one in force while a change of it is held
     /// ([`Absence::OnlyUnnamed`](super::absence::Absence::OnlyUnnamed)).
     pub spec: GlobalPullSecretSpec,
     /// How `spec` deviates from the `GlobalPullSecret`.
     pub deviation: Deviation,
     /// There is no `GlobalPullSecret`.
-    pub config_missing: bool,
+    pub is_missing: bool,
     /// Why the newest `GlobalPullSecret` can't be decoded, as a clause; `spec` is the last one that could.
-    pub config_unreadable: Option<String>,
+    pub unreadable: Option<String>,
     /// `spec` is that of a `GlobalPullSecret`; otherwise it has the defaults.
-    pub config_known: bool,
+    pub is_known: bool,
+    /// It restores every node on purpose, although sources exist that it no longer names.
+    pub restore_is_meant: bool,
+    /// Revision up to which the annotation `globalps.io/forget-up-to` of the `GlobalPullSecret` wants content forgotten.
+    pub forget_request: Option<Result<i64, InvalidForget>>,
+}
+
+/// The Secrets that the content comes from, and the namespaces that it may be for.
+#[derive(Clone, Debug)]
+pub struct PullSecrets<'a> {
     pub additional: Source,
     /// Type of the additional Secret.
     pub additional_type: Option<String>,
     /// Annotation `globalps.io/retry` of the additional Secret: each new value requests one more attempt on every node that
     /// failed.
-    pub additional_retry: Option<String>,
-    /// Revision up to which the annotation `globalps.io/forget-up-to` of the `GlobalPullSecret` wants content forgotten.
-    pub forget_request: Option<Result<i64, InvalidForget>>,
-    /// The controller's copies of content up to this revision are deleted on request; 0: none.
-    pub forgotten: i64,
-    /// What is to be forgotten is in force again, with a later revision.
-    pub is_content_back: bool,
+    pub retry: Option<String>,
     pub original: Source,
     /// The configuration's sources by name, in order.
     pub sources: Vec<(String, Source)>,
     /// Sources in force that the configuration no longer names.
     pub unnamed_sources: Vec<(String, Source)>,
-    /// The configuration restores every node on purpose, although such sources exist.
-    pub restore_is_meant: bool,
     /// `None`: no source selects namespaces by labels, or the controller may not list them.
     pub namespaces: Option<Cow<'a, Namespaces>>,
+}
+
+/// What the controller recorded of earlier plans.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
     pub global: Option<Global>,
-    /// Random id for the revision that this plan may write.
-    pub new_id: RevisionId,
     /// Another client deleted or changed it; `global` is its last state, as far as that is known.
     pub global_is_lost: bool,
     /// When `global-pull-secret` was created, by the API server's clock as `creationTimestamp` of Nodes.
@@ -72,103 +93,57 @@ pub struct Snapshot<'a> {
     pub rolled_out_revision: Option<Revision>,
     /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
     pub reported_revision: i64,
-    /// The newest additional Secret of the history; `None`: not read.
-    pub last_rolled_out: Option<Source>,
+    /// The controller's copies of content up to this revision are deleted on request; 0: none.
+    pub forgotten: i64,
+    /// What is to be forgotten is in force again, with a later revision.
+    pub is_content_back: bool,
     /// The revision that has reached every namespace that should and can have it; `None`: not known yet.
     pub namespaces_have: Option<Revision>,
     /// Namespaces or operators may have Secrets of the controller.
     pub has_copies: bool,
+}
+
+/// The syncers and restorers.
+#[derive(Clone, Debug)]
+pub struct Agents<'a> {
+    pub syncers: Cow<'a, Syncers>,
     /// A `DaemonSet` of the syncer or the restorer exists, and is not being deleted.
     pub daemon_set: bool,
     /// Some object of the syncer or the restorer exists, or some node's, even if it is being deleted.
     pub has_leftovers: bool,
-    pub syncers: Cow<'a, Syncers>,
-    pub nodes: Cow<'a, BTreeMap<String, Box<NodeView>>>,
-    /// Nodes whose `NodePullSecret` can't be decoded; `node_pull_secrets` has the last version that could.
+    /// Every node was restored, and the leader is deleting the objects: a missing one is not created again.
+    pub are_cleaned_up: bool,
+}
+
+/// The Nodes, and what they report.
+#[derive(Clone, Debug)]
+pub struct Nodes<'a> {
+    pub views: Cow<'a, BTreeMap<String, Box<NodeView>>>,
+    pub objects: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
+    /// The API server serves `NodePullSecret`s. Otherwise they are the last known ones, or none.
+    pub are_known: bool,
+    /// Nodes whose `NodePullSecret` can't be decoded; `objects` has the last version that could.
     pub unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
-    /// Every object that can't be decoded: kind, name and why.
-    pub unreadable_objects: Vec<String>,
     /// Nodes whose `NodePullSecret` another client deleted.
     pub deleted_out_of_band: Cow<'a, BTreeSet<String>>,
-    /// Nodes whose assignment another client changed. Their objects below have what this controller assigned.
+    /// Nodes whose assignment another client changed. `objects` has what this controller assigned.
     pub changed_out_of_band: Cow<'a, BTreeSet<String>>,
-    pub node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
-    /// The API server serves `NodePullSecret`s. Otherwise they are the last known ones, or none.
-    pub are_nodes_known: bool,
-    pub clock: Cow<'a, LeaderClock>,
-    /// Writes that failed.
-    pub refused: Cow<'a, Failures>,
-    /// Every node was restored, and the leader is deleting the objects: a missing one is not created again.
-    pub cleans_up: bool,
+}
+
+/// The time, and what the leader saw when.
+#[derive(Clone, Debug)]
+pub struct Clock<'a> {
+    pub leader: Cow<'a, LeaderClock>,
     /// For durations.
     pub uptime: Uptime,
     /// To be shown, and written to objects.
     pub now: Timestamp,
 }
 
-impl Snapshot<'_> {
-    /// Nodes may have content of globalps.
-    pub fn is_in_force(&self) -> bool {
-        self.global.is_some() || self.may_be_on_nodes() || self.rolled_out_revision.is_some()
-    }
-
-    /// Whether there is no pull secret, which restores every node.
-    pub fn absence(&self) -> Absence {
-        absence(
-            &self.additional,
-            self.global.as_ref().is_some_and(Global::is_of_sources),
-            &self.sources,
-            &self.unnamed_sources,
-            self.restore_is_meant,
-        )
-    }
-
+impl Recorded {
     /// A restore has begun, which only valid content ends.
     pub fn is_restoring(&self) -> bool {
         self.global.as_ref().is_some_and(|global| global.restoring)
-    }
-
-    /// Otherwise its limits, and which nodes it selects, are not known.
-    pub fn is_configuration_known(&self) -> bool {
-        self.config_known || !self.config_missing && self.config_unreadable.is_none()
-    }
-
-    /// Nodes, namespaces or operators may have content, whose configuration must not be replaced by defaults.
-    pub fn needs_configuration(&self) -> bool {
-        self.is_in_force() || self.has_copies
-    }
-
-    /// Some node may have content of globalps, which only its syncer can restore. An object that is being deleted says nothing:
-    /// after a cleanup a finalizer may keep it for long.
-    pub fn may_be_on_nodes(&self) -> bool {
-        let global = self.global.as_ref();
-        let mut objects = self.node_pull_secrets.values().map(|it| &it.metadata);
-        let mut unreadable = self.unreadable.values().map(|it| &it.metadata);
-        let is_kept = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
-        self.daemon_set
-            || objects.any(is_kept)
-            || unreadable.any(is_kept)
-            || match global {
-                Some(global) => global.config_file.is_some(),
-                None => !self.are_nodes_known && self.rolled_out_revision.is_some(),
-            }
-    }
-
-    /// Nodes get nothing, and none has anything.
-    pub fn is_without_nodes(&self) -> bool {
-        self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
-    }
-
-    /// The node is new, and not one of those that the first rollout began with: on a new cluster all nodes are new, and would
-    /// change at once.
-    pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
-        let is_rolled_out = self.global.as_ref().is_some_and(|g| g.rolled_out.is_some());
-        let is_later = self.first_written.is_some_and(|time| time < node.created);
-        self.is_new(node) && (is_rolled_out || is_later)
-    }
-
-    pub(super) fn is_new(&self, node: &NodeView) -> bool {
-        self.clock.is_new(node, self.uptime, self.now)
     }
 
     /// Whether a Secret of this cluster has the content of this revision.
@@ -186,6 +161,86 @@ impl Snapshot<'_> {
         let is_earlier = newest == 0 || revision.number < newest;
         self.knows(revision) || revision.is_identified() && is_earlier
     }
+}
+
+impl Snapshot<'_> {
+    /// Nodes may have content of globalps.
+    pub fn is_in_force(&self) -> bool {
+        self.recorded.global.is_some()
+            || self.may_be_on_nodes()
+            || self.recorded.rolled_out_revision.is_some()
+    }
+
+    /// Whether there is no pull secret, which restores every node.
+    pub fn absence(&self) -> Absence {
+        absence(
+            &self.secrets.additional,
+            self.recorded
+                .global
+                .as_ref()
+                .is_some_and(Global::is_of_sources),
+            &self.secrets.sources,
+            &self.secrets.unnamed_sources,
+            self.config.restore_is_meant,
+        )
+    }
+
+    /// A new additional Secret does not end the hold of a removal: the sources would go without a word.
+    pub(super) fn is_removal_held(&self, absence: &Absence) -> bool {
+        !self.recorded.is_restoring() && matches!(absence, Absence::OnlyUnnamed(_))
+    }
+
+    /// Otherwise its limits, and which nodes it selects, are not known.
+    pub fn is_configuration_known(&self) -> bool {
+        self.config.is_known || !self.config.is_missing && self.config.unreadable.is_none()
+    }
+
+    /// Nodes, namespaces or operators may have content, whose configuration must not be replaced by defaults.
+    pub fn needs_configuration(&self) -> bool {
+        self.is_in_force() || self.recorded.has_copies
+    }
+
+    /// Some node may have content of globalps, which only its syncer can restore. An object that is being deleted says nothing:
+    /// after a cleanup a finalizer may keep it for long.
+    pub fn may_be_on_nodes(&self) -> bool {
+        let global = self.recorded.global.as_ref();
+        let mut objects = self.nodes.objects.values().map(|it| &it.metadata);
+        let mut unreadable = self.nodes.unreadable.values().map(|it| &it.metadata);
+        let is_kept = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
+        self.agents.daemon_set
+            || objects.any(is_kept)
+            || unreadable.any(is_kept)
+            || match global {
+                Some(global) => global.config_file.is_some(),
+                None => !self.nodes.are_known && self.recorded.rolled_out_revision.is_some(),
+            }
+    }
+
+    /// Nodes get nothing, and none has anything.
+    pub fn is_without_nodes(&self) -> bool {
+        self.config.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
+    }
+
+    /// The node is new, and not one of those that the first rollout began with: on a new cluster all nodes are new, and would
+    /// change at once.
+    pub(super) fn joins_the_fleet(&self, node: &NodeView) -> bool {
+        let is_rolled_out = self
+            .recorded
+            .global
+            .as_ref()
+            .is_some_and(|g| g.rolled_out.is_some());
+        let is_later = self
+            .recorded
+            .first_written
+            .is_some_and(|time| time < node.created);
+        self.is_new(node) && (is_rolled_out || is_later)
+    }
+
+    pub(super) fn is_new(&self, node: &NodeView) -> bool {
+        self.clock
+            .leader
+            .is_new(node, self.clock.uptime, self.clock.now)
+    }
 
     /// The last write of the syncer's `DaemonSet` failed.
     pub fn refused_syncer(&self) -> Option<&Failure> {
@@ -199,8 +254,8 @@ impl Snapshot<'_> {
 
     /// The credentials file that the nodes have, if the spec has another one.
     pub fn other_config_file(&self) -> Option<&str> {
-        let given = self.global.as_ref()?.config_file.as_deref()?;
-        (given != self.spec.kubelet.config_file).then_some(given)
+        let given = self.recorded.global.as_ref()?.config_file.as_deref()?;
+        (given != self.config.spec.kubelet.config_file).then_some(given)
     }
 }
 

@@ -24,17 +24,17 @@ pub fn members(
     }
     let restoring = goal == Goal::Restore;
     let canaries = Canaries::of(snapshot);
-    let members = snapshot.nodes.values().filter_map(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
+    let members = snapshot.nodes.views.values().filter_map(|node| {
+        let object = snapshot.nodes.objects.get(&node.name);
         let object = object.map(AsRef::as_ref);
-        let is_known = object.is_some() || snapshot.unreadable.contains_key(&node.name);
+        let is_known = object.is_some() || snapshot.nodes.unreadable.contains_key(&node.name);
         if !is_known && !node.can_run_syncer() || snapshot.unsupported(node).is_some() {
             return None;
         }
-        let is_selected = !restoring && is_selected(&snapshot.spec, node);
+        let is_selected = !restoring && is_selected(&snapshot.config.spec, node);
         let goal = if is_selected { goal } else { Goal::Restore };
         let is_canary = is_selected && canaries.has(node);
-        let min_ready = min_ready(&snapshot.spec, is_canary && !canary_passed);
+        let min_ready = min_ready(&snapshot.config.spec, is_canary && !canary_passed);
         let member = member(snapshot, node, object, goal, min_ready);
         let has_goal =
             is_selected || member.assigned.is_some() || restoring && node.can_run_syncer();
@@ -47,7 +47,7 @@ pub fn members(
         })
     });
     // Grown by doubling it would take twice as much.
-    let mut all = Vec::with_capacity(snapshot.nodes.len());
+    let mut all = Vec::with_capacity(snapshot.nodes.views.len());
     all.extend(members);
     all
 }
@@ -65,7 +65,7 @@ fn takes_in_place(
         && object.status.as_ref().is_some_and(|status| {
             status.delivery == DeliveryType::CredentialProvider.as_str()
                 && status.revision >= provider_since
-                && snapshot.knows(status.in_force())
+                && snapshot.recorded.knows(status.in_force())
         })
         // An upgraded kubelet gets one more provider.
         && gives_tokens(&object.spec.kubelet_version) == gives_tokens(&node.kubelet_version)
@@ -78,17 +78,13 @@ fn member(
     goal: Goal,
     min_ready: SignedDuration,
 ) -> Member {
-    let Snapshot {
-        spec,
-        clock,
-        uptime,
-        ..
-    } = snapshot;
+    let spec = &snapshot.config.spec;
+    let (clock, uptime) = (&snapshot.clock.leader, &snapshot.clock.uptime);
     let case = object.map(|object| {
         let context = Context::of(snapshot, node, object, min_ready);
         Case::of(object, node, context)
     });
-    let unreadable = snapshot.unreadable.get(&node.name);
+    let unreadable = snapshot.nodes.unreadable.get(&node.name);
     let annotations = match (unreadable, object) {
         (Some(unreadable), _) => unreadable.metadata.annotations.as_ref(),
         (None, object) => object.and_then(|object| object.metadata.annotations.as_ref()),
@@ -112,7 +108,7 @@ fn member(
             }
             Some(_) => progress,
             // What is on it is unknown.
-            None if goal == Goal::Restore && !snapshot.cleans_up => {
+            None if goal == Goal::Restore && !snapshot.agents.are_cleaned_up => {
                 Some((Goal::Revision(Revision::NONE), Progress::Blocked))
             }
             None if goal == Goal::Restore => None,
@@ -135,9 +131,9 @@ fn member(
             clock.assigned_for(object, *uptime)
         }),
         is_up_to_date: case.is_some_and(|case| case.status.is_some()),
-        agent_down: snapshot.syncers.down_for(&node.name, *uptime),
+        agent_down: snapshot.agents.syncers.down_for(&node.name, *uptime),
         unable: clock.unable_for(&node.name, *uptime),
-        awaits_agent: snapshot.syncers.is_replaced(&node.name),
+        awaits_agent: snapshot.agents.syncers.is_replaced(&node.name),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
         has_failed_before: case.is_some_and(|case| {
@@ -196,17 +192,23 @@ struct Canaries<'a> {
 
 impl<'a> Canaries<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
-        let spec = &snapshot.spec;
+        let spec = &snapshot.config.spec;
         let can_go = |node: &NodeView| {
-            let object = snapshot.node_pull_secrets.get(&node.name);
+            let object = snapshot.nodes.objects.get(&node.name);
             let is_unresponsive = object.is_some_and(|object| {
-                let assigned_for = snapshot.clock.assigned_for(object, snapshot.uptime);
+                let assigned_for = snapshot
+                    .clock
+                    .leader
+                    .assigned_for(object, snapshot.clock.uptime);
                 up_to_date(object).is_none() && assigned_for >= rollout::UNRESPONSIVE_AFTER
             });
-            let down_for = snapshot.syncers.down_for(&node.name, snapshot.uptime);
+            let down_for = snapshot
+                .agents
+                .syncers
+                .down_for(&node.name, snapshot.clock.uptime);
             is_selected(spec, node)
                 && !is_skipped(spec, node)
-                && !snapshot.unreadable.contains_key(&node.name)
+                && !snapshot.nodes.unreadable.contains_key(&node.name)
                 && node.file_owner.is_empty()
                 && node.ready.is_ok()
                 && !is_unresponsive
@@ -214,7 +216,7 @@ impl<'a> Canaries<'a> {
                 && snapshot.unsupported(node).is_none()
                 && snapshot.refused(&node.name).is_none()
         };
-        let mut nodes = snapshot.nodes.values();
+        let mut nodes = snapshot.nodes.views.values();
         Self {
             spec,
             has_worker: nodes.any(|node| !node.is_control_plane() && can_go(node)),
@@ -232,20 +234,20 @@ impl<'a> Canaries<'a> {
 
 /// Why a failed or blocked node doesn't reach its goal, as text.
 pub fn failure(snapshot: &Snapshot, name: &str) -> String {
-    if let Some(unreadable) = snapshot.unreadable.get(name) {
+    if let Some(unreadable) = snapshot.nodes.unreadable.get(name) {
         return format!("{name}: its NodePullSecret can't be read: {unreadable}");
     }
     if let Some(refused) = snapshot.refused(name) {
         return format!("{name}: {}", refused.message);
     }
-    let object = snapshot.node_pull_secrets.get(name);
-    let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {
+    let object = snapshot.nodes.objects.get(name);
+    let (Some(object), Some(node)) = (object, snapshot.nodes.views.get(name)) else {
         return name.to_owned();
     };
     let Some(status) = object.status.as_ref() else {
         return name.to_owned();
     };
-    let min_ready = min_ready(&snapshot.spec, false);
+    let min_ready = min_ready(&snapshot.config.spec, false);
     let case = Case::of(object, node, Context::of(snapshot, node, object, min_ready));
     let reason = case.lost().unwrap_or_else(|| match status.phase {
         Phase::Synced | Phase::Restored => {

@@ -1,11 +1,10 @@
 //! How far a revision got. Pure.
 
-use globalps_core::api::DeliveryType;
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
 use globalps_core::rollout::{self, Goal, Member, Revision};
 use jiff::Timestamp;
 
-use super::input::Snapshot;
-use super::members::members;
+use super::input::Recorded;
 use crate::content::history::HistoryWrite;
 use crate::content::secret::{Global, RolledOutWrite};
 
@@ -18,20 +17,26 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(snapshot: &Snapshot, global: &Global) -> Self {
+    /// `members`: with this revision as their goal.
+    pub(super) fn of(
+        spec: &GlobalPullSecretSpec,
+        recorded: &Recorded,
+        global: &Global,
+        members: &[Member],
+        now: Timestamp,
+    ) -> Self {
         let goal = Goal::Revision(global.revision);
-        let members = members(snapshot, goal, global.canary_passed, global.provider_since);
-        let limits = &snapshot.spec.rollout;
-        let has_passed = global.canary_passed || rollout::has_canary_passed(&members, goal, limits);
-        let is_complete = is_complete(snapshot, &members, global.revision);
+        let has_passed =
+            global.canary_passed || rollout::has_canary_passed(members, goal, &spec.rollout);
+        let is_complete = is_complete(spec, recorded, members, global.revision);
         let rolled_out = global
             .rolled_out
-            .or(is_complete.then_some(snapshot.now))
+            .or(is_complete.then_some(now))
             .filter(|_| !global.restoring);
         Self {
             rolled_out,
             is_for_new_nodes: rolled_out.is_some()
-                || has_passed && !global.restoring && !has_halted(snapshot, &members),
+                || has_passed && !global.restoring && !has_halted(spec, members),
         }
     }
 
@@ -55,9 +60,14 @@ impl Outcome {
 }
 
 /// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
-pub(super) fn is_complete(snapshot: &Snapshot, members: &[Member], revision: Revision) -> bool {
-    if snapshot.spec.kubelet.delivery == DeliveryType::None {
-        return snapshot.namespaces_have == Some(revision);
+pub(super) fn is_complete(
+    spec: &GlobalPullSecretSpec,
+    recorded: &Recorded,
+    members: &[Member],
+    revision: Revision,
+) -> bool {
+    if spec.kubelet.delivery == DeliveryType::None {
+        return recorded.namespaces_have == Some(revision);
     }
     selected(members).any(Member::is_done)
         && selected(members).all(|m| m.is_done() || m.is_passed_over() && !m.has_failed())
@@ -68,9 +78,9 @@ fn selected(members: &[Member]) -> impl Iterator<Item = &Member> {
     members.iter().filter(|member| member.goal != Goal::Restore)
 }
 
-pub(super) fn has_halted(snapshot: &Snapshot, members: &[Member]) -> bool {
+pub(super) fn has_halted(spec: &GlobalPullSecretSpec, members: &[Member]) -> bool {
     let failed = failed(members).count();
-    rollout::is_halted(failed, &snapshot.spec.rollout, members.len())
+    rollout::is_halted(failed, &spec.rollout, members.len())
 }
 
 pub(super) fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecretSpec, OnFailure};
 use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{self, Goal, Member};
 
@@ -11,12 +11,12 @@ use super::assignments::{assignments, upkeep};
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::forget::{Forget, forget, to_annotate};
 pub use super::hold::Hold;
-use super::hold::{is_removal_held, keeps_selector, why_held};
-use super::input::Snapshot;
+use super::hold::{keeps_selector, why_held};
+use super::input::{Recorded, Snapshot};
 use super::members::members;
 use super::outcome::{Outcome, failed, has_halted, is_complete};
 use super::revision::{config_file, content, next_revision, provider_since, restoring};
-use super::selection;
+use super::selection::{resolved, resolved_for_rollout};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
@@ -49,7 +49,7 @@ pub struct Plan {
     pub members: Vec<Member>,
     /// Enough canaries have had the revision.
     pub canary_passed: bool,
-    /// A rollback needs `last_rolled_out` from the history.
+    /// A rollback is due, which needs the history: see [`roll_back`].
     pub needs_history: bool,
     /// Written before `global`, which no longer has this content.
     pub history: Option<HistoryWrite>,
@@ -93,11 +93,71 @@ impl Plan {
 }
 
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    let mut plan = decide(snapshot);
-    plan.keeps_selector = keeps_selector(snapshot);
-    plan.no_longer_abandoned = no_longer_abandoned(snapshot, &plan.members);
+    let Snapshot {
+        config, secrets, ..
+    } = snapshot;
+    let before = snapshot.recorded.global.as_ref();
+    let in_force = before.map_or_else(Vec::new, |global| {
+        let goal = Goal::Revision(global.revision);
+        members(snapshot, goal, global.canary_passed, global.provider_since)
+    });
+    let resolved = resolved_for_rollout(&config.spec, secrets, before, &in_force);
+    let absence = snapshot.absence();
+    if let Some(reason) = why_held(snapshot, &absence, resolved.desired.is_some()) {
+        return completed(snapshot, hold(snapshot, resolved, reason, in_force));
+    }
+    let plan = match &resolved.desired {
+        Some(desired) if !snapshot.is_removal_held(&absence) => {
+            let mut plan = reach(snapshot, &resolved, desired, before, in_force);
+            plan.needs_history = is_rolled_back(&config.spec, &plan, before, desired);
+            plan
+        }
+        _ if snapshot.is_in_force() => restore(snapshot, resolved, in_force),
+        _ => Plan {
+            removes_agents: snapshot.agents.has_leftovers,
+            ..Plan::new(resolved, Aim::Nothing)
+        },
+    };
+    completed(snapshot, plan)
+}
+
+/// The plan that rejects the current additional Secret, once the history is read. `last`: the last one of it that was rolled out.
+/// If the current one equals that, a rollback would not help.
+pub fn roll_back(snapshot: &Snapshot, plan: Plan, last: &Source) -> Plan {
+    let desired = plan.resolved.desired.as_ref();
+    let additional = desired.and_then(|desired| desired.additional.as_ref());
+    let global = snapshot.recorded.global.as_ref();
+    let (Some(global), Some(additional), Source::Found(good)) = (global, additional, last) else {
+        return plan;
+    };
+    if good == additional {
+        return plan;
+    }
+    let before = rejecting(global, additional, good, &plan.members);
+    let resolved = resolved(&snapshot.config.spec, &snapshot.secrets, Some(&before));
+    match &resolved.desired {
+        // If both do not fit, nothing changes.
+        Some(desired) if resolved.too_large.is_none() => {
+            let plan = reach(snapshot, &resolved, desired, Some(&before), plan.members);
+            completed(snapshot, plan)
+        }
+        _ => plan,
+    }
+}
+
+/// Adds what does not depend on why nodes get what they get.
+fn completed(snapshot: &Snapshot, mut plan: Plan) -> Plan {
+    let Snapshot {
+        config,
+        recorded,
+        nodes,
+        clock,
+        ..
+    } = snapshot;
+    plan.keeps_selector = keeps_selector(&config.spec, nodes);
+    plan.no_longer_abandoned = no_longer_abandoned(clock, nodes, &plan.members);
     for name in &plan.no_longer_abandoned {
-        let object = snapshot.node_pull_secrets.get(name);
+        let object = nodes.objects.get(name);
         if let Some(object) = object
             && plan.assignments.iter().all(|(other, _)| other != name)
         {
@@ -109,74 +169,36 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         Aim::Reach(goal) => Some(goal),
         Aim::Nothing | Aim::CleanUp => Some(Goal::Restore),
     };
-    plan.forget = forget(snapshot, goal, &plan.resolved.additional, &plan.members);
-    let annotated = to_annotate(snapshot, plan.forget, &plan.assignments);
+    let additional = &plan.resolved.additional;
+    plan.forget = forget(config, recorded, goal, additional, &plan.members);
+    let annotated = to_annotate(nodes, plan.forget, &plan.assignments);
     plan.assignments.extend(annotated);
     plan
 }
 
-fn decide(snapshot: &Snapshot) -> Plan {
-    let before = snapshot.global.as_ref();
-    let resolved = selection::resolved_for_rollout(snapshot, before);
-    if let Some(reason) = why_held(snapshot, resolved.desired.is_some()) {
-        return hold(snapshot, resolved, reason);
-    }
-    let desired = match &resolved.desired {
-        Some(desired) if !is_removal_held(snapshot) => desired,
-        _ if snapshot.is_in_force() => return restore(snapshot, resolved),
-        _ => {
-            return Plan {
-                removes_agents: snapshot.has_leftovers,
-                ..Plan::new(resolved, Aim::Nothing)
-            };
-        }
-    };
-    let mut plan = reach(snapshot, &resolved, desired, before);
-    match rollback(snapshot, &plan, before, desired) {
-        Rollback::No => plan,
-        Rollback::NeedsHistory => {
-            plan.needs_history = true;
-            plan
-        }
-        Rollback::To(before) => {
-            let resolved = selection::resolved(snapshot, Some(&before));
-            match &resolved.desired {
-                // If both do not fit, nothing changes.
-                Some(desired) if resolved.too_large.is_none() => {
-                    reach(snapshot, &resolved, desired, Some(&before))
-                }
-                _ => plan,
-            }
-        }
-    }
-}
-
 /// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
-fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
+fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold, in_force: Vec<Member>) -> Plan {
+    let recorded = &snapshot.recorded;
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    plan.global = lost_global(snapshot);
-    if !snapshot.are_nodes_known || !snapshot.may_be_on_nodes() {
+    plan.global = lost_global(recorded);
+    if !snapshot.nodes.are_known || !snapshot.may_be_on_nodes() {
         return plan;
     }
-    let restores = snapshot.is_restoring();
+    let restores = recorded.is_restoring();
     if !snapshot.is_configuration_known() {
         // Which nodes are selected is not known.
         plan.assignments = upkeep(snapshot, &[], restores);
         return plan;
     }
-    if let Some(global) = &snapshot.global {
-        let goal = if restores {
-            Goal::Restore
-        } else {
-            Goal::Revision(global.revision)
-        };
-        plan.canary_passed = global.canary_passed;
-        plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
-    }
+    plan.members = match &recorded.global {
+        Some(_) if restores => members(snapshot, Goal::Restore, true, 0),
+        _ => in_force,
+    };
     plan.assignments = upkeep(snapshot, &plan.members, restores);
-    if let Some(global) = &snapshot.global {
-        let is_halted = has_halted(snapshot, &plan.members);
-        let older = snapshot.rolled_out_revision;
+    if let Some(global) = &recorded.global {
+        plan.canary_passed = global.canary_passed;
+        let is_halted = has_halted(&snapshot.config.spec, &plan.members);
+        let older = recorded.rolled_out_revision;
         let revision = fleet_revision(older, global, true, is_halted);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
@@ -184,44 +206,58 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
 }
 
 /// `global-pull-secret` as it was, if another client deleted or changed it.
-fn lost_global(snapshot: &Snapshot) -> Option<GlobalWrite> {
-    let global = snapshot.global.as_ref();
-    let global = global.filter(|_| snapshot.global_is_lost)?;
+fn lost_global(recorded: &Recorded) -> Option<GlobalWrite> {
+    let global = recorded.global.as_ref();
+    let global = global.filter(|_| recorded.global_is_lost)?;
     Some(GlobalWrite {
         content: global.content.clone()?,
         global: global.clone(),
     })
 }
 
-/// Rolls out the desired content.
+/// Rolls out the desired content. `in_force`: the members of `before`'s revision.
 fn reach(
     snapshot: &Snapshot,
     resolved: &Resolved,
     desired: &Desired,
     before: Option<&Global>,
+    in_force: Vec<Member>,
 ) -> Plan {
+    let (spec, recorded, now) = (
+        &snapshot.config.spec,
+        &snapshot.recorded,
+        snapshot.clock.now,
+    );
     let same =
         before.filter(|global| global.revision.is_identified() && global.has(&desired.content));
-    let revision = same.map_or_else(|| next_revision(snapshot), |global| global.revision);
+    let revision = same.map_or_else(
+        || next_revision(recorded, snapshot.new_id),
+        |global| global.revision,
+    );
     let goal = Goal::Revision(revision);
     let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));
-    // Before the members of the new revision, since each has thousands.
     let last = before.filter(|_| same.is_none());
-    let last = last.map(|global| (global, Outcome::of(snapshot, global)));
+    let last = last.map(|global| (global, Outcome::of(spec, recorded, global, &in_force, now)));
     let provider_since = provider_since(before, &desired.content, revision.number);
     let had_passed = same.is_some_and(|global| global.canary_passed && !global.restoring);
-    plan.members = members(snapshot, goal, had_passed, provider_since);
+    let are_known = same.is_some_and(|it| !it.restoring && it.provider_since == provider_since);
+    plan.members = if are_known {
+        in_force
+    } else {
+        // Each has thousands.
+        drop(in_force);
+        members(snapshot, goal, had_passed, provider_since)
+    };
     let members = &plan.members;
-    plan.canary_passed =
-        had_passed || rollout::has_canary_passed(members, goal, &snapshot.spec.rollout);
-    let is_off_nodes = is_off_nodes(snapshot, members);
+    plan.canary_passed = had_passed || rollout::has_canary_passed(members, goal, &spec.rollout);
+    let is_off_nodes =
+        spec.kubelet.delivery == DeliveryType::None && members.iter().all(Member::is_done);
     let had_config_file = before.is_some_and(|global| global.config_file.is_some());
     // First record that nothing is left on the nodes.
-    plan.removes_agents = is_off_nodes && !had_config_file && snapshot.has_leftovers;
-    let members = &plan.members;
+    plan.removes_agents = is_off_nodes && !had_config_file && snapshot.agents.has_leftovers;
     let rolled_out = same
         .and_then(|global| global.rolled_out)
-        .or_else(|| is_complete(snapshot, members, revision).then_some(snapshot.now));
+        .or_else(|| is_complete(spec, recorded, members, revision).then_some(now));
     let next = Global {
         revision,
         content: None,
@@ -242,27 +278,26 @@ fn reach(
         rejected_reason: before
             .filter(|_| resolved.rejected.is_some())
             .and_then(|global| global.rejected_reason.clone()),
-        config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
+        config_file: config_file(&spec.kubelet, before).filter(|_| !is_off_nodes),
         content_since: since(before, &desired.content, revision),
     };
     if let Some((global, last)) = last {
-        let is_kept =
-            snapshot.spec.history_limit > 0 && global.last_additional != desired.additional;
-        plan.history = last.history(global, snapshot.now).filter(|_| is_kept);
+        let is_kept = spec.history_limit > 0 && global.last_additional != desired.additional;
+        plan.history = last.history(global, now).filter(|_| is_kept);
         plan.rolled_out = last.content(global);
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
     // What is written now replaces the one before it.
     let older = plan.rolled_out.as_ref().map(|write| write.revision);
     let fleet_revision = fleet_revision(
-        older.or(snapshot.rolled_out_revision),
+        older.or(recorded.rolled_out_revision),
         &next,
-        snapshot.spec.rollout.paused,
-        has_halted(snapshot, members),
+        spec.rollout.paused,
+        has_halted(spec, members),
     );
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written =
-        !snapshot.global_is_lost && same.is_some_and(|global| global.has_same_state(&next));
+        !recorded.global_is_lost && same.is_some_and(|global| global.has_same_state(&next));
     if !is_written {
         plan.global = Some(GlobalWrite {
             content: content(same, desired),
@@ -272,48 +307,26 @@ fn reach(
     plan
 }
 
-/// Nodes get nothing, and every node is restored.
-fn is_off_nodes(snapshot: &Snapshot, members: &[Member]) -> bool {
-    snapshot.spec.kubelet.delivery == DeliveryType::None && members.iter().all(Member::is_done)
-}
-
-enum Rollback {
-    No,
-    /// The last valid additional Secret must be read first.
-    NeedsHistory,
-    /// Replace the current state by this one, which rejects the current additional Secret.
-    To(Box<Global>),
-}
-
-/// Whether too many nodes failed with this revision, and the user wants a rollback then. If the additional Secret equals the last
-/// valid one, a rollback would not help.
-fn rollback(
-    snapshot: &Snapshot,
+/// Whether too many nodes failed with this revision, and the user wants a rollback then: to the last valid additional Secret, which
+/// is in the history.
+fn is_rolled_back(
+    spec: &GlobalPullSecretSpec,
     plan: &Plan,
     before: Option<&Global>,
     desired: &Desired,
-) -> Rollback {
-    let spec = &snapshot.spec.rollout;
-    let (Some(global), Some(additional)) = (before, &desired.additional) else {
-        return Rollback::No;
+) -> bool {
+    let Some(global) = before.filter(|_| desired.additional.is_some()) else {
+        return false;
     };
     let is_new = plan.aim != Aim::Reach(Goal::Revision(global.revision));
     let next = plan.global.as_ref().map_or(global, |write| &write.global);
     let is_innocent = next.rolled_out.is_some() || next.additional_was_rolled_out;
-    let is_due = spec.on_failure == OnFailure::Rollback
-        && !spec.paused
+    spec.rollout.on_failure == OnFailure::Rollback
+        && !spec.rollout.paused
         && !is_new
         && !is_innocent
         && plan.resolved.rejected.is_none()
-        && has_halted(snapshot, &plan.members);
-    match &snapshot.last_rolled_out {
-        _ if !is_due => Rollback::No,
-        None => Rollback::NeedsHistory,
-        Some(Source::Found(good)) if good != additional => {
-            Rollback::To(Box::new(rejecting(global, additional, good, &plan.members)))
-        }
-        Some(_) => Rollback::No,
-    }
+        && has_halted(spec, &plan.members)
 }
 
 fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]) -> Global {
@@ -333,20 +346,27 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
 }
 
 /// No additional Secret and no source: every node restores, then everything is deleted.
-fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
+fn restore(snapshot: &Snapshot, resolved: Resolved, in_force: Vec<Member>) -> Plan {
     if !snapshot.may_be_on_nodes() {
         return Plan::new(resolved, Aim::CleanUp);
     }
+    let (spec, recorded, now) = (
+        &snapshot.config.spec,
+        &snapshot.recorded,
+        snapshot.clock.now,
+    );
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
-    let begun = snapshot.global.as_ref().filter(|global| !global.restoring);
-    plan.history = begun.and_then(|global| {
+    let global = recorded.global.as_ref();
+    let begins = global.filter(|global| !global.restoring);
+    plan.history = begins.and_then(|global| {
         // Until the nodes are restored, `undo` brings it back.
-        let last = Outcome::of(snapshot, global).history(global, snapshot.now);
-        last.filter(|_| snapshot.spec.history_limit > 0)
+        let last = Outcome::of(spec, recorded, global, &in_force, now).history(global, now);
+        last.filter(|_| spec.history_limit > 0)
     });
+    // Each has thousands.
+    drop(in_force);
     plan.members = members(snapshot, Goal::Restore, true, 0);
     plan.assignments = assignments(snapshot, &plan.members, true);
-    let global = snapshot.global.as_ref();
     if plan.assignments.is_empty() && plan.members.iter().all(Member::is_done) {
         plan.aim = Aim::CleanUp;
         plan.history = None;
@@ -359,8 +379,10 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     }
     // The restore has begun: an invalid Secret that appears now must not bring the last valid content back, and no new node gets
     // the content that is being removed.
-    let global = global.filter(|global| !global.restoring);
-    plan.global = global.and_then(|global| restoring(global, config_file(snapshot, Some(global))));
+    plan.global = begins.and_then(|global| {
+        let config_file = config_file(&spec.kubelet, Some(global));
+        restoring(global, config_file)
+    });
     plan
 }
 

@@ -23,6 +23,7 @@ use proptest::prelude::*;
 use super::clock::Uptime;
 use super::input::{NodeView, NotReady, Snapshot, is_selected};
 use super::labels::NodeLabels;
+use super::plan::tests::with_history;
 use super::plan::{Aim, Hold, Plan, plan};
 use super::syncers::{Cause, Down};
 use crate::content::secret::Global;
@@ -216,6 +217,8 @@ fn content(number: u32) -> Source {
 
 struct Cluster {
     snapshot: Snapshot<'static>,
+    /// The last additional Secret that was rolled out, if it can be read.
+    history: Option<Source>,
     nodes: BTreeMap<String, SimulatedNode>,
     /// Delivery of every revision that was ever written.
     deliveries: BTreeMap<Revision, Delivery>,
@@ -236,10 +239,8 @@ impl Cluster {
         spec.rollout.max_failures = IntOrString::Int(i32::try_from(MAX_FAILURES).unwrap());
         spec.rollout.canary.min_ready_seconds = u32::try_from(CANARY_MIN_READY.as_secs()).unwrap();
         let mut cluster = Self {
-            snapshot: Snapshot {
-                spec,
-                ..super::testing::snapshot(Source::Absent, None, "")
-            },
+            snapshot: super::testing::snapshot(Source::Absent, None, ""),
+            history: None,
             nodes: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             losses: 0,
@@ -249,7 +250,8 @@ impl Cluster {
             retries: 0,
             leader_offset: 0,
         };
-        cluster.snapshot.sources = vec![("one".to_owned(), Source::Absent)];
+        cluster.snapshot.config.spec = spec;
+        cluster.snapshot.secrets.sources = vec![("one".to_owned(), Source::Absent)];
         for _ in 0..5 {
             cluster.handle(&Event::Joins);
         }
@@ -258,18 +260,25 @@ impl Cluster {
         cluster
     }
 
+    fn plan(&self) -> Plan {
+        match &self.history {
+            Some(last) => with_history(&self.snapshot, last),
+            None => plan(&self.snapshot),
+        }
+    }
+
     fn name(&self, at: u8) -> Option<String> {
         let at = usize::from(at) % self.nodes.len().max(1);
         self.nodes.keys().nth(at).cloned()
     }
 
     fn objects(&mut self) -> &mut BTreeMap<String, Box<NodePullSecret>> {
-        self.snapshot.node_pull_secrets.to_mut()
+        self.snapshot.nodes.objects.to_mut()
     }
 
     /// The true time.
     fn time(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + self.snapshot.uptime
+        Timestamp::UNIX_EPOCH + self.snapshot.clock.uptime
     }
 
     fn by_node(&self, name: &str) -> Timestamp {
@@ -277,26 +286,26 @@ impl Cluster {
     }
 
     fn passes(&mut self, time: SignedDuration) {
-        self.snapshot.uptime += time;
-        self.snapshot.now = self.time() + SignedDuration::from_secs(self.leader_offset);
+        self.snapshot.clock.uptime += time;
+        self.snapshot.clock.now = self.time() + SignedDuration::from_secs(self.leader_offset);
     }
 
     /// Its kubelet posts its status.
     fn post(&mut self, name: &str) {
         let heartbeat = self.by_node(name);
-        let view = self.snapshot.nodes.to_mut().get_mut(name).unwrap();
+        let view = self.snapshot.nodes.views.to_mut().get_mut(name).unwrap();
         if view.ready.is_ok() {
             view.heartbeat = heartbeat;
         }
     }
 
     fn is_young(&self, name: &str) -> bool {
-        self.snapshot.uptime - self.nodes[name].joined < YOUNG
+        self.snapshot.clock.uptime - self.nodes[name].joined < YOUNG
     }
 
     /// To a new leader whose clock is behind a node is younger than it is.
     fn seems_young(&self, name: &str) -> bool {
-        let age = self.snapshot.uptime - self.nodes[name].joined;
+        let age = self.snapshot.clock.uptime - self.nodes[name].joined;
         let by_leader = age + SignedDuration::from_secs(self.leader_offset);
         self.is_young(name) || (SignedDuration::from_mins(-1)..YOUNG).contains(&by_leader)
     }
@@ -310,25 +319,27 @@ impl Cluster {
                 let node = self.nodes.get_mut(&name).unwrap();
                 node.is_without_syncer = true;
                 node.is_down = true;
-                let view = self.snapshot.nodes.to_mut().get_mut(&name).unwrap();
+                let view = self.snapshot.nodes.views.to_mut().get_mut(&name).unwrap();
                 view.virtual_by = is_known.then_some(MARK);
             }
             Event::Rotated => {
                 self.contents += 1;
-                self.snapshot.additional = content(self.contents);
+                self.snapshot.secrets.additional = content(self.contents);
             }
             Event::SourceRotated => {
                 self.contents += 1;
-                self.snapshot.sources[0].1 = content(self.contents);
+                self.snapshot.secrets.sources[0].1 = content(self.contents);
             }
-            Event::SourceDeleted => self.snapshot.sources[0].1 = Source::Absent,
-            Event::Invalid => self.snapshot.additional = Source::Found(Data(Some(BAD.into()))),
-            Event::Deleted => self.snapshot.additional = Source::Absent,
-            Event::ConfigDeleted => self.snapshot.config_missing = true,
-            Event::ConfigApplied => self.snapshot.config_missing = false,
+            Event::SourceDeleted => self.snapshot.secrets.sources[0].1 = Source::Absent,
+            Event::Invalid => {
+                self.snapshot.secrets.additional = Source::Found(Data(Some(BAD.into())))
+            }
+            Event::Deleted => self.snapshot.secrets.additional = Source::Absent,
+            Event::ConfigDeleted => self.snapshot.config.is_missing = true,
+            Event::ConfigApplied => self.snapshot.config.is_missing = false,
             Event::DeliversOtherwise => {
                 self.contents += 1;
-                let delivery = &mut self.snapshot.spec.kubelet.delivery;
+                let delivery = &mut self.snapshot.config.spec.kubelet.delivery;
                 *delivery = match *delivery {
                     DeliveryType::ConfigFile => DeliveryType::CredentialProvider,
                     DeliveryType::CredentialProvider | DeliveryType::None => {
@@ -336,15 +347,15 @@ impl Cluster {
                     }
                 };
             }
-            Event::Paused => self.snapshot.spec.rollout.paused = true,
-            Event::Resumed => self.snapshot.spec.rollout.paused = false,
+            Event::Paused => self.snapshot.config.spec.rollout.paused = true,
+            Event::Resumed => self.snapshot.config.spec.rollout.paused = false,
             Event::Minutes(minutes) => {
                 // A running syncer responds within a minute.
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                     self.step(&name);
                 }
                 self.observe_reports();
-                let objects = &self.snapshot.node_pull_secrets;
+                let objects = &self.snapshot.nodes.objects;
                 for (name, node) in &mut self.nodes {
                     let object = objects.get(name);
                     node.is_unknowable |= node.in_force != Revision::NONE
@@ -352,7 +363,7 @@ impl Cluster {
                 }
                 for _ in 0..minutes {
                     self.passes(SignedDuration::from_mins(1));
-                    if self.snapshot.uptime.as_secs() % 300 < 60 {
+                    if self.snapshot.clock.uptime.as_secs() % 300 < 60 {
                         for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                             self.post(&name);
                         }
@@ -365,9 +376,9 @@ impl Cluster {
             Event::LeaderChanges(offset) => {
                 self.leader_offset = OFFSETS[usize::from(offset) % OFFSETS.len()];
                 self.passes(SignedDuration::ZERO);
-                self.snapshot.clock = Cow::default();
-                self.snapshot.syncers = Cow::default();
-                for name in &*std::mem::take(&mut self.snapshot.deleted_out_of_band) {
+                self.snapshot.clock.leader = Cow::default();
+                self.snapshot.agents.syncers = Cow::default();
+                for name in &*std::mem::take(&mut self.snapshot.nodes.deleted_out_of_band) {
                     self.nodes.get_mut(name).unwrap().is_unknowable = true;
                 }
             }
@@ -375,8 +386,12 @@ impl Cluster {
             Event::Leaves(at) => {
                 if let Some(name) = self.name(at) {
                     self.nodes.remove(&name);
-                    self.snapshot.nodes.to_mut().remove(&name);
-                    self.snapshot.deleted_out_of_band.to_mut().remove(&name);
+                    self.snapshot.nodes.views.to_mut().remove(&name);
+                    self.snapshot
+                        .nodes
+                        .deleted_out_of_band
+                        .to_mut()
+                        .remove(&name);
                     self.objects().remove(&name);
                 }
             }
@@ -389,19 +404,24 @@ impl Cluster {
             Event::ForgedUnseen(at, revision) => self.forge(at, revision, false),
             Event::Cloned(at) => self.clone_disk(at),
             Event::SecretLost => self.lose_secret(),
-            Event::SecretEdited => self.snapshot.global_is_lost = self.snapshot.global.is_some(),
+            Event::SecretEdited => {
+                self.snapshot.recorded.global_is_lost = self.snapshot.recorded.global.is_some()
+            }
             Event::SecretEditedUnseen => {
-                if let Some(edited) = self.snapshot.global.clone() {
+                if let Some(edited) = self.snapshot.recorded.global.clone() {
                     self.lose_secret();
                     // As it is decoded.
-                    self.snapshot.global_is_lost = self.snapshot.global.is_none();
-                    self.snapshot.global.get_or_insert(edited.unconfirmed());
+                    self.snapshot.recorded.global_is_lost = self.snapshot.recorded.global.is_none();
+                    self.snapshot
+                        .recorded
+                        .global
+                        .get_or_insert(edited.unconfirmed());
                 }
             }
             Event::AllSecretsLost => {
                 self.lose_secret();
-                self.snapshot.rolled_out_revision = None;
-                self.snapshot.reported_revision = 0;
+                self.snapshot.recorded.rolled_out_revision = None;
+                self.snapshot.recorded.reported_revision = 0;
             }
             Event::AllObjectsDeleted => {
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
@@ -431,7 +451,7 @@ impl Cluster {
                         unknown: true,
                     });
                 });
-                let now = self.snapshot.uptime;
+                let now = self.snapshot.clock.uptime;
                 self.node(at, |node| {
                     node.was_not_ready = true;
                     node.not_ready_since.get_or_insert(now);
@@ -488,9 +508,9 @@ impl Cluster {
 
     /// When each node began to report what it reports now.
     fn observe_reports(&mut self) {
-        let now = self.snapshot.uptime;
+        let now = self.snapshot.clock.uptime;
         for (name, node) in &mut self.nodes {
-            let object = self.snapshot.node_pull_secrets.get(name);
+            let object = self.snapshot.nodes.objects.get(name);
             let status = object.and_then(|object| object.status.as_ref());
             let report = status.map_or((0, Phase::Pending), |status| {
                 (status.observed_generation, status.phase.clone())
@@ -514,9 +534,9 @@ impl Cluster {
 
     fn see_deletion(&mut self, name: &str) {
         let has_something = self.nodes[name].in_force != Revision::NONE;
-        let is_deleted = !self.snapshot.node_pull_secrets.contains_key(name);
-        if has_something && is_deleted && self.snapshot.nodes[name].virtual_by.is_some() {
-            let deleted = self.snapshot.deleted_out_of_band.to_mut();
+        let is_deleted = !self.snapshot.nodes.objects.contains_key(name);
+        if has_something && is_deleted && self.snapshot.nodes.views[name].virtual_by.is_some() {
+            let deleted = self.snapshot.nodes.deleted_out_of_band.to_mut();
             deleted.insert(name.to_owned());
         }
     }
@@ -525,7 +545,7 @@ impl Cluster {
     fn clone_disk(&mut self, at: u8) {
         let Some(name) = self.name(at) else { return };
         let node = self.nodes.get_mut(&name).unwrap();
-        let object = self.snapshot.node_pull_secrets.to_mut().get_mut(&name);
+        let object = self.snapshot.nodes.objects.to_mut().get_mut(&name);
         if let Some(status) = object.and_then(|object| object.status.as_mut())
             && node.changing.is_none()
             && !node.lies
@@ -541,12 +561,13 @@ impl Cluster {
         // A restore without the Secret ends with the objects alone.
         if self
             .snapshot
+            .recorded
             .global
             .as_ref()
             .is_some_and(|it| !it.restoring)
         {
             self.losses += 1;
-            self.snapshot.global = None;
+            self.snapshot.recorded.global = None;
         }
     }
 
@@ -579,6 +600,7 @@ impl Cluster {
         *object.metadata.generation.as_mut().unwrap() += 1;
         if is_seen {
             self.snapshot
+                .nodes
                 .changed_out_of_band
                 .to_mut()
                 .insert(name.clone());
@@ -594,7 +616,8 @@ impl Cluster {
 
     fn view(&mut self, at: u8, change: impl FnOnce(&mut NodeView)) {
         let name = self.name(at);
-        if let Some(view) = name.and_then(|name| self.snapshot.nodes.to_mut().get_mut(&name)) {
+        if let Some(view) = name.and_then(|name| self.snapshot.nodes.views.to_mut().get_mut(&name))
+        {
             change(view);
         }
     }
@@ -610,14 +633,15 @@ impl Cluster {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
         let view = NodeView::of_test(&name, self.time());
-        let clock = self.snapshot.clock.to_mut();
-        clock.observe_node(&view, self.snapshot.uptime);
+        let clock = self.snapshot.clock.leader.to_mut();
+        clock.observe_node(&view, self.snapshot.clock.uptime);
         self.snapshot
             .nodes
+            .views
             .to_mut()
             .insert(name.clone(), Box::new(view));
         let node = SimulatedNode {
-            joined: self.snapshot.uptime,
+            joined: self.snapshot.clock.uptime,
             ..SimulatedNode::default()
         };
         self.nodes.insert(name.clone(), node);
@@ -632,6 +656,7 @@ impl Cluster {
         };
         let newest = self
             .snapshot
+            .recorded
             .global
             .as_ref()
             .map(|global| global.revision.id);
@@ -669,17 +694,17 @@ impl Cluster {
         let by_node = self.by_node(name);
         let node = self.nodes.get_mut(name).unwrap();
         let was_young = node.assigned - node.joined < YOUNG;
-        if !self.snapshot.daemon_set || node.is_unresponsive || node.is_down || node.lies {
+        if !self.snapshot.agents.daemon_set || node.is_unresponsive || node.is_down || node.lies {
             return;
         }
-        let global = self.snapshot.global.as_ref();
+        let global = self.snapshot.recorded.global.as_ref();
         let newest = global.map(|global| global.revision);
-        let available = [newest, self.snapshot.rolled_out_revision];
-        let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
+        let available = [newest, self.snapshot.recorded.rolled_out_revision];
+        let Some(object) = self.snapshot.nodes.objects.to_mut().get_mut(name) else {
             return;
         };
         // Otherwise its syncer only restores.
-        let is_selected = is_selected(&self.snapshot.spec, &self.snapshot.nodes[name]);
+        let is_selected = is_selected(&self.snapshot.config.spec, &self.snapshot.nodes.views[name]);
         let generation = object.metadata.generation.unwrap();
         let status = object.status.clone().unwrap_or_default();
         let spec = node.forged.clone().unwrap_or_else(|| object.spec.clone());
@@ -777,7 +802,7 @@ impl Cluster {
 
     /// A node gets what it has or was assigned, or it is new.
     fn assert_changes_no_node(&self, node: &str, spec: &NodePullSecretSpec) {
-        let Some(object) = self.snapshot.node_pull_secrets.get(node) else {
+        let Some(object) = self.snapshot.nodes.objects.get(node) else {
             assert_eq!(spec.revision, 0, "{node}");
             return;
         };
@@ -796,10 +821,10 @@ impl Cluster {
         self.observe();
         self.ids += 1;
         self.snapshot.new_id = RevisionId::from_random(self.ids);
-        let plan = plan(&self.snapshot);
+        let plan = self.plan();
         self.assert_no_healthy_node_failed(&plan);
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
-            let current = self.snapshot.global.as_ref().map(|it| it.revision);
+            let current = self.snapshot.recorded.global.as_ref().map(|it| it.revision);
             let written = plan.global.as_ref().map(|write| write.global.revision);
             assert!(
                 written.is_none() || written == current,
@@ -811,6 +836,7 @@ impl Cluster {
         }
         let before = self
             .snapshot
+            .recorded
             .global
             .as_ref()
             .map_or(Revision::NONE, |global| global.revision);
@@ -821,7 +847,7 @@ impl Cluster {
                 return;
             }
             writes -= 1;
-            self.snapshot.rolled_out_revision = Some(write.revision);
+            self.snapshot.recorded.rolled_out_revision = Some(write.revision);
         }
         if let Some(write) = plan.global.clone() {
             if writes == 0 {
@@ -843,29 +869,30 @@ impl Cluster {
             self.assert_soaked(&write.global);
             self.assert_kept_for_new_nodes(&write.global);
             self.snapshot
+                .recorded
                 .first_written
-                .get_or_insert(Timestamp::UNIX_EPOCH + self.snapshot.uptime);
+                .get_or_insert(Timestamp::UNIX_EPOCH + self.snapshot.clock.uptime);
             let delivery = write.content.delivery.clone();
             self.deliveries.insert(revision, delivery);
-            self.snapshot.global = Some(Global {
+            self.snapshot.recorded.global = Some(Global {
                 content: Some(write.content),
                 ..write.global
             });
-            self.snapshot.global_is_lost = false;
+            self.snapshot.recorded.global_is_lost = false;
         }
         for (name, spec) in plan.assignments.iter().take(writes) {
             self.assert_allowed(name, spec, was_halted);
             self.write(name, spec.clone());
         }
         match plan.aim {
-            Aim::Reach(_) => self.snapshot.daemon_set = true,
+            Aim::Reach(_) => self.snapshot.agents.daemon_set = true,
             Aim::CleanUp => {
-                self.snapshot.daemon_set = false;
+                self.snapshot.agents.daemon_set = false;
                 self.objects().clear();
-                self.snapshot.global = None;
-                self.snapshot.global_is_lost = false;
-                self.snapshot.first_written = None;
-                self.snapshot.rolled_out_revision = None;
+                self.snapshot.recorded.global = None;
+                self.snapshot.recorded.global_is_lost = false;
+                self.snapshot.recorded.first_written = None;
+                self.snapshot.recorded.rolled_out_revision = None;
             }
             _ => {}
         }
@@ -875,7 +902,7 @@ impl Cluster {
     fn assert_no_healthy_node_failed(&self, plan: &Plan) {
         for member in plan.members.iter().filter(|member| member.has_failed()) {
             let node = &self.nodes[&member.name];
-            let object = &self.snapshot.node_pull_secrets[&member.name];
+            let object = &self.snapshot.nodes.objects[&member.name];
             let phase = object.status.as_ref().map(|status| &status.phase);
             let is_done = matches!(phase, Some(Phase::Synced | Phase::Restored));
             assert!(
@@ -888,14 +915,14 @@ impl Cluster {
 
     /// A canary has passed only if some node has reported the revision for long enough, by the true time.
     fn assert_soaked(&self, global: &Global) {
-        let before = self.snapshot.global.as_ref();
+        let before = self.snapshot.recorded.global.as_ref();
         let had_passed =
             before.is_some_and(|before| before.canary_passed && before.revision == global.revision);
         if !global.canary_passed || had_passed {
             return;
         }
         let has_soaked = self.nodes.iter().any(|(name, node)| {
-            let object = self.snapshot.node_pull_secrets.get(name);
+            let object = self.snapshot.nodes.objects.get(name);
             let is_synced = object.is_some_and(|object| {
                 let status = object.status.as_ref();
                 status.is_some_and(|status| {
@@ -904,7 +931,7 @@ impl Cluster {
                         && Some(status.observed_generation) == object.metadata.generation
                 })
             });
-            is_synced && self.snapshot.uptime - node.reported.0 >= CANARY_MIN_READY
+            is_synced && self.snapshot.clock.uptime - node.reported.0 >= CANARY_MIN_READY
         });
         let number = global.revision.number;
         assert!(has_soaked, "revision {number} passed too early");
@@ -912,32 +939,37 @@ impl Cluster {
 
     /// What passed its canary is kept before another revision replaces it, unless nodes failed with it.
     fn assert_kept_for_new_nodes(&self, next: &Global) {
-        let before = self.snapshot.global.as_ref();
+        let before = self.snapshot.recorded.global.as_ref();
         let Some(before) = before.filter(|it| it.canary_passed && !it.restoring) else {
             return;
         };
-        let mut objects = self.snapshot.node_pull_secrets.values();
+        let mut objects = self.snapshot.nodes.objects.values();
         let has_failed = objects.any(|object| {
             let phase = object.status.as_ref().map(|status| &status.phase);
             matches!(phase, Some(Phase::RolledBack | Phase::Failed))
         });
         let is_replaced = next.revision != before.revision && !next.restoring;
         assert!(
-            !is_replaced || has_failed || self.snapshot.rolled_out_revision.is_some(),
+            !is_replaced || has_failed || self.snapshot.recorded.rolled_out_revision.is_some(),
             "{:?} passed its canary, and a new node gets nothing",
             before.revision
         );
     }
 
     fn observe(&mut self) {
-        let objects = self.snapshot.node_pull_secrets.values();
+        let objects = self.snapshot.nodes.objects.values();
         let objects = objects.map(|object| &**object);
-        let nodes = self.snapshot.nodes.values().map(|node| &**node);
-        let now = self.snapshot.uptime;
-        self.snapshot.clock.to_mut().observe(objects, nodes, now);
-        let before = std::mem::take(&mut self.snapshot.syncers.to_mut().down);
-        let is_down =
-            |name: &&String| self.nodes[*name].is_down && self.snapshot.nodes[*name].ready.is_ok();
+        let nodes = self.snapshot.nodes.views.values().map(|node| &**node);
+        let now = self.snapshot.clock.uptime;
+        self.snapshot
+            .clock
+            .leader
+            .to_mut()
+            .observe(objects, nodes, now);
+        let before = std::mem::take(&mut self.snapshot.agents.syncers.to_mut().down);
+        let is_down = |name: &&String| {
+            self.nodes[*name].is_down && self.snapshot.nodes.views[*name].ready.is_ok()
+        };
         let names = self.nodes.keys().filter(is_down);
         let down = names.map(|name| {
             let since = before.get(name).map_or(now, |down| down.since);
@@ -945,12 +977,16 @@ impl Cluster {
             (name.clone(), Down { since, cause })
         });
         let down = down.collect();
-        self.snapshot.syncers.to_mut().down = down;
-        let down = &self.snapshot.syncers.down;
+        self.snapshot.agents.syncers.to_mut().down = down;
+        let down = &self.snapshot.agents.syncers.down;
         let is_unable = |node: &&NodeView| node.ready.is_err() || down.contains_key(&node.name);
-        let nodes = self.snapshot.nodes.values().map(|node| &**node);
+        let nodes = self.snapshot.nodes.views.values().map(|node| &**node);
         let unable = nodes.filter(is_unable).map(|node| node.name.as_str());
-        self.snapshot.clock.to_mut().observe_unable(unable, now);
+        self.snapshot
+            .clock
+            .leader
+            .to_mut()
+            .observe_unable(unable, now);
     }
 
     /// Asserts that an assignment disrupts no node when it must not.
@@ -969,19 +1005,19 @@ impl Cluster {
         let disturbs = wants != node.in_force
             && (wants != Revision::NONE || spec.restore)
             && !spec.revoked
-            && !self.snapshot.changed_out_of_band.contains(name);
+            && !self.snapshot.nodes.changed_out_of_band.contains(name);
         if node.lies || !disturbs || is_empty_and_new {
             return;
         }
         assert!(
-            !self.snapshot.spec.rollout.paused,
+            !self.snapshot.config.spec.rollout.paused,
             "{name}: assigned while paused"
         );
         assert!(
             !was_halted || spec.restore,
             "{name}: assigned though halted"
         );
-        let object = self.snapshot.node_pull_secrets.get(name);
+        let object = self.snapshot.nodes.objects.get(name);
         let has_reported = object.is_some_and(|object| object.status.is_some());
         assert!(
             has_reported || node.was_forged,
@@ -990,7 +1026,7 @@ impl Cluster {
     }
 
     fn write(&mut self, name: &str, spec: NodePullSecretSpec) {
-        let now = self.snapshot.uptime;
+        let now = self.snapshot.clock.uptime;
         if let Some(node) = self.nodes.get_mut(name) {
             node.assigned = now;
             node.was_not_ready = node.not_ready_since.is_some();
@@ -1001,8 +1037,16 @@ impl Cluster {
             Box::new(object)
         });
         object.spec = spec;
-        self.snapshot.changed_out_of_band.to_mut().remove(name);
-        self.snapshot.deleted_out_of_band.to_mut().remove(name);
+        self.snapshot
+            .nodes
+            .changed_out_of_band
+            .to_mut()
+            .remove(name);
+        self.snapshot
+            .nodes
+            .deleted_out_of_band
+            .to_mut()
+            .remove(name);
         if let Some(node) = self.nodes.get_mut(name) {
             node.forged = None;
         }
@@ -1013,7 +1057,7 @@ impl Cluster {
     /// The limit applies to nodes that really are in the middle of a change, whatever their objects say. Only a node that was
     /// given up, dead or past its deadline, may exceed it.
     fn assert_limit(&self, event: &Event) {
-        let now = self.snapshot.uptime;
+        let now = self.snapshot.clock.uptime;
         let disturbed: Vec<&String> = self
             .nodes
             .iter()
@@ -1023,7 +1067,7 @@ impl Cluster {
                 };
                 let not_ready = node.not_ready_since.map(|since| now - since);
                 // Only with the provider the controller can take it for one that needs no restart.
-                let object = self.snapshot.node_pull_secrets.get(*name);
+                let object = self.snapshot.nodes.objects.get(*name);
                 let status = object.and_then(|object| object.status.as_ref());
                 let provider = DeliveryType::CredentialProvider.as_str();
                 let is_misjudged =
@@ -1043,13 +1087,13 @@ impl Cluster {
         let Aim::Reach(Goal::Revision(revision)) = plan.aim else {
             return false;
         };
-        let failed = self.snapshot.node_pull_secrets.iter();
+        let failed = self.snapshot.nodes.objects.iter();
         let failed = failed.filter(|(name, object)| {
             let status = object.status.clone().unwrap_or_default();
-            let node = &self.snapshot.nodes[*name];
+            let node = &self.snapshot.nodes.views[*name];
             let asked = object.annotations().get(RETRY_ANNOTATION);
             let is_retried = asked.is_some_and(|asked| *asked != object.spec.retry);
-            is_selected(&self.snapshot.spec, node)
+            is_selected(&self.snapshot.config.spec, node)
                 && object.spec.assigned() == revision
                 && !object.spec.restore
                 && [Revision::NONE, revision].contains(&object.spec.failed())
@@ -1058,7 +1102,7 @@ impl Cluster {
                 // A retry that can't start is none.
                 && (!is_retried || node.ready.is_err())
         });
-        let limit = match self.snapshot.spec.rollout.max_failures {
+        let limit = match self.snapshot.config.spec.rollout.max_failures {
             IntOrString::Int(number) => usize::try_from(number).unwrap(),
             IntOrString::String(_) => unreachable!("a number in every test"),
         };
@@ -1069,7 +1113,7 @@ impl Cluster {
     fn calm_down(&mut self, lies: &[(u8, u8, i64)]) {
         self.handle(&Event::Resumed);
         self.handle(&Event::ConfigApplied);
-        if self.snapshot.additional == Source::Found(Data(Some(BAD.into()))) {
+        if self.snapshot.secrets.additional == Source::Found(Data(Some(BAD.into()))) {
             self.handle(&Event::Rotated);
         }
         let all: Vec<u8> = (0..u8::try_from(self.nodes.len()).unwrap()).collect();
@@ -1129,7 +1173,7 @@ impl Cluster {
 
     /// Every node that does not lie has the newest revision.
     fn assert_others_have_it(&self, case: &str) {
-        let global = self.snapshot.global.as_ref().unwrap();
+        let global = self.snapshot.recorded.global.as_ref().unwrap();
         for (name, node) in self.nodes.iter().filter(|(_, node)| !node.lies) {
             assert_eq!(node.in_force, global.revision, "{name}: {case}");
         }
@@ -1140,17 +1184,18 @@ impl Cluster {
     }
 
     fn assert_settled(&self) {
-        let is_asked = self.snapshot.additional != Source::Absent
+        let is_asked = self.snapshot.secrets.additional != Source::Absent
             || self
                 .snapshot
+                .secrets
                 .sources
                 .iter()
                 .any(|(_, source)| *source != Source::Absent);
-        let global = self.snapshot.global.as_ref();
+        let global = self.snapshot.recorded.global.as_ref();
         let liar = self.nodes.values().any(|node| node.lies);
         if !is_asked && !liar {
-            let is_clean = global.is_none() && self.snapshot.node_pull_secrets.is_empty();
-            let members = plan(&self.snapshot).members.into_iter();
+            let is_clean = global.is_none() && self.snapshot.nodes.objects.is_empty();
+            let members = self.plan().members.into_iter();
             let left: Vec<_> = members.filter(|member| !member.is_done()).collect();
             // Without a syncer, a node may have had content by an object that was deleted. Only an admin can say that it hasn't.
             let is_excused =
@@ -1160,14 +1205,14 @@ impl Cluster {
         let revision = global
             .filter(|_| is_asked)
             .map_or(Revision::NONE, |global| global.revision);
-        for (name, view) in self.snapshot.nodes.iter().filter(|(name, _)| {
+        for (name, view) in self.snapshot.nodes.views.iter().filter(|(name, _)| {
             let node = &self.nodes[*name];
             // A node that had reported to have nothing: the removal may end before it reports what its new disk has.
             let is_missed = node.is_replaced && !is_asked;
             !node.lies && !node.is_unknowable && !is_missed
         }) {
             let is_without_syncer = self.nodes[name].is_without_syncer;
-            let is_selected = is_selected(&self.snapshot.spec, view) && !is_without_syncer;
+            let is_selected = is_selected(&self.snapshot.config.spec, view) && !is_without_syncer;
             let expected = if is_selected {
                 revision
             } else {
@@ -1176,7 +1221,7 @@ impl Cluster {
             assert_eq!(self.nodes[name].in_force, expected, "{name}");
         }
         if !liar {
-            let plan = plan(&self.snapshot);
+            let plan = self.plan();
             assert!(
                 plan.global.is_none() && plan.assignments.is_empty(),
                 "nothing is left to do"
@@ -1223,13 +1268,13 @@ proptest! {
         rolls_back in any::<bool>(),
     ) {
         let mut cluster = Cluster::new();
-        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(max_failures);
+        cluster.snapshot.config.spec.rollout.max_failures = IntOrString::Int(max_failures);
         if rolls_back {
-            cluster.snapshot.spec.rollout.on_failure = OnFailure::Rollback;
+            cluster.snapshot.config.spec.rollout.on_failure = OnFailure::Rollback;
         }
         cluster.nodes.values_mut().for_each(|node| node.lies = false);
         cluster.node(liar, |node| node.lies = true);
-        let first = cluster.snapshot.additional.clone();
+        let first = cluster.snapshot.secrets.additional.clone();
         cluster.run(20, |cluster, _| cluster.always_fails(false));
         if max_failures > 1 {
             // A failure below the limit keeps the revision from counting as rolled out, as before.
@@ -1237,7 +1282,7 @@ proptest! {
                 assert!(node.in_force.is_identified());
             }
         }
-        cluster.snapshot.last_rolled_out = Some(first);
+        cluster.history = Some(first);
         for (is_kubelet_down, leader_changes) in reports {
             cluster.handle(&Event::Rotated);
             if leader_changes {
@@ -1251,14 +1296,14 @@ proptest! {
             cluster.assert_others_have_it("after a retry");
         }
         // A healthy node that fails still halts the next one.
-        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(1);
-        cluster.snapshot.spec.rollout.on_failure = OnFailure::Halt;
+        cluster.snapshot.config.spec.rollout.max_failures = IntOrString::Int(1);
+        cluster.snapshot.config.spec.rollout.on_failure = OnFailure::Halt;
         for node in cluster.nodes.values_mut().filter(|node| !node.lies) {
             node.is_broken = true;
         }
         cluster.handle(&Event::Rotated);
         cluster.run(40, |cluster, _| cluster.always_fails(false));
-        let failed = plan(&cluster.snapshot);
+        let failed = cluster.plan();
         let failed = failed.members.iter().filter(|member| member.has_failed());
         assert_eq!(failed.count(), 1, "the first healthy node that fails halts it");
     }
@@ -1269,16 +1314,16 @@ proptest! {
         min_ready in 61..400_u32,
     ) {
         let mut cluster = Cluster::new();
-        cluster.snapshot.spec.rollout.min_ready_seconds = min_ready;
+        cluster.snapshot.config.spec.rollout.min_ready_seconds = min_ready;
         cluster.nodes.values_mut().for_each(|node| node.lies = false);
         cluster.run(120, |cluster, _| cluster.handle(&Event::Flaps(flapping)));
         cluster.assert_others_have_it("while one flaps");
         let name = cluster.name(flapping).unwrap();
-        let found = plan(&cluster.snapshot);
+        let found = cluster.plan();
         let member = found.members.iter().find(|member| member.name == name).unwrap();
         assert!(member.is_blocked(), "it is named");
         cluster.run(20, |_, _| ());
-        let found = plan(&cluster.snapshot);
+        let found = cluster.plan();
         assert!(found.members.iter().all(rollout::Member::is_done), "it stays Ready at last");
     }
 
@@ -1288,7 +1333,7 @@ proptest! {
         is_deleted in any::<bool>(),
     ) {
         let mut cluster = Cluster::new();
-        cluster.snapshot.spec.rollout.max_failures = IntOrString::Int(1);
+        cluster.snapshot.config.spec.rollout.max_failures = IntOrString::Int(1);
         cluster.nodes.values_mut().for_each(|node| node.lies = false);
         cluster.run(30, |_, _| ());
         cluster.assert_others_have_it("before");
@@ -1309,7 +1354,7 @@ proptest! {
         let mut left: Vec<String> = Vec::new();
         for (at, (name, node)) in cluster.nodes.iter().enumerate() {
             if !is_deleted && at == 4 {
-                let global = cluster.snapshot.global.as_ref().unwrap();
+                let global = cluster.snapshot.recorded.global.as_ref().unwrap();
                 assert_eq!(node.in_force, global.revision, "{name}");
             } else if node.is_broken || node.is_full {
                 assert!(node.in_force.is_identified(), "{name}");
@@ -1318,12 +1363,12 @@ proptest! {
                 assert_eq!(node.in_force, Revision::NONE, "{name}");
             }
         }
-        let found = plan(&cluster.snapshot);
+        let found = cluster.plan();
         let blocked = found.members.iter().filter(|member| member.is_blocked());
         let blocked: Vec<String> = blocked.map(|member| member.name.clone()).collect();
         assert_eq!(blocked, left);
         if is_deleted {
-            let is_over = cluster.snapshot.node_pull_secrets.is_empty();
+            let is_over = cluster.snapshot.nodes.objects.is_empty();
             assert_eq!(is_over, left.is_empty(), "their objects stay");
             for name in &left {
                 let object = cluster.objects().get_mut(name).unwrap();
@@ -1331,7 +1376,7 @@ proptest! {
                 object.annotations_mut().extend([annotation]);
             }
             cluster.run(2, |_, _| ());
-            assert!(cluster.snapshot.node_pull_secrets.is_empty(), "they are abandoned");
+            assert!(cluster.snapshot.nodes.objects.is_empty(), "they are abandoned");
         }
     }
 }

@@ -44,7 +44,18 @@ pub(crate) fn written(snapshot: &Snapshot) -> Global {
 /// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked, or
 /// what the node has is unknown).
 pub(crate) fn line(snapshot: &Snapshot) -> String {
-    let plan = plan(snapshot);
+    in_one_line(plan(snapshot))
+}
+
+/// The plan with the history, where that is needed.
+pub(crate) fn with_history(snapshot: &Snapshot, last: &Source) -> Plan {
+    match plan(snapshot) {
+        plan if plan.needs_history => roll_back(snapshot, plan, last),
+        plan => plan,
+    }
+}
+
+fn in_one_line(plan: Plan) -> String {
     let mut words = vec![match plan.aim {
         Aim::Reach(Goal::Revision(revision)) => format!("Reach(Revision({}))", revision.number),
         aim => format!("{aim:?}"),
@@ -255,7 +266,7 @@ fn a_new_node_bootstraps_once_and_only_without_an_assignment() {
     ] {
         // `a` has the only slot.
         let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1 +b=0:Pending/0");
-        let object = snapshot.node_pull_secrets.to_mut().get_mut("b").unwrap();
+        let object = snapshot.nodes.objects.to_mut().get_mut("b").unwrap();
         object.spec.revision = revision;
         object.spec.revision_id = revision_of_test(revision).id;
         object.spec.restore = restore;
@@ -273,7 +284,7 @@ fn new_nodes_get_the_fleets_revision() {
             ..without_canary(1, A)
         };
         let mut snapshot = snapshot(found(A), Some(canary_passed), nodes);
-        snapshot.first_written = Some(NOW);
+        snapshot.recorded.first_written = Some(NOW);
         snapshot
     };
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
@@ -357,21 +368,21 @@ fn new_nodes_get_the_fleets_revision() {
             "Reach(Revision(2))",
         ),
     ] {
-        snapshot.rolled_out_revision = slot.map(revision_of_test);
+        snapshot.recorded.rolled_out_revision = slot.map(revision_of_test);
         assert_eq!(line(&snapshot), expected, "{case}");
     }
     let mut paused = rotated("a=2:Synced b=1:Synced +c=0");
-    paused.global.as_mut().unwrap().canary_passed = true;
-    paused.rolled_out_revision = Some(revision_of_test(1));
+    paused.recorded.global.as_mut().unwrap().canary_passed = true;
+    paused.recorded.rolled_out_revision = Some(revision_of_test(1));
     assert_eq!(line(&paused), "Reach(Revision(2)) b=2 c=2");
-    paused.spec.rollout.paused = true;
+    paused.config.spec.rollout.paused = true;
     assert_eq!(
         line(&paused),
         "Reach(Revision(2)) c=1",
         "a paused rollout does not continue"
     );
     let mut held = snapshot(found(BAD), Some(global(2, A)), "a=2:Synced +b=0");
-    held.global.as_mut().unwrap().last_additional = Some(Data(Some(BAD.into())));
+    held.recorded.global.as_mut().unwrap().last_additional = Some(Data(Some(BAD.into())));
     assert_eq!(line(&held), "Hold(NoValidContent) b=2");
 }
 
@@ -379,18 +390,22 @@ fn new_nodes_get_the_fleets_revision() {
 fn then_a_node_joins(mut snapshot: Snapshot<'static>) -> String {
     let plan = plan(&snapshot);
     let slot = plan.rolled_out.map(|write| write.revision);
-    snapshot.rolled_out_revision = slot.or(snapshot.rolled_out_revision);
+    snapshot.recorded.rolled_out_revision = slot.or(snapshot.recorded.rolled_out_revision);
     if let Some(write) = plan.global {
-        snapshot.global = Some(Global {
+        snapshot.recorded.global = Some(Global {
             content: Some(write.content),
             ..write.global
         });
     }
     let name = "joined".to_owned();
     let node = NodeView::of_test(&name, NOW);
-    snapshot.nodes.to_mut().insert(name.clone(), Box::new(node));
+    snapshot
+        .nodes
+        .views
+        .to_mut()
+        .insert(name.clone(), Box::new(node));
     let object = Box::new(object(&name, "0"));
-    snapshot.node_pull_secrets.to_mut().insert(name, object);
+    snapshot.nodes.objects.to_mut().insert(name, object);
     line(&snapshot)
 }
 
@@ -442,13 +457,13 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
         ),
     ] {
         let mut snapshot = snapshot(found(B), Some(global), nodes);
-        snapshot.rolled_out_revision = slot.map(revision_of_test);
-        snapshot.spec.rollout.paused = true;
+        snapshot.recorded.rolled_out_revision = slot.map(revision_of_test);
+        snapshot.config.spec.rollout.paused = true;
         assert_eq!(then_a_node_joins(snapshot), expected, "{case}");
     }
     let first = |nodes| {
         let mut snapshot = snapshot(found(A), Some(without_canary(1, A)), nodes);
-        snapshot.spec.rollout.paused = true;
+        snapshot.config.spec.rollout.paused = true;
         then_a_node_joins(snapshot)
     };
     assert_eq!(
@@ -469,7 +484,7 @@ fn there_is_a_revision_for_new_nodes_from_the_first_canary_on() {
 fn a_node_never_keeps_a_revision_replaced_before_the_fetch() {
     let older = |number| Some(revision_of_test(number));
     let mut replaced = snapshot(found(B), Some(global(6, A)), "a=6:Synced +c=0");
-    replaced.rolled_out_revision = older(5);
+    replaced.recorded.rolled_out_revision = older(5);
     assert_eq!(
         line(&replaced),
         "Reach(Revision(7)) keep 6 slot 6 write 7 a=7 c=6",
@@ -488,8 +503,8 @@ fn a_node_never_keeps_a_revision_replaced_before_the_fetch() {
     ] {
         let nodes = format!("a=6:Synced +c={assigned}");
         let mut paused = snapshot(found(B), Some(without_canary(7, B)), &nodes);
-        paused.spec.rollout.paused = true;
-        paused.rolled_out_revision = older(revision);
+        paused.config.spec.rollout.paused = true;
+        paused.recorded.rolled_out_revision = older(revision);
         assert_eq!(
             line(&paused),
             format!("Reach(Revision(7)){expected}"),
@@ -520,7 +535,7 @@ fn invalid_content_is_not_absence() {
         "Reach(Restore) keep 2 write 2 restoring a=2R"
     );
     let mut with_source = strict(Source::Absent);
-    with_source.sources = vec![("one".to_owned(), found(BAD))];
+    with_source.secrets.sources = vec![("one".to_owned(), found(BAD))];
     assert_eq!(
         line(&with_source),
         "Hold(NoValidContent)",
@@ -528,7 +543,7 @@ fn invalid_content_is_not_absence() {
     );
     for nodes in ["a=2:Synced", "a", ""] {
         let mut lost = snapshot(found(BAD), None, nodes);
-        lost.daemon_set = true;
+        lost.agents.daemon_set = true;
         let expected = "Hold(NoValidContent)";
         assert!(
             line(&lost).starts_with(expected),
@@ -548,7 +563,7 @@ fn only_a_deleted_source_restores() {
     let on_nodes = || of_source(global(2, A).config_file);
     let held = |unnamed: Source| {
         let mut snapshot = snapshot(Source::Absent, Some(on_nodes()), "a=2:Synced +b=0");
-        snapshot.unnamed_sources = vec![("one".to_owned(), unnamed)];
+        snapshot.secrets.unnamed_sources = vec![("one".to_owned(), unnamed)];
         snapshot
     };
     for still in [
@@ -567,28 +582,28 @@ fn only_a_deleted_source_restores() {
         "{deleted}"
     );
     let mut meant = held(found(A));
-    meant.restore_is_meant = true;
+    meant.config.restore_is_meant = true;
     assert_eq!(line(&meant), deleted, "`remove` says so");
 
     let mut replaced = held(found(A));
-    replaced.additional = found(B);
+    replaced.secrets.additional = found(B);
     let still = line(&replaced);
     assert_eq!(still, "Hold(SourcesRemoved) b=2", "a new additional Secret");
-    replaced.restore_is_meant = true;
+    replaced.config.restore_is_meant = true;
     let delivered = line(&replaced);
     assert!(delivered.starts_with("Reach(Revision(3))"), "{delivered}");
-    replaced.restore_is_meant = false;
-    replaced.global.as_mut().unwrap().last_additional = Some(Data(Some(B.into())));
+    replaced.config.restore_is_meant = false;
+    replaced.recorded.global.as_mut().unwrap().last_additional = Some(Data(Some(B.into())));
     let ordinary = line(&replaced);
     assert!(ordinary.starts_with("Reach(Revision(3))"), "{ordinary}");
 
     let mut named = held(found(A));
-    named.sources = std::mem::take(&mut named.unnamed_sources);
+    named.secrets.sources = std::mem::take(&mut named.secrets.unnamed_sources);
     assert!(
         line(&named).starts_with("Reach(Revision(2))"),
         "it is named again"
     );
-    named.unnamed_sources = vec![("two".to_owned(), found(B))];
+    named.secrets.unnamed_sources = vec![("two".to_owned(), found(B))];
     assert!(
         line(&named).starts_with("Reach(Revision(2))"),
         "one of several"
@@ -596,10 +611,10 @@ fn only_a_deleted_source_restores() {
 
     // `delivery: None`, and a new configuration with the default delivery.
     let mut nothing = snapshot(Source::Absent, Some(of_source(None)), "a b");
-    nothing.daemon_set = false;
-    nothing.unnamed_sources = vec![("one".to_owned(), found(A))];
+    nothing.agents.daemon_set = false;
+    nothing.secrets.unnamed_sources = vec![("one".to_owned(), found(A))];
     assert_eq!(line(&nothing), "Hold(SourcesRemoved)", "nodes stay without");
-    nothing.unnamed_sources[0].1 = Source::Absent;
+    nothing.secrets.unnamed_sources[0].1 = Source::Absent;
     assert_eq!(line(&nothing), "CleanUp", "no node has to be restored");
 }
 
@@ -651,13 +666,13 @@ fn nodes_whose_objects_are_not_served_wait_and_are_not_restored() {
         ),
     ] {
         let mut snapshot = snapshot(additional, global, nodes);
-        snapshot.are_nodes_known = false;
-        snapshot.daemon_set = false;
+        snapshot.nodes.are_known = false;
+        snapshot.agents.daemon_set = false;
         assert_eq!(line(&snapshot), expected, "{case}");
     }
     let mut lost = snapshot(Source::Absent, None, "a");
-    lost.are_nodes_known = false;
-    lost.rolled_out_revision = Some(revision_of_test(4));
+    lost.nodes.are_known = false;
+    lost.recorded.rolled_out_revision = Some(revision_of_test(4));
     assert_eq!(line(&lost), held, "the Secret with the content is lost");
     for additional in [Source::Absent, found(B)] {
         let of_sources = Global {
@@ -666,16 +681,16 @@ fn nodes_whose_objects_are_not_served_wait_and_are_not_restored() {
             ..global(5, A)
         };
         let mut removed = snapshot(additional, Some(of_sources), "a b");
-        removed.are_nodes_known = false;
-        removed.unnamed_sources = vec![("one".to_owned(), found(A))];
+        removed.nodes.are_known = false;
+        removed.secrets.unnamed_sources = vec![("one".to_owned(), found(A))];
         assert_eq!(line(&removed), "Hold(SourcesRemoved)", "and no object");
-        removed.unnamed_sources[0].1 = Source::Absent;
+        removed.secrets.unnamed_sources[0].1 = Source::Absent;
         assert_eq!(line(&removed), held, "the source is deleted");
     }
     let mut only_namespaces = snapshot(found(B), Some(nothing_left()), "a");
-    only_namespaces.are_nodes_known = false;
-    only_namespaces.daemon_set = false;
-    only_namespaces.spec.kubelet.delivery = DeliveryType::None;
+    only_namespaces.nodes.are_known = false;
+    only_namespaces.agents.daemon_set = false;
+    only_namespaces.config.spec.kubelet.delivery = DeliveryType::None;
     let line = line(&only_namespaces);
     assert!(
         line.starts_with("Reach(Revision(6))"),
@@ -687,9 +702,9 @@ fn nodes_whose_objects_are_not_served_wait_and_are_not_restored() {
 fn with_node_selector(nodes: &str, pool: &[&str]) -> Snapshot<'static> {
     let mut snapshot = snapshot(found(A), Some(global(5, A)), nodes);
     let pool_a = || ("pool".to_owned(), "a".to_owned());
-    snapshot.spec.node_selector = [pool_a()].into();
+    snapshot.config.spec.node_selector = [pool_a()].into();
     for name in pool {
-        let node = snapshot.nodes.to_mut().get_mut(*name).unwrap();
+        let node = snapshot.nodes.views.to_mut().get_mut(*name).unwrap();
         let excluded = node.labels.is_excluded.to_string();
         let exclude = ("globalps.io/exclude".to_owned(), excluded);
         let linux = ("kubernetes.io/os".to_owned(), "linux".to_owned());
@@ -761,20 +776,20 @@ fn a_node_selector_that_matches_no_node_restores_none() {
         let keeps = expected == held || is_left.contains(&case);
         assert_eq!(plan(&snapshot).keeps_selector, keeps, "{case}");
         let bad = Data(Some(BAD.into()));
-        snapshot.global.as_mut().unwrap().last_additional = Some(bad);
-        snapshot.additional = found(BAD);
+        snapshot.recorded.global.as_mut().unwrap().last_additional = Some(bad);
+        snapshot.secrets.additional = found(BAD);
         let invalid = plan(&snapshot);
         assert_eq!(invalid.aim, Aim::Hold(Hold::NoValidContent), "{case}");
         assert_eq!(invalid.keeps_selector, keeps, "{case}");
     }
     for pool in [&[][..], &["a"]] {
         let mut snapshot = with_node_selector("a b", pool);
-        snapshot.are_nodes_known = false;
+        snapshot.nodes.are_known = false;
         assert_eq!(line(&snapshot), "Hold(NodesNotServed)");
         assert_eq!(plan(&snapshot).keeps_selector, pool.is_empty());
     }
     let mut restoring = with_node_selector("a=5:Synced b=R", &[]);
-    restoring.additional = Source::Absent;
+    restoring.secrets.additional = Source::Absent;
     let plan_of_restore = plan(&restoring);
     assert_eq!(plan_of_restore.aim, Aim::Reach(Goal::Restore));
     assert!(plan_of_restore.keeps_selector, "until they have nothing");
@@ -783,20 +798,24 @@ fn a_node_selector_that_matches_no_node_restores_none() {
         change(&mut snapshot);
         line(&snapshot)
     };
-    assert_eq!(after(|it| it.additional = found(B)), held, "new content");
+    assert_eq!(
+        after(|it| it.secrets.additional = found(B)),
+        held,
+        "new content"
+    );
     // As by `remove --source`, and by `uninstall` before it deletes the additional Secret.
-    let one_removed = after(|it| it.restore_is_meant = true);
+    let one_removed = after(|it| it.config.restore_is_meant = true);
     assert_eq!(one_removed, held, "others stay");
-    let deleted = after(|it| it.additional = Source::Absent);
+    let deleted = after(|it| it.secrets.additional = Source::Absent);
     let restored = "Reach(Restore) keep 5 write 5 restoring a=5R";
     assert_eq!(deleted, restored, "the Secret is deleted");
     let all_removed = after(|it| {
-        it.additional = Source::Absent;
-        it.unnamed_sources = vec![("one".to_owned(), found(A))];
-        it.restore_is_meant = true;
+        it.secrets.additional = Source::Absent;
+        it.secrets.unnamed_sources = vec![("one".to_owned(), found(A))];
+        it.config.restore_is_meant = true;
     });
     assert_eq!(all_removed, restored, "all are removed on purpose");
-    let none = after(|it| it.spec.kubelet.delivery = DeliveryType::None);
+    let none = after(|it| it.config.spec.kubelet.delivery = DeliveryType::None);
     assert_eq!(none, "Reach(Revision(5)) a=5R", "delivery");
 }
 
@@ -840,7 +859,7 @@ fn without_a_global_pull_secret_no_node_changes() {
         ),
     ] {
         let mut snapshot = snapshot(additional, global, nodes);
-        snapshot.config_missing = true;
+        snapshot.config.is_missing = true;
         assert_eq!(line(&snapshot), expected, "{case}");
     }
 }
@@ -851,8 +870,8 @@ fn while_changes_are_held_everything_else_continues() {
         let nodes = "a=1:Synced %b=1:Synced +c=0 +d";
         let mut snapshot = snapshot(found(B), Some(global(1, A)), nodes);
         match hold {
-            "ConfigMissing" => snapshot.config_missing = true,
-            _ => snapshot.config_unreadable = Some("no".to_owned()),
+            "ConfigMissing" => snapshot.config.is_missing = true,
+            _ => snapshot.config.unreadable = Some("no".to_owned()),
         }
         snapshot
     };
@@ -861,18 +880,21 @@ fn while_changes_are_held_everything_else_continues() {
         // Another program manages the file of `b`, `c` and `d` are new.
         let expected = format!("Hold({hold}) d=0 b=1 c=1");
         assert_eq!(line(&held), expected);
-        held.changed_out_of_band.to_mut().insert("a".to_owned());
+        held.nodes
+            .changed_out_of_band
+            .to_mut()
+            .insert("a".to_owned());
         let expected = format!("Hold({hold}) d=0 b=1 a=1 c=1");
         assert_eq!(line(&held), expected, "changes by others are reverted");
-        held.config_known = false;
+        held.config.is_known = false;
         let expected = format!("Hold({hold}) d=0 b=1 a=1");
         let unknown = "which nodes are selected is not known";
         assert_eq!(line(&held), expected, "{unknown}");
-        held.global_is_lost = true;
+        held.recorded.global_is_lost = true;
         let written = plan(&held).global.map(|write| write.global.revision);
         assert_eq!(written, Some(revision_of_test(1)), "its content is known");
-        held.global.as_mut().unwrap().restoring = true;
-        held.config_known = true;
+        held.recorded.global.as_mut().unwrap().restoring = true;
+        held.config.is_known = true;
         let restored = plan(&held);
         assert!(restored.members.iter().all(|it| it.goal == Goal::Restore));
     }
@@ -938,7 +960,7 @@ fn provider_since_is_the_revision_of_the_last_configuration() {
 fn without_delivery_nodes_are_restored_and_syncers_removed() {
     let without_nodes = |global: Option<Global>, nodes| {
         let mut snapshot = snapshot(found(A), global, nodes);
-        snapshot.spec.kubelet.delivery = DeliveryType::None;
+        snapshot.config.spec.kubelet.delivery = DeliveryType::None;
         snapshot
     };
     let off_nodes = || Global {
@@ -987,9 +1009,9 @@ fn without_delivery_nodes_are_restored_and_syncers_removed() {
         assert_eq!(plan(&snapshot).removes_agents, removes_agents, "{case}");
     }
     let mut gone = without_nodes(Some(off_nodes()), "a b");
-    gone.daemon_set = false;
+    gone.agents.daemon_set = false;
     assert!(plan(&gone).removes_agents, "a finalizer keeps something");
-    gone.has_leftovers = false;
+    gone.agents.has_leftovers = false;
     assert_eq!(line(&gone), "Reach(Revision(5))");
     assert!(!plan(&gone).removes_agents);
 }
@@ -1016,7 +1038,7 @@ fn a_restore_keeps_what_it_takes_away_for_an_undo() {
         ("nothing is kept", global(2, A), 0, None),
     ] {
         let mut begins = snapshot(Source::Absent, Some(global), "a=2:Synced b=1:Synced");
-        begins.spec.history_limit = limit;
+        begins.config.spec.history_limit = limit;
         let kept = plan(&begins).history;
         assert_eq!(kept.map(|kept| kept.revision), expected, "{case}");
     }
@@ -1030,7 +1052,7 @@ fn a_restore_keeps_what_it_takes_away_for_an_undo() {
 fn no_history_is_kept_with_a_history_limit_of_zero() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
     assert!(plan(&snapshot).history.is_some());
-    snapshot.spec.history_limit = 0;
+    snapshot.config.spec.history_limit = 0;
     assert!(plan(&snapshot).history.is_none());
 }
 
@@ -1038,19 +1060,19 @@ fn no_history_is_kept_with_a_history_limit_of_zero() {
 #[expect(clippy::large_stack_arrays, reason = "cases")]
 fn deleted_objects_are_recreated_and_only_own_numbers_count() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
-    deleted.global_is_lost = true;
+    deleted.recorded.global_is_lost = true;
     let edited = Global {
         last_additional: global(2, A).last_additional,
         config_file: global(2, A).config_file,
         ..Global::default()
     };
     let mut edited = snapshot(found(A), Some(edited), "a=7:Synced");
-    edited.global_is_lost = true;
-    edited.reported_revision = 7;
+    edited.recorded.global_is_lost = true;
+    edited.recorded.reported_revision = 7;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");
-    reported.reported_revision = 7;
+    reported.recorded.reported_revision = 7;
     let mut known = snapshot(found(A), Some(global(2, A)), "a=2:Synced");
-    known.reported_revision = 7;
+    known.recorded.reported_revision = 7;
     for (case, snapshot, expected) in [
         (
             "deleted out of band: written again",
@@ -1140,7 +1162,7 @@ fn a_cleanup_finishes_without_an_abandoned_unreachable_node() {
     );
     assert_eq!(line(&left), "Reach(Restore)");
     let abandon = |snapshot: &mut Snapshot| {
-        let objects = snapshot.node_pull_secrets.to_mut();
+        let objects = snapshot.nodes.objects.to_mut();
         let annotation = ("globalps.io/abandon".to_owned(), "true".to_owned());
         objects.get_mut("b").unwrap().metadata.annotations = Some([annotation].into());
     };
@@ -1164,21 +1186,21 @@ fn a_cleanup_finishes_without_an_abandoned_unreachable_node() {
     );
     assert_eq!(line(&asked), "Reach(Restore)", "it may be in flight");
     abandon(&mut asked);
-    let clock = asked.clock.to_mut();
-    let objects = asked.node_pull_secrets.values();
+    let clock = asked.clock.leader.to_mut();
+    let objects = asked.nodes.objects.values();
     let objects = objects.map(|object| &**object);
     clock.observe(
         objects,
-        asked.nodes.values().map(|node| &**node),
-        asked.uptime,
+        asked.nodes.views.values().map(|node| &**node),
+        asked.clock.uptime,
     );
-    asked.uptime += rollout::UNRESPONSIVE_AFTER - SignedDuration::from_secs(1);
+    asked.clock.uptime += rollout::UNRESPONSIVE_AFTER - SignedDuration::from_secs(1);
     assert_eq!(
         line(&asked),
         "Reach(Restore)",
         "it may be NotReady because its kubelet restarts"
     );
-    asked.uptime += SignedDuration::from_secs(1);
+    asked.clock.uptime += SignedDuration::from_secs(1);
     assert_eq!(
         line(&asked),
         "Reach(Restore) c=2R",
@@ -1187,14 +1209,14 @@ fn a_cleanup_finishes_without_an_abandoned_unreachable_node() {
     let mut added = snapshot(found(A), Some(global(1, A)), "a=1:Synced !b=1:Synced");
     abandon(&mut added);
     for (seconds, expected) in [(0, ""), (29, ""), (1, " b=1")] {
-        added.uptime += SignedDuration::from_secs(seconds);
-        let clock = added.clock.to_mut();
-        let objects = added.node_pull_secrets.values();
+        added.clock.uptime += SignedDuration::from_secs(seconds);
+        let clock = added.clock.leader.to_mut();
+        let objects = added.nodes.objects.values();
         let objects = objects.map(|object| &**object);
         clock.observe(
             objects,
-            added.nodes.values().map(|node| &**node),
-            added.uptime,
+            added.nodes.views.values().map(|node| &**node),
+            added.clock.uptime,
         );
         assert_eq!(
             line(&added),
@@ -1226,83 +1248,87 @@ fn a_deselected_node_is_restored_once_its_syncer_answers() {
 fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
     let nodes = "a=1:RolledBack b=1:Synced";
     let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
-    snapshot.spec.rollout.max_failures = IntOrString::Int(2);
+    snapshot.config.spec.rollout.max_failures = IntOrString::Int(2);
     let assigned = |snapshot: &Snapshot| -> Vec<(String, String)> {
         let assignments = plan(snapshot).assignments.into_iter();
         assignments.map(|(name, spec)| (name, spec.retry)).collect()
     };
     assert_eq!(assigned(&snapshot), []);
-    snapshot.additional_retry = Some("again".to_owned());
+    snapshot.secrets.retry = Some("again".to_owned());
     assert_eq!(assigned(&snapshot), [("a".to_owned(), "again".to_owned())]);
-    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+    let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
     object.spec.retry = "again".to_owned();
     assert_eq!(assigned(&snapshot), [], "once for each value");
-    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+    let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
     object.metadata.annotations = Some([(RETRY_ANNOTATION.to_owned(), "own".to_owned())].into());
     let both = "own again".to_owned();
     assert_eq!(assigned(&snapshot), [("a".to_owned(), both)]);
     let longest = "x".repeat(4000);
-    snapshot.additional_retry = Some(longest);
+    snapshot.secrets.retry = Some(longest);
     assert!(assigned(&snapshot)[0].1.len() <= 1024);
 }
 
 #[test]
 fn a_failed_rollout_is_rolled_back_if_configured() {
-    let failed = |last_rolled_out| {
+    let failed = || {
         let nodes = "a=2:Synced b=2:RolledBack c=1:Synced";
         let mut snapshot = snapshot(found(B), Some(without_canary(2, B)), nodes);
-        snapshot.spec.rollout.on_failure = OnFailure::Rollback;
-        snapshot.last_rolled_out = last_rolled_out;
+        snapshot.config.spec.rollout.on_failure = OnFailure::Rollback;
         snapshot
     };
+    let padded = |text: &str| format!("{text}{}", " ".repeat(600_000));
     let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
-    assert!(plan(&failed(None)).needs_history);
-    for (case, snapshot, expected) in [
+    assert!(plan(&failed()).needs_history);
+    for (case, snapshot, last, expected) in [
         (
             "there is no earlier revision",
-            failed(Some(Source::Absent)),
+            failed(),
+            Source::Absent,
             "Reach(Revision(2)) write 2 passed",
         ),
         (
             "the kept content is the failed one",
-            failed(Some(found(B))),
+            failed(),
+            found(B),
             "Reach(Revision(2)) write 2 passed",
         ),
         (
             "both do not fit into one Secret",
             {
-                let padded = |text: &str| format!("{text}{}", " ".repeat(600_000));
-                let mut snapshot = failed(Some(found(&padded(A))));
-                snapshot.additional = found(&padded(B));
-                snapshot.global.as_mut().unwrap().last_additional = Some(data(&padded(B)));
+                let mut snapshot = failed();
+                snapshot.secrets.additional = found(&padded(B));
+                snapshot.recorded.global.as_mut().unwrap().last_additional = Some(data(&padded(B)));
                 snapshot
             },
+            found(&padded(A)),
             "Reach(Revision(2)) write 2 passed",
         ),
         (
             "the previous content becomes a new revision",
-            failed(Some(found(A))),
+            failed(),
+            found(A),
             "Reach(Revision(3)) write 3 rejected a=3",
         ),
     ] {
-        assert_eq!(line(&snapshot), expected, "{case}");
+        let plan = with_history(&snapshot, &last);
+        assert_eq!(in_one_line(plan), expected, "{case}");
     }
-    let mut blocked_node = failed(Some(found(A)));
-    let objects = blocked_node.node_pull_secrets.to_mut();
+    let mut blocked_node = failed();
+    let objects = blocked_node.nodes.objects.to_mut();
     let blocked = object("b", "2:Failed.DiskFull");
     objects.insert("b".to_owned(), Box::new(blocked));
     assert_eq!(
-        line(&blocked_node),
+        in_one_line(with_history(&blocked_node, &found(A))),
         "Reach(Revision(2)) write 2 passed c=2",
         "a blocked node causes no rollback"
     );
-    let back = plan(&failed(Some(found(A)))).global.unwrap().global;
+    let back = with_history(&failed(), &found(A)).global.unwrap().global;
     assert_eq!(back.last_additional, Some(data(A)));
-    let mut other_source = failed(Some(found(A)));
-    let global_before = other_source.global.as_mut().unwrap();
+    let mut other_source = failed();
+    let global_before = other_source.recorded.global.as_mut().unwrap();
     global_before.additional_was_rolled_out = true;
     assert_eq!(
-        line(&other_source),
+        in_one_line(with_history(&other_source, &found(A))),
         "Reach(Revision(2)) write 2 passed",
         "an additional Secret that was rolled out is not rolled back"
     );
@@ -1344,7 +1370,7 @@ fn the_restore_begins_only_when_there_is_no_source_either() {
             ..global(1, A)
         };
         let mut snapshot = snapshot(Source::Absent, Some(global), "a=1:Synced b=1:Synced");
-        snapshot.sources = vec![("one".to_owned(), source)];
+        snapshot.secrets.sources = vec![("one".to_owned(), source)];
         line(&snapshot)
     };
     assert_eq!(sources(found(A)), "Reach(Revision(1))");
@@ -1360,10 +1386,10 @@ fn the_restore_begins_only_when_there_is_no_source_either() {
 #[test]
 fn a_rolled_out_secret_is_recorded_when_a_source_changes() {
     let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced");
-    snapshot.sources = vec![("one".to_owned(), found(B))];
+    snapshot.secrets.sources = vec![("one".to_owned(), found(B))];
     let next = plan(&snapshot).global.unwrap().global;
     assert!(next.additional_was_rolled_out && next.rolled_out.is_none());
-    snapshot.additional = found(B);
+    snapshot.secrets.additional = found(B);
     let next = plan(&snapshot).global.unwrap().global;
     assert!(!next.additional_was_rolled_out);
 }
@@ -1384,7 +1410,7 @@ fn a_rolled_out_secret_is_kept_though_a_later_source_is_not() {
 #[test]
 fn the_path_of_the_credentials_file_stays() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
-    snapshot.spec.kubelet.config_file = "/var/lib/k0s/kubelet/config.json".to_owned();
+    snapshot.config.spec.kubelet.config_file = "/var/lib/k0s/kubelet/config.json".to_owned();
     let next = plan(&snapshot).global.unwrap().global;
     assert_eq!(
         next.config_file.as_deref(),
@@ -1394,7 +1420,7 @@ fn the_path_of_the_credentials_file_stays() {
         snapshot.other_config_file(),
         Some("/var/lib/kubelet/config.json")
     );
-    snapshot.global.as_mut().unwrap().config_file = None;
+    snapshot.recorded.global.as_mut().unwrap().config_file = None;
     let next = plan(&snapshot).global.unwrap().global;
     assert_eq!(
         next.config_file.as_deref(),
@@ -1468,7 +1494,7 @@ fn only_number_and_id_together_are_a_revision() {
         Some(global(1, A)),
         "a=99:Syncing/1.Superseded b=1:Synced",
     );
-    paused.spec.rollout.paused = true;
+    paused.config.spec.rollout.paused = true;
     assert_eq!(line(&paused), "Reach(Revision(1)) a=1", "also while paused");
 }
 
@@ -1480,11 +1506,12 @@ fn a_foreign_assignment_is_reverted_outside_the_limits() {
         "a=1:Synced b=1:Synced c=1:Synced",
     );
     changed
+        .nodes
         .changed_out_of_band
         .to_mut()
         .extend(["a".to_owned(), "c".to_owned()]);
     assert_eq!(line(&changed), "Reach(Revision(1)) a=1 c=1");
-    changed.spec.rollout.paused = true;
+    changed.config.spec.rollout.paused = true;
     assert_eq!(line(&changed), "Reach(Revision(1)) a=1 c=1");
 }
 
@@ -1503,6 +1530,7 @@ fn unreadable(snapshot: &mut Snapshot, name: &str, field: &str) {
     };
     let unreadable = Box::new(unreadable);
     snapshot
+        .nodes
         .unreadable
         .to_mut()
         .insert(name.to_owned(), unreadable);
@@ -1599,8 +1627,8 @@ fn an_unreadable_configuration_holds() {
         ),
     ] {
         let mut snapshot = snapshot(additional, global, nodes);
-        snapshot.config_unreadable = Some("its field `spec` can't be decoded".to_owned());
-        snapshot.config_known = known;
+        snapshot.config.unreadable = Some("its field `spec` can't be decoded".to_owned());
+        snapshot.config.is_known = known;
         assert_eq!(line(&snapshot), expected, "{case}");
     }
 }
@@ -1628,7 +1656,7 @@ fn no_time_or_number_of_others_overflows() {
                 for ready in [true, false] {
                     let nodes = "a=1:Synced b=1 c=R d=0";
                     let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
-                    for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+                    for object in snapshot.nodes.objects.to_mut().values_mut() {
                         let status = object.status.get_or_insert_default();
                         status.phase = phase.clone();
                         status.revision = number;
@@ -1639,7 +1667,7 @@ fn no_time_or_number_of_others_overflows() {
                         object.metadata.generation = Some(number);
                         status.observed_generation = number;
                     }
-                    for node in snapshot.nodes.to_mut().values_mut() {
+                    for node in snapshot.nodes.views.to_mut().values_mut() {
                         (node.heartbeat, node.created) = (own, reported);
                         node.ready = if ready {
                             Ok(reported)
@@ -1650,8 +1678,8 @@ fn no_time_or_number_of_others_overflows() {
                             })
                         };
                     }
-                    snapshot.spec.rollout.min_ready_seconds = u32::MAX;
-                    snapshot.spec.rollout.max_unavailable = IntOrString::Int(i32::MAX);
+                    snapshot.config.spec.rollout.min_ready_seconds = u32::MAX;
+                    snapshot.config.spec.rollout.max_unavailable = IntOrString::Int(i32::MAX);
                     plan(&snapshot);
                     plans += 1;
                 }

@@ -53,15 +53,15 @@ impl<'a> Context<'a> {
         min_ready: SignedDuration,
     ) -> Self {
         let spec = &object.spec;
-        let global = snapshot.global.as_ref();
+        let global = snapshot.recorded.global.as_ref();
         Self {
-            clock: &snapshot.clock,
-            now: snapshot.uptime,
+            clock: &snapshot.clock.leader,
+            now: snapshot.clock.uptime,
             min_ready,
             joins_the_fleet: snapshot.joins_the_fleet(node),
             is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
-            is_own: spec.revision == 0 || snapshot.may_have_assigned(spec.assigned()),
-            is_changed: snapshot.changed_out_of_band.contains(&node.name),
+            is_own: spec.revision == 0 || snapshot.recorded.may_have_assigned(spec.assigned()),
+            is_changed: snapshot.nodes.changed_out_of_band.contains(&node.name),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What a new revision keeps from the previous state. Pure.
 
-use globalps_core::api::{DeliveryType, MAX_REVISION};
-use globalps_core::rollout::Revision;
+use globalps_core::api::{DeliveryType, Kubelet, MAX_REVISION};
+use globalps_core::rollout::{Revision, RevisionId};
 use globalps_provider::{Content, Delivery};
 
-use super::input::Snapshot;
+use super::input::Recorded;
 use crate::content::resolve::Desired;
 use crate::content::secret::{Global, GlobalWrite};
 
@@ -31,30 +31,27 @@ pub(super) fn provider_since(before: Option<&Global>, content: &Content, revisio
 
 /// The next revision. Its number follows the last one that the controller wrote; if that is lost, it may repeat one, and the id
 /// tells both apart. Numbers in the nodes' objects don't count: other clients can write those.
-pub(super) fn next_revision(snapshot: &Snapshot) -> Revision {
-    let written = snapshot
+pub(super) fn next_revision(recorded: &Recorded, id: RevisionId) -> Revision {
+    let written = recorded
         .global
         .as_ref()
         .map(|global| global.revision.number);
     let written = written.filter(|number| *number > 0).unwrap_or_else(|| {
-        let rolled_out = snapshot.rolled_out_revision;
+        let rolled_out = recorded.rolled_out_revision;
         rolled_out
             .map_or(0, |revision| revision.number)
-            .max(snapshot.reported_revision)
+            .max(recorded.reported_revision)
     });
     let next = written.checked_add(1);
     let number = next.filter(|number| (1..=MAX_REVISION).contains(number));
-    Revision::new(number.unwrap_or(1), snapshot.new_id)
+    Revision::new(number.unwrap_or(1), id)
 }
 
 /// The file that the nodes first got stays: at another path the original content would be lost. `None`: no node has content of
 /// globalps.
-pub(super) fn config_file(snapshot: &Snapshot, before: Option<&Global>) -> Option<String> {
+pub(super) fn config_file(kubelet: &Kubelet, before: Option<&Global>) -> Option<String> {
     let before = before.and_then(|global| global.config_file.clone());
-    let given = || {
-        let kubelet = &snapshot.spec.kubelet;
-        (kubelet.delivery != DeliveryType::None).then(|| kubelet.config_file.clone())
-    };
+    let given = || (kubelet.delivery != DeliveryType::None).then(|| kubelet.config_file.clone());
     before.or_else(given)
 }
 

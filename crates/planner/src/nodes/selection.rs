@@ -1,26 +1,34 @@
 //! What the pull secrets resolve to. Pure.
 
+use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::rollout::{self, Goal, Member};
 
-use super::input::Snapshot;
-use super::members::members;
+use super::input::PullSecrets;
 use super::outcome::has_halted;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
 
 /// `before`: the state of which content and last valid pull secrets count.
-pub(super) fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
-    resolved_with(snapshot, before, false)
+pub(super) fn resolved(
+    spec: &GlobalPullSecretSpec,
+    secrets: &PullSecrets,
+    before: Option<&Global>,
+) -> Resolved {
+    resolved_with(spec, secrets, before, false)
 }
 
 /// The same, but namespaces that a selector selects in addition wait while a canary tries the content, while nodes get it that
 /// need no restart, and while the rollout has halted. Each is a revision with a canary of its own: if they came faster than a
 /// canary takes, no other node ever got a new password, and where it has halted, each would break one more node. What restarts
-/// kubelets has no such end soon, and is superseded.
-pub(super) fn resolved_for_rollout(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
-    let resolved = resolved(snapshot, before);
-    let scopes = snapshot.spec.sources.iter();
-    let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
+/// kubelets has no such end soon, and is superseded. `members`: of the revision in force.
+pub(super) fn resolved_for_rollout(
+    spec: &GlobalPullSecretSpec,
+    secrets: &PullSecrets,
+    before: Option<&Global>,
+    members: &[Member],
+) -> Resolved {
+    let resolved = resolved(spec, secrets, before);
+    let mut scopes = spec.sources.iter().filter_map(|it| it.scope.as_ref());
     let has_selector = scopes.any(|scope| scope.namespace_selector.is_some());
     let Some(global) = before.filter(|_| has_selector) else {
         return resolved;
@@ -28,8 +36,8 @@ pub(super) fn resolved_for_rollout(snapshot: &Snapshot, before: Option<&Global>)
     if is_in_force(global, &resolved) {
         return resolved;
     }
-    let without_new = resolved_with(snapshot, before, true);
-    if is_in_force(global, &without_new) && is_tried(snapshot, global) {
+    let without_new = resolved_with(spec, secrets, before, true);
+    if is_in_force(global, &without_new) && is_tried(spec, global, members) {
         without_new
     } else {
         resolved
@@ -42,39 +50,39 @@ fn is_in_force(global: &Global, resolved: &Resolved) -> bool {
 }
 
 /// Whether its rollout has halted, or ends soon what it is at.
-fn is_tried(snapshot: &Snapshot, global: &Global) -> bool {
-    let limits = &snapshot.spec.rollout;
+fn is_tried(spec: &GlobalPullSecretSpec, global: &Global, members: &[Member]) -> bool {
+    let limits = &spec.rollout;
     if global.rolled_out.is_some() || limits.paused {
         return false;
     }
     let goal = Goal::Revision(global.revision);
-    let members = members(snapshot, goal, global.canary_passed, global.provider_since);
     if !members.iter().any(|member| member.goal == goal) {
         return false;
     }
-    has_halted(snapshot, &members)
-        || if global.canary_passed || rollout::has_canary_passed(&members, goal, limits) {
+    has_halted(spec, members)
+        || if global.canary_passed || rollout::has_canary_passed(members, goal, limits) {
             members.iter().any(Member::waits_in_place)
         } else {
-            rollout::stuck_canaries(&members, goal, limits).is_none()
+            rollout::stuck_canaries(members, goal, limits).is_none()
         }
 }
 
 fn resolved_with(
-    snapshot: &Snapshot,
+    spec: &GlobalPullSecretSpec,
+    secrets: &PullSecrets,
     before: Option<&Global>,
     waits_with_namespaces: bool,
 ) -> Resolved {
     let scopes = Scopes {
-        spec: &snapshot.spec,
-        namespaces: snapshot.namespaces.as_deref(),
+        spec,
+        namespaces: secrets.namespaces.as_deref(),
         waits_with_namespaces,
     };
     resolve(
         &scopes,
-        &snapshot.additional,
-        &snapshot.original,
-        &snapshot.sources,
+        &secrets.additional,
+        &secrets.original,
+        &secrets.sources,
         before,
     )
 }
@@ -87,6 +95,7 @@ mod tests {
     use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
     use serde_json::json;
 
+    use super::super::input::Snapshot;
     use super::super::plan::tests::{line, written};
     use super::super::testing::{A, found, global, snapshot};
     use super::*;
@@ -116,17 +125,17 @@ mod tests {
         password: &str,
     ) -> Snapshot<'static> {
         let mut snapshot = snapshot(found(A), Some(global), nodes);
-        snapshot.spec = spec(&["named"], &[]);
-        snapshot.sources = vec![("teams".to_owned(), found(password))];
+        snapshot.config.spec = spec(&["named"], &[]);
+        snapshot.secrets.sources = vec![("teams".to_owned(), found(password))];
         let label = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
         let namespaces = namespaces.split_whitespace();
         let namespaces = namespaces.map(|word| match word.strip_prefix('-') {
             Some(name) => (name.to_owned(), label("no")),
             None => (word.to_owned(), label("yes")),
         });
-        snapshot.namespaces = Some(Cow::Owned(namespaces.collect()));
-        for (name, object) in snapshot.node_pull_secrets.to_mut() {
-            object.spec.kubelet_version = snapshot.nodes[name].kubelet_version.to_string();
+        snapshot.secrets.namespaces = Some(Cow::Owned(namespaces.collect()));
+        for (name, object) in snapshot.nodes.objects.to_mut() {
+            object.spec.kubelet_version = snapshot.nodes.views[name].kubelet_version.to_string();
             let status = object.status.as_mut().unwrap();
             status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
         }
@@ -139,14 +148,14 @@ mod tests {
         let four = of_teams(global(3, A), "n1=3:Synced n2=3:Synced", "a gone", B);
         let four = Global {
             canary_passed: true,
-            rolled_out: Some(four.now),
+            rolled_out: Some(four.clock.now),
             ..written(&four)
         };
         let rolled_out = four.revision;
         let old = of_teams(four, "n1=4:Synced n2=4:Synced", "a gone", PASSWORD);
         assert_eq!(line(&old), "Reach(Revision(5)) slot 4 write 5 n1=5");
         let mut next = of_teams(written(&old), nodes, namespaces, PASSWORD);
-        next.rolled_out_revision = Some(rolled_out);
+        next.recorded.rolled_out_revision = Some(rolled_out);
         change(&mut next);
         line(&next)
     }
@@ -184,12 +193,12 @@ mod tests {
         ] {
             assert_eq!(after(nodes, "a b", nothing), expected, "{case}");
         }
-        let two_canaries = |it: &mut Snapshot| it.spec.rollout.canary.nodes = 2;
+        let two_canaries = |it: &mut Snapshot| it.config.spec.rollout.canary.nodes = 2;
         assert_eq!(
             after("n1=5:Synced n2=4:Synced", "a b", two_canaries),
             "Reach(Revision(5)) n2=5"
         );
-        let passed = |it: &mut Snapshot| it.global.as_mut().unwrap().canary_passed = true;
+        let passed = |it: &mut Snapshot| it.recorded.global.as_mut().unwrap().canary_passed = true;
         assert_eq!(
             after("n1=5:Synced n2=4:Synced", "a b", passed),
             "Reach(Revision(5)) n2=5",
@@ -197,7 +206,7 @@ mod tests {
         );
         let restarts = |it: &mut Snapshot| {
             passed(it);
-            it.global.as_mut().unwrap().provider_since = 5;
+            it.recorded.global.as_mut().unwrap().provider_since = 5;
         };
         assert_eq!(
             after("n1=5:Synced n2=4:Synced", "a b", restarts),
@@ -223,42 +232,42 @@ mod tests {
         let changes: [(&str, Change, &str); 8] = [
             (
                 "another password",
-                Box::new(move |it| it.sources = source(found(NEXT_PASSWORD))),
+                Box::new(move |it| it.secrets.sources = source(found(NEXT_PASSWORD))),
                 at_once,
             ),
             (
                 "no source",
-                Box::new(move |it| it.sources = source(Source::Absent)),
+                Box::new(move |it| it.secrets.sources = source(Source::Absent)),
                 at_once,
             ),
             (
                 "another pull secret for all",
-                Box::new(|it| it.additional = found(B)),
+                Box::new(|it| it.secrets.additional = found(B)),
                 "Reach(Revision(6)) keep 5 write 6 n1=6",
             ),
             (
                 "one more by name",
-                Box::new(|it| it.spec = spec(&["named", "other"], &[])),
+                Box::new(|it| it.config.spec = spec(&["named", "other"], &[])),
                 at_once,
             ),
             (
                 "none by name",
                 Box::new(|it| {
-                    it.spec = spec(&[], &[]);
-                    let namespaces = it.namespaces.as_mut().unwrap().to_mut();
+                    it.config.spec = spec(&[], &[]);
+                    let namespaces = it.secrets.namespaces.as_mut().unwrap().to_mut();
                     namespaces.insert("named".to_owned(), BTreeMap::new());
                 }),
                 at_once,
             ),
             (
                 "fewer service accounts",
-                Box::new(|it| it.spec = spec(&["named"], &["one"])),
+                Box::new(|it| it.config.spec = spec(&["named"], &["one"])),
                 at_once,
             ),
             (
                 "a selector that selects others",
                 Box::new(|it| {
-                    let scope = it.spec.sources[0].scope.as_mut().unwrap();
+                    let scope = it.config.spec.sources[0].scope.as_mut().unwrap();
                     let selector = json!({"matchLabels": {"team": "no"}});
                     scope.namespace_selector = serde_json::from_value(selector).unwrap();
                 }),
@@ -266,7 +275,7 @@ mod tests {
             ),
             (
                 "a pause: then nothing ends soon",
-                Box::new(|it| it.spec.rollout.paused = true),
+                Box::new(|it| it.config.spec.rollout.paused = true),
                 "Reach(Revision(6)) write 6",
             ),
         ];

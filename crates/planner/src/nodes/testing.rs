@@ -13,7 +13,9 @@ use globalps_core::rollout::{Revision, RevisionId};
 use globalps_provider::Content;
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::{NodeView, NotReady, Snapshot};
+use super::input::{
+    Agents, Clock, Configuration, NodeView, Nodes, NotReady, PullSecrets, Recorded, Snapshot,
+};
 use super::provider_paths::Deviation;
 use crate::content::secret::{Global, revision_of_test};
 use crate::content::source::{Data, Source};
@@ -59,46 +61,51 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
         .is_some()
         .then(|| now - SignedDuration::from_mins(30));
     let mut snapshot = Snapshot {
-        deviation: Deviation::None,
-        spec: GlobalPullSecretSpec::default(),
-        config_missing: false,
-        config_unreadable: None,
-        config_known: true,
-        additional,
-        additional_type: None,
-        additional_retry: None,
-        forget_request: None,
-        forgotten: 0,
-        is_content_back: false,
-        original: Source::Absent,
-        sources: Vec::new(),
-        unnamed_sources: Vec::new(),
-        restore_is_meant: false,
-        namespaces: None,
-        last_rolled_out: None,
-        namespaces_have: None,
-        has_copies: false,
-        daemon_set: global.is_some(),
-        has_leftovers: global.is_some(),
-        syncers: Cow::default(),
-        global,
-        global_is_lost: false,
-        first_written,
-        new_id: revision_of_test(1).id,
-        changed_out_of_band: Cow::default(),
-        rolled_out_revision: None,
-        reported_revision: 0,
-        nodes: Cow::default(),
-        unreadable: Cow::default(),
-        unreadable_objects: Vec::new(),
-        deleted_out_of_band: Cow::default(),
-        node_pull_secrets: Cow::default(),
-        are_nodes_known: true,
-        clock: Cow::default(),
-        uptime: SignedDuration::ZERO,
+        config: Configuration {
+            spec: GlobalPullSecretSpec::default(),
+            deviation: Deviation::None,
+            is_missing: false,
+            unreadable: None,
+            is_known: true,
+            restore_is_meant: false,
+            forget_request: None,
+        },
+        secrets: PullSecrets {
+            additional,
+            additional_type: None,
+            retry: None,
+            original: Source::Absent,
+            sources: Vec::new(),
+            unnamed_sources: Vec::new(),
+            namespaces: None,
+        },
+        agents: Agents {
+            syncers: Cow::default(),
+            daemon_set: global.is_some(),
+            has_leftovers: global.is_some(),
+            are_cleaned_up: false,
+        },
+        recorded: Recorded {
+            global,
+            first_written,
+            ..Recorded::default()
+        },
+        nodes: Nodes {
+            views: Cow::default(),
+            objects: Cow::default(),
+            are_known: true,
+            unreadable: Cow::default(),
+            deleted_out_of_band: Cow::default(),
+            changed_out_of_band: Cow::default(),
+        },
+        clock: Clock {
+            leader: Cow::default(),
+            uptime: SignedDuration::ZERO,
+            now,
+        },
         refused: Cow::default(),
-        cleans_up: false,
-        now,
+        unreadable_objects: Vec::new(),
+        new_id: revision_of_test(1).id,
     };
     for word in nodes.split_whitespace() {
         let mark = word.chars().next().unwrap_or_default();
@@ -130,6 +137,7 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
         }
         snapshot
             .nodes
+            .views
             .to_mut()
             .insert(name.to_owned(), Box::new(node));
         let Some((_, assigned)) = word.split_once('=') else {
@@ -137,7 +145,8 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
         };
         let object = object(name, assigned);
         snapshot
-            .node_pull_secrets
+            .nodes
+            .objects
             .to_mut()
             .insert(name.to_owned(), Box::new(object));
     }

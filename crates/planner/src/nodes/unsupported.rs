@@ -34,13 +34,15 @@ impl fmt::Display for Unsupported<'_> {
 impl Snapshot<'_> {
     /// Why nobody waits for this node; `None`: it can have content, or may have some, which only its syncer can restore.
     pub fn unsupported(&self, node: &NodeView) -> Option<Unsupported<'_>> {
-        if self.unreadable.contains_key(&node.name) {
+        if self.nodes.unreadable.contains_key(&node.name) {
             return None;
         }
-        let object = self.node_pull_secrets.get(&node.name).map(AsRef::as_ref);
+        let object = self.nodes.objects.get(&node.name).map(AsRef::as_ref);
         let has_nothing = match object {
             Some(object) => has_nothing(object),
-            None if node.virtual_by.is_some() => !self.deleted_out_of_band.contains(&node.name),
+            None if node.virtual_by.is_some() => {
+                !self.nodes.deleted_out_of_band.contains(&node.name)
+            }
             None => !may_have_something(self, node),
         };
         if let Some(mark) = node.virtual_by {
@@ -52,13 +54,14 @@ impl Snapshot<'_> {
             return None;
         }
         let is_over = |time: SignedDuration| time >= UNSUPPORTED_AFTER;
-        if let Some(down) = self.syncers.down.get(&node.name)
-            && is_over(self.uptime - down.since)
+        if let Some(down) = self.agents.syncers.down.get(&node.name)
+            && is_over(self.clock.uptime - down.since)
         {
             return Some(Unsupported::NoSyncer(&down.cause));
         }
         let silent = object.filter(|object| object.status.is_none());
-        let silent_for = silent.map(|object| self.clock.assigned_for(object, self.uptime));
+        let silent_for =
+            silent.map(|object| self.clock.leader.assigned_for(object, self.clock.uptime));
         silent_for
             .is_some_and(is_over)
             .then_some(Unsupported::NeverReported)
@@ -66,24 +69,26 @@ impl Snapshot<'_> {
 
     /// Unsupported nodes that the configuration selects, each with the reason.
     pub fn unsupported_nodes(&self) -> impl Iterator<Item = (&str, Unsupported<'_>)> {
-        let nodes = self.nodes.values();
-        let nodes = nodes.filter(|node| is_selectable(&self.spec, node));
+        let nodes = self.nodes.views.values();
+        let nodes = nodes.filter(|node| is_selectable(&self.config.spec, node));
         nodes.filter_map(|node| Some((node.name.as_str(), self.unsupported(node)?)))
     }
 
     /// Selected nodes whose syncer should run and doesn't, longer than a pod takes to start. Those that no kubelet has begun to run
     /// on an unsupported node don't count, unless no node is supported.
     pub fn down_syncers(&self) -> Vec<(&str, &Cause)> {
-        let selected = self.nodes.values().filter(|node| {
-            is_selectable(&self.spec, node) && node.virtual_by.is_none() && node.ready.is_ok()
+        let selected = self.nodes.views.values().filter(|node| {
+            is_selectable(&self.config.spec, node)
+                && node.virtual_by.is_none()
+                && node.ready.is_ok()
         });
         let mut are_supported = false;
         let mut found = Vec::new();
         for node in selected {
             let is_supported = self.unsupported(node).is_none();
             are_supported |= is_supported;
-            if let Some(down) = self.syncers.down.get(&node.name)
-                && self.uptime - down.since >= START
+            if let Some(down) = self.agents.syncers.down.get(&node.name)
+                && self.clock.uptime - down.since >= START
             {
                 found.push((node.name.as_str(), &down.cause, is_supported));
             }

@@ -98,7 +98,7 @@ fn only_a_node_with_the_current_provider_changes_in_place() {
         let mut snapshot = snapshot(Source::Absent, None, "");
         let found = takes_in_place(&snapshot, &object, &node, since);
         assert!(!found, "{case}: the revision isn't known");
-        snapshot.rolled_out_revision = Some(revision_of_test(revision));
+        snapshot.recorded.rolled_out_revision = Some(revision_of_test(revision));
         let found = takes_in_place(&snapshot, &object, &node, since);
         assert_eq!(found, expected, "{case}");
     }
@@ -108,8 +108,8 @@ fn only_a_node_with_the_current_provider_changes_in_place() {
 fn members_are_selected_nodes_and_those_with_content() {
     let line = |nodes: &str, goal| {
         let members = members_of(nodes, goal, |snapshot| {
-            snapshot.rolled_out_revision = Some(revision_of_test(5));
-            for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+            snapshot.recorded.rolled_out_revision = Some(revision_of_test(5));
+            for object in snapshot.nodes.objects.to_mut().values_mut() {
                 let status = object.status.as_mut().unwrap();
                 status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
                 object.spec.kubelet_version = "v1.36.3".to_owned();
@@ -178,7 +178,7 @@ fn a_node_in_deletion_is_skipped_but_not_by_a_restore() {
         (Goal::Restore, false),
     ] {
         let members = members_of("a=5:Synced", goal, |snapshot| {
-            let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
+            let node = snapshot.nodes.views.to_mut().get_mut("a").unwrap();
             node.is_being_deleted = true;
         });
         assert_eq!(named(members, "a").is_skipped, expected, "{goal:?}");
@@ -187,11 +187,15 @@ fn a_node_in_deletion_is_skipped_but_not_by_a_restore() {
 
 /// Its clock has seen all objects unchanged for this long.
 fn observe(snapshot: &mut Snapshot, seconds: i64) {
-    let since = snapshot.uptime - SignedDuration::from_secs(seconds);
-    let objects = snapshot.node_pull_secrets.values();
+    let since = snapshot.clock.uptime - SignedDuration::from_secs(seconds);
+    let objects = snapshot.nodes.objects.values();
     let objects = objects.map(|object| &**object);
-    let nodes = snapshot.nodes.values().map(|node| &**node);
-    snapshot.clock.to_mut().observe(objects, nodes, since);
+    let nodes = snapshot.nodes.views.values().map(|node| &**node);
+    snapshot
+        .clock
+        .leader
+        .to_mut()
+        .observe(objects, nodes, since);
 }
 
 #[test]
@@ -213,7 +217,7 @@ fn a_blocked_node_retries_on_request_or_after_a_while() {
         let nodes = format!("a=5:{state}");
         let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
             observe(snapshot, seconds);
-            let objects = snapshot.node_pull_secrets.to_mut();
+            let objects = snapshot.nodes.objects.to_mut();
             let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
             let annotations = is_asked.then(|| [annotation].into());
             objects.get_mut("a").unwrap().metadata.annotations = annotations;
@@ -241,7 +245,7 @@ fn a_failed_node_fails_no_later_revision_until_synced() {
             let goal = Goal::Revision(revision_of_test(5));
             let members = members_of(&format!("a={state}"), goal, |snapshot| {
                 observe(snapshot, 3600);
-                let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+                let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
                 object.spec.failed_revision = failed;
                 object.spec.failed_revision_id = revision_of_test(failed).id;
                 let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
@@ -315,8 +319,8 @@ fn a_node_that_refuses_a_restore_blocks_none_and_may_be_left() {
                 Goal::Restore
             };
             let members = members_of(state, goal, |snapshot| {
-                let done = snapshot.now - SignedDuration::from_secs(70);
-                let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+                let done = snapshot.clock.now - SignedDuration::from_secs(70);
+                let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
                 let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
                 object.metadata.annotations = is_abandoned.then(|| [annotation].into());
                 if state.starts_with('!') {
@@ -325,7 +329,8 @@ fn a_node_that_refuses_a_restore_blocks_none_and_may_be_left() {
                     status.last_transition_time = Some(Time(done));
                 }
                 if excluded {
-                    snapshot.spec.node_selector = [("pool".to_owned(), "other".to_owned())].into();
+                    snapshot.config.spec.node_selector =
+                        [("pool".to_owned(), "other".to_owned())].into();
                 }
             });
             let member = members.into_iter().find(|member| member.name == "a");
@@ -342,14 +347,14 @@ fn a_node_that_refuses_a_restore_blocks_none_and_may_be_left() {
 fn a_node_that_reports_again_and_again_may_be_abandoned() {
     for (reports, expected) in [(10, Some(Progress::Soaking)), (11, None)] {
         let mut snapshot = snapshot(Source::Absent, None, "a=R:Restored");
-        snapshot.spec.rollout.min_ready_seconds = 120;
+        snapshot.config.spec.rollout.min_ready_seconds = 120;
         for minute in (0..reports).rev() {
-            let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+            let object = snapshot.nodes.objects.to_mut().get_mut("a").unwrap();
             let annotation = (ABANDON_ANNOTATION.to_owned(), "true".to_owned());
             object.metadata.annotations = Some([annotation].into());
             let status = object.status.as_mut().unwrap();
             let ago = SignedDuration::from_mins(minute);
-            status.last_transition_time = Some(Time(snapshot.now - ago));
+            status.last_transition_time = Some(Time(snapshot.clock.now - ago));
             observe(&mut snapshot, ago.as_secs());
         }
         let a = named(members(&snapshot, Goal::Restore, true, 0), "a");
@@ -374,7 +379,7 @@ fn the_control_plane_goes_first_only_if_no_worker_can() {
         let nodes = format!("m=5:Synced {worker}");
         let members = members_of(&nodes, Goal::Revision(revision_of_test(5)), |snapshot| {
             observe(snapshot, seconds);
-            let nodes = snapshot.nodes.to_mut();
+            let nodes = snapshot.nodes.views.to_mut();
             if let Some(worker) = nodes.get_mut("w") {
                 worker.is_being_deleted = is_being_deleted;
             }
@@ -389,12 +394,12 @@ fn the_control_plane_goes_first_only_if_no_worker_can() {
 #[test]
 fn canary_min_ready_applies_until_the_canary_has_passed() {
     let mut snapshot = snapshot(Source::Absent, None, "a=5:Synced b=5:Synced");
-    let canary = &mut snapshot.spec.rollout.canary;
+    let canary = &mut snapshot.config.spec.rollout.canary;
     canary.min_ready_seconds = 60;
     canary.node_selector = [("canary".to_owned(), "true".to_owned())].into();
     let labels = [("kubernetes.io/os", "linux"), ("canary", "true")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
+    let node = snapshot.nodes.views.to_mut().get_mut("a").unwrap();
     node.labels = (&BTreeMap::from(labels)).into();
     let goal = Goal::Revision(revision_of_test(5));
     for (name, has_passed, expected) in [
@@ -441,17 +446,23 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
     ] {
         for paused in [false, true] {
             let mut snapshot = snapshot(Source::Absent, None, "a=5:Synced b=5:Synced");
-            snapshot.spec.rollout.paused = paused;
-            snapshot.additional_retry = Some("now".to_owned());
-            let objects = snapshot.node_pull_secrets.to_mut();
+            snapshot.config.spec.rollout.paused = paused;
+            snapshot.secrets.retry = Some("now".to_owned());
+            let objects = snapshot.nodes.objects.to_mut();
             let spec = &mut objects.get_mut("a").unwrap().spec;
             in_spec.clone_into(&mut spec.foreign_owner);
             let before = spec.clone();
-            snapshot.nodes.to_mut().get_mut("a").unwrap().file_owner = owner;
+            snapshot
+                .nodes
+                .views
+                .to_mut()
+                .get_mut("a")
+                .unwrap()
+                .file_owner = owner;
             let members = members(&snapshot, goal, true, 0);
             let expected_writes: Vec<_> = written
                 .map(|owner| NodePullSecretSpec {
-                    assigned_at: Some(Time(snapshot.now)),
+                    assigned_at: Some(Time(snapshot.clock.now)),
                     foreign_owner: owner.to_owned(),
                     ..before
                 })
@@ -490,8 +501,8 @@ fn a_failure_has_its_node_and_cause() {
         ("a=6:Failed.DiskFull", "a: Failed: it did not start"),
     ] {
         let mut snapshot = snapshot(Source::Absent, None, nodes);
-        let done = snapshot.now - SignedDuration::from_secs(70);
-        for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+        let done = snapshot.clock.now - SignedDuration::from_secs(70);
+        for object in snapshot.nodes.objects.to_mut().values_mut() {
             if object.spec.revision == 6 {
                 object.spec.failed_revision = 5;
                 object.spec.failed_revision_id = revision_of_test(5).id;

@@ -16,13 +16,13 @@ fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
     let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
     for word in down.split_whitespace() {
         let (name, seconds) = word.split_once(':').unwrap_or((word, "300"));
-        let since = snapshot.uptime - SignedDuration::from_secs(seconds.parse().unwrap());
+        let since = snapshot.clock.uptime - SignedDuration::from_secs(seconds.parse().unwrap());
         let cause = Cause::NotRunning("ErrImagePull".into());
-        let down = &mut snapshot.syncers.to_mut().down;
+        let down = &mut snapshot.agents.syncers.to_mut().down;
         down.insert(name.to_owned(), Down { since, cause });
     }
     for name in virtual_nodes.split_whitespace() {
-        let node = snapshot.nodes.to_mut().get_mut(name).unwrap();
+        let node = snapshot.nodes.views.to_mut().get_mut(name).unwrap();
         node.virtual_by = Some(VirtualMark::Label("type", "kwok"));
     }
     snapshot
@@ -75,7 +75,7 @@ fn only_nodes_with_a_syncer_get_a_slot() {
 fn a_pod_that_runs_has_a_minute_to_become_ready() {
     for (seconds, expected) in [(0, "b=1"), (59, "b=1"), (60, "c=1")] {
         let mut snapshot = cluster("a=1:Synced b=0 c=0", &format!("b:{seconds}"), "");
-        let down = snapshot.syncers.to_mut().down.get_mut("b").unwrap();
+        let down = snapshot.agents.syncers.to_mut().down.get_mut("b").unwrap();
         down.cause = Cause::NotReady;
         let expected = format!("Reach(Revision(1)) {expected}");
         assert_eq!(line(&snapshot), expected, "{seconds}");
@@ -91,7 +91,7 @@ fn a_node_waits_while_its_syncer_is_replaced() {
         ("", true, "b=1"),
     ] {
         let mut snapshot = cluster("a=1:Synced b=0 c=0", "", "");
-        let syncers = snapshot.syncers.to_mut();
+        let syncers = snapshot.agents.syncers.to_mut();
         syncers.are_replaced = are_replaced;
         syncers.outdated = outdated.split_whitespace().map(str::to_owned).collect();
         let expected = format!("Reach(Revision(1)) {expected}");
@@ -125,7 +125,7 @@ fn only_nodes_that_can_have_nothing_are_unsupported() {
         ("with content", "n=1:Synced", "", "n", None),
     ] {
         let snapshot = cluster(nodes, down, virtual_nodes);
-        let node = snapshot.nodes.get("n").unwrap();
+        let node = snapshot.nodes.views.get("n").unwrap();
         let found = snapshot.unsupported(node).map(|why| why.to_string());
         assert_eq!(found.as_deref(), expected, "{case}");
         let goal = Goal::Restore;
@@ -143,10 +143,10 @@ fn a_node_that_became_virtual_is_not_forgotten_with_its_object() {
     for (deleted, expected) in [(false, false), (true, true)] {
         let mut snapshot = cluster("n", "", "n");
         if deleted {
-            let names = snapshot.deleted_out_of_band.to_mut();
+            let names = snapshot.nodes.deleted_out_of_band.to_mut();
             names.insert("n".to_owned());
         }
-        let node = snapshot.nodes.get("n").unwrap();
+        let node = snapshot.nodes.views.get("n").unwrap();
         assert_ne!(snapshot.unsupported(node).is_some(), expected, "{deleted}");
         let written = super::super::assignments::missing(&snapshot, true);
         let revoked: Vec<_> = written.map(|(_, spec)| spec.revoked).collect();
@@ -159,13 +159,13 @@ fn a_node_that_became_virtual_is_not_forgotten_with_its_object() {
 fn a_node_without_a_syncers_report_becomes_unsupported() {
     let mut snapshot = cluster("n=0:never", "", "");
     for (seconds, expected) in [(299, false), (300, true)] {
-        let since = snapshot.uptime - SignedDuration::from_secs(seconds);
-        let objects = snapshot.node_pull_secrets.values().map(|it| &**it);
+        let since = snapshot.clock.uptime - SignedDuration::from_secs(seconds);
+        let objects = snapshot.nodes.objects.values().map(|it| &**it);
         let mut clock = super::super::clock::LeaderClock::default();
-        let nodes = snapshot.nodes.values().map(|node| &**node);
+        let nodes = snapshot.nodes.views.values().map(|node| &**node);
         clock.observe(objects, nodes, since);
-        snapshot.clock = std::borrow::Cow::Owned(clock);
-        let node = snapshot.nodes.get("n").unwrap();
+        snapshot.clock.leader = std::borrow::Cow::Owned(clock);
+        let node = snapshot.nodes.views.get("n").unwrap();
         assert_eq!(snapshot.unsupported(node).is_some(), expected, "{seconds}");
     }
 }
@@ -173,7 +173,7 @@ fn a_node_without_a_syncers_report_becomes_unsupported() {
 #[test]
 fn nodes_without_a_machine_are_no_members() {
     let mut snapshot = snapshot(Source::Absent, Some(global(1, A)), "a=1:Synced w");
-    let windows = snapshot.nodes.to_mut().get_mut("w").unwrap();
+    let windows = snapshot.nodes.views.to_mut().get_mut("w").unwrap();
     windows.labels = (&BTreeMap::new()).into();
     for goal in [Goal::Restore, Goal::Revision(revision_of_test(1))] {
         assert_eq!(members(&snapshot, goal, true, 0).len(), 1, "{goal:?}");
@@ -187,7 +187,7 @@ fn a_rollout_is_done_without_nodes_whose_syncer_is_down() {
         (UNRESPONSIVE_AFTER.as_secs(), " write 1 passed rolled out"),
     ] {
         let mut snapshot = cluster("a=1:Synced b=0:Pending", &format!("b:{seconds}"), "");
-        let global = snapshot.global.as_mut().unwrap();
+        let global = snapshot.recorded.global.as_mut().unwrap();
         global.rolled_out = None;
         assert_eq!(
             line(&snapshot),
@@ -235,7 +235,7 @@ fn syncers_count_as_down_on_supported_nodes() {
     ] {
         let mut snapshot = cluster(nodes, down, virtual_nodes);
         for name in not_taken.split_whitespace() {
-            let down = snapshot.syncers.to_mut().down.get_mut(name).unwrap();
+            let down = snapshot.agents.syncers.to_mut().down.get_mut(name).unwrap();
             down.cause = Cause::NotTaken("Unschedulable".into());
         }
         let found = snapshot.down_syncers().into_iter().map(|it| it.0);
