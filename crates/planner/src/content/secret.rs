@@ -58,6 +58,7 @@ pub struct Global {
 
 impl Global {
     /// What is left of it if another client may have changed it: what is compared with the sources, never what was decided.
+    #[must_use]
     pub fn unconfirmed(self) -> Self {
         Self {
             revision: Revision::NONE,

@@ -39,10 +39,6 @@ pub struct Snapshot<'a> {
 }
 
 /// What the user wants.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "facts do not depend on each other"
-)]
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// Defaults if there is no `GlobalPullSecret`; the last one in force while a change of it is held

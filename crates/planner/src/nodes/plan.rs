@@ -92,22 +92,26 @@ impl Plan {
     }
 }
 
+/// The members of the revision in force are asked for once, since each step needs them: whether its rollout has to end first, how
+/// far it got, and what to do next.
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let Snapshot {
-        config, secrets, ..
+        config,
+        secrets,
+        recorded,
+        ..
     } = snapshot;
-    let before = snapshot.recorded.global.as_ref();
+    let before = recorded.global.as_ref();
     let in_force = before.map_or_else(Vec::new, |global| {
         let goal = Goal::Revision(global.revision);
         members(snapshot, goal, global.canary_passed, global.provider_since)
     });
     let resolved = resolved_for_rollout(&config.spec, secrets, before, &in_force);
     let absence = snapshot.absence();
-    if let Some(reason) = why_held(snapshot, &absence, resolved.desired.is_some()) {
-        return completed(snapshot, hold(snapshot, resolved, reason, in_force));
-    }
-    let plan = match &resolved.desired {
-        Some(desired) if !snapshot.is_removal_held(&absence) => {
+    let held = why_held(snapshot, &absence, resolved.desired.is_some());
+    let plan = match (held, &resolved.desired) {
+        (Some(reason), _) => hold(snapshot, resolved, reason, in_force),
+        (None, Some(desired)) if !snapshot.is_removal_held(&absence) => {
             let mut plan = reach(snapshot, &resolved, desired, before, in_force);
             plan.needs_history = is_rolled_back(&config.spec, &plan, before, desired);
             plan

@@ -332,7 +332,7 @@ impl Cluster {
             }
             Event::SourceDeleted => self.snapshot.secrets.sources[0].1 = Source::Absent,
             Event::Invalid => {
-                self.snapshot.secrets.additional = Source::Found(Data(Some(BAD.into())))
+                self.snapshot.secrets.additional = Source::Found(Data(Some(BAD.into())));
             }
             Event::Deleted => self.snapshot.secrets.additional = Source::Absent,
             Event::ConfigDeleted => self.snapshot.config.is_missing = true,
@@ -405,7 +405,7 @@ impl Cluster {
             Event::Cloned(at) => self.clone_disk(at),
             Event::SecretLost => self.lose_secret(),
             Event::SecretEdited => {
-                self.snapshot.recorded.global_is_lost = self.snapshot.recorded.global.is_some()
+                self.snapshot.recorded.global_is_lost = self.snapshot.recorded.global.is_some();
             }
             Event::SecretEditedUnseen => {
                 if let Some(edited) = self.snapshot.recorded.global.clone() {

@@ -1,6 +1,6 @@
 //! Snapshots for unit tests, in a few words.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

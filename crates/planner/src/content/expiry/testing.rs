@@ -1,11 +1,15 @@
 //! Expiries for unit tests.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Content;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
-use super::*;
+use super::super::secret::Global;
+use super::super::source::Data;
+use super::Expiries;
 
 pub const AT: i64 = 1_800_000_000;
 pub const HOUR: i64 = 3600;
