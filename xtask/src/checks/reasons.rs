@@ -38,7 +38,7 @@ fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     for entry in fs::read_dir(workspace().join(directory)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let path = format!("{directory}/{name}");
-        let is_test = ["tests", "properties", "fake_", "examples.rs"]
+        let is_test = ["tests", "testing", "properties", "fake_", "examples.rs"]
             .iter()
             .any(|it| name.contains(it));
         if is_test {

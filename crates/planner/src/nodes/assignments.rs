@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
-use globalps_core::names::{requested_retry, shortened_retry};
 use globalps_core::rollout::{self, Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 
 use super::input::{NodeView, Snapshot};
-use super::progress::{Case, Context, at_rest, min_ready};
+use super::progress::{Case, Context, has_new_owner, has_unassigned, min_ready, retry};
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
@@ -80,15 +78,6 @@ pub(super) fn upkeep(
         .collect()
 }
 
-/// The node is at rest with its goal, though its object assigns something else.
-pub(super) fn has_unassigned(object: &NodePullSecret, goal: Goal) -> bool {
-    let is_assigned = |revision| !object.spec.restore && object.spec.assigned() == revision;
-    at_rest(object).is_some_and(|revision| {
-        let is_goal = revision.is_identified() && goal == Goal::Revision(revision);
-        is_goal && !is_assigned(revision)
-    })
-}
-
 /// Every node that can run a syncer gets an object, which initially assigns nothing; its syncer reports what the node has. A virtual
 /// one gets back what was deleted: it may have had content before it was marked. `restores`: all nodes restore, and afterwards
 /// nobody checks again.
@@ -108,17 +97,12 @@ pub(super) fn missing(
             assigned_at: Some(Time(snapshot.clock.now)),
             // What it has is unknown until it has reported, unless it joined just now.
             revoked: restores && snapshot.is_in_force() && !snapshot.clock.leader.saw_join(node)
-                || may_have_something(snapshot, node),
+                || snapshot.may_have_something(node),
             foreign_owner: node.file_owner.to_owned(),
             ..NodePullSecretSpec::default()
         };
         (node.name.clone(), spec)
     })
-}
-
-/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
-pub(super) fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
-    object.spec.foreign_owner != node.file_owner && !object.spec.restore
 }
 
 /// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
@@ -137,14 +121,6 @@ fn with_new_owner(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePull
     })
 }
 
-/// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
-/// the deletion was observed; a restore waits for its report, but not forever.
-pub(super) fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
-    let had_object =
-        !snapshot.is_new(node) || snapshot.nodes.deleted_out_of_band.contains(&node.name);
-    had_object && snapshot.is_in_force()
-}
-
 /// A restore keeps the last revision, so that the object shows what is being undone.
 pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
     let object = snapshot.nodes.objects.get(node);
@@ -161,7 +137,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         restore: goal == Some(Goal::Restore),
         assigned_at: Some(Time(snapshot.clock.now)),
         revoked: false,
-        retry: retry(snapshot, object.map(AsRef::as_ref)),
+        retry: retry(&snapshot.secrets, object.map(AsRef::as_ref)),
         failed_revision: failed.number,
         failed_revision_id: failed.id,
         kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
@@ -193,15 +169,6 @@ pub(super) fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
         revoked: true,
         ..assigned(snapshot, node, Some(goal))
     }
-}
-
-/// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
-/// neither.
-pub(super) fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
-    let own = object.and_then(|object| requested_retry(object.annotations()));
-    let additional = snapshot.secrets.retry.as_deref().map(shortened_retry);
-    let both: Vec<String> = own.into_iter().chain(additional).collect();
-    both.join(" ")
 }
 
 #[cfg(test)]

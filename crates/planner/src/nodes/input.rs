@@ -238,6 +238,13 @@ impl Snapshot<'_> {
             .is_new(node, self.clock.uptime, self.clock.now)
     }
 
+    /// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
+    /// the deletion was observed; a restore waits for its report, but not forever.
+    pub(super) fn may_have_something(&self, node: &NodeView) -> bool {
+        let had_object = !self.is_new(node) || self.nodes.deleted_out_of_band.contains(&node.name);
+        had_object && self.is_in_force()
+    }
+
     /// The last write of the syncer's `DaemonSet` failed.
     pub fn refused_syncer(&self) -> Option<&Failure> {
         self.refused.of("DaemonSet", SYNCER)

@@ -6,10 +6,11 @@ use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use jiff::SignedDuration;
 
 use super::abandoned::is_abandoned;
-use super::assignments::{has_new_owner, has_unassigned, may_have_something, retry};
 use super::clock::up_to_date;
 use super::input::{NodeView, Snapshot, is_selected, is_skipped};
-use super::progress::{Case, Context, is_retry_due, min_ready};
+use super::progress::{
+    Case, Context, has_new_owner, has_unassigned, is_retry_due, min_ready, retry,
+};
 
 /// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones. `canary_passed`: enough canaries have had the goal.
 /// `provider_since`: the first revision with the current configuration of the provider; 0: none.
@@ -93,7 +94,7 @@ fn member(
     let has_new_owner =
         goal != Goal::Restore && object.is_some_and(|object| has_new_owner(object, node));
     let refused = snapshot.refused(&node.name);
-    let asked = retry(snapshot, object);
+    let asked = retry(&snapshot.secrets, object);
     let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
     let progress = case.and_then(|case| case.progress());
     let mut member = Member {
@@ -115,13 +116,13 @@ fn member(
             // This plan writes its object, which says so from the next plan on.
             None if refused.is_some_and(|it| {
                 it.lasts_for(snapshot.refused.now()) >= rollout::UNRESPONSIVE_AFTER
-            }) && may_have_something(snapshot, node) =>
+            }) && snapshot.may_have_something(node) =>
             {
                 Some((Goal::Revision(Revision::NONE), Progress::Blocked))
             }
             None if node.ready.is_ok()
                 && node.can_run_syncer()
-                && may_have_something(snapshot, node) =>
+                && snapshot.may_have_something(node) =>
             {
                 Some((Goal::Revision(Revision::NONE), Progress::Unknown))
             }
@@ -266,7 +267,7 @@ pub fn failure(snapshot: &Snapshot, name: &str) -> String {
         }
         _ => String::new(),
     };
-    let asked = retry(snapshot, Some(object));
+    let asked = retry(&snapshot.secrets, Some(object));
     let waits = if !asked.is_empty() && asked != object.spec.retry && node.ready.is_err() {
         "; it is tried again once it is Ready"
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecretSpec, OnFailure};
+use globalps_core::api::{DeliveryType, NodePullSecretSpec, OnFailure};
 use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{self, Goal, Member};
 
@@ -112,9 +112,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let plan = match (held, &resolved.desired) {
         (Some(reason), _) => hold(snapshot, resolved, reason, in_force),
         (None, Some(desired)) if !snapshot.is_removal_held(&absence) => {
-            let mut plan = reach(snapshot, &resolved, desired, before, in_force);
-            plan.needs_history = is_rolled_back(&config.spec, &plan, before, desired);
-            plan
+            reach(snapshot, &resolved, desired, before, in_force)
         }
         _ if snapshot.is_in_force() => restore(snapshot, resolved, in_force),
         _ => Plan {
@@ -293,13 +291,19 @@ fn reach(
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
     // What is written now replaces the one before it.
     let older = plan.rolled_out.as_ref().map(|write| write.revision);
-    let fleet_revision = fleet_revision(
-        older.or(recorded.rolled_out_revision),
-        &next,
-        spec.rollout.paused,
-        has_halted(spec, members),
-    );
-    plan.assignments.extend(bootstrap(snapshot, fleet_revision));
+    let older = older.or(recorded.rolled_out_revision);
+    let is_halted = has_halted(spec, members);
+    let for_new_nodes = fleet_revision(older, &next, spec.rollout.paused, is_halted);
+    plan.assignments.extend(bootstrap(snapshot, for_new_nodes));
+    // The additional Secret of this revision is at fault, and the user wants the last valid one back.
+    plan.needs_history = is_halted
+        && same.is_some()
+        && spec.rollout.on_failure == OnFailure::Rollback
+        && !spec.rollout.paused
+        && desired.additional.is_some()
+        && next.rolled_out.is_none()
+        && !next.additional_was_rolled_out
+        && resolved.rejected.is_none();
     let is_written =
         !recorded.global_is_lost && same.is_some_and(|global| global.has_same_state(&next));
     if !is_written {
@@ -309,28 +313,6 @@ fn reach(
         });
     }
     plan
-}
-
-/// Whether too many nodes failed with this revision, and the user wants a rollback then: to the last valid additional Secret, which
-/// is in the history.
-fn is_rolled_back(
-    spec: &GlobalPullSecretSpec,
-    plan: &Plan,
-    before: Option<&Global>,
-    desired: &Desired,
-) -> bool {
-    let Some(global) = before.filter(|_| desired.additional.is_some()) else {
-        return false;
-    };
-    let is_new = plan.aim != Aim::Reach(Goal::Revision(global.revision));
-    let next = plan.global.as_ref().map_or(global, |write| &write.global);
-    let is_innocent = next.rolled_out.is_some() || next.additional_was_rolled_out;
-    spec.rollout.on_failure == OnFailure::Rollback
-        && !spec.rollout.paused
-        && !is_new
-        && !is_innocent
-        && plan.resolved.rejected.is_none()
-        && has_halted(spec, &plan.members)
 }
 
 fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]) -> Global {

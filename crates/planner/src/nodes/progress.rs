@@ -6,12 +6,14 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::{requested_retry, shortened_retry};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
 
 use super::clock::{LeaderClock, Uptime, up_to_date};
-use super::input::{NodeView, Snapshot};
+use super::input::{NodeView, PullSecrets, Snapshot};
 use super::received::{Heard, Received};
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
@@ -294,6 +296,29 @@ pub(super) fn is_at_rest(status: &NodePullSecretStatus) -> bool {
         Phase::Syncing => status.reason == Reason::Superseded,
         _ => false,
     }
+}
+
+/// The node is at rest with its goal, though its object assigns something else.
+pub(super) fn has_unassigned(object: &NodePullSecret, goal: Goal) -> bool {
+    let is_assigned = |revision| !object.spec.restore && object.spec.assigned() == revision;
+    at_rest(object).is_some_and(|revision| {
+        let is_goal = revision.is_identified() && goal == Goal::Revision(revision);
+        is_goal && !is_assigned(revision)
+    })
+}
+
+/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
+pub(super) fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
+    object.spec.foreign_owner != node.file_owner && !object.spec.restore
+}
+
+/// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
+/// neither.
+pub(super) fn retry(secrets: &PullSecrets, object: Option<&NodePullSecret>) -> String {
+    let own = object.and_then(|object| requested_retry(object.annotations()));
+    let additional = secrets.retry.as_deref().map(shortened_retry);
+    let both: Vec<String> = own.into_iter().chain(additional).collect();
+    both.join(" ")
 }
 
 /// The status, if the node was at rest with this goal when it was assigned: it has nothing to change.

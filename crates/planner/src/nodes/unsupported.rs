@@ -6,7 +6,6 @@ use globalps_core::phase::has_nothing;
 use globalps_core::virtual_nodes::VirtualMark;
 use jiff::SignedDuration;
 
-use super::assignments::may_have_something;
 use super::input::{NodeView, Snapshot};
 use super::node::is_selectable;
 use super::syncers::{Cause, START, UNSUPPORTED_AFTER};
@@ -43,7 +42,7 @@ impl Snapshot<'_> {
             None if node.virtual_by.is_some() => {
                 !self.nodes.deleted_out_of_band.contains(&node.name)
             }
-            None => !may_have_something(self, node),
+            None => !self.may_have_something(node),
         };
         if let Some(mark) = node.virtual_by {
             // A node that got the mark later is restored like an excluded one.
