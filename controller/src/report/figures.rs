@@ -123,17 +123,9 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
         let status = object.status.as_ref();
         let is_up_to_date =
             status.map(|status| status.observed_generation) == object.metadata.generation;
-        !is_up_to_date
-            && snapshot
-                .clock
-                .leader
-                .assigned_for(object, snapshot.clock.uptime)
-                >= UNRESPONSIVE_AFTER
+        !is_up_to_date && snapshot.clock.assigned_for(object) >= UNRESPONSIVE_AFTER
     });
-    let not_ready_for = snapshot
-        .clock
-        .leader
-        .not_ready_for(node, snapshot.clock.uptime);
+    let not_ready_for = snapshot.clock.not_ready_for(node);
     let down_for = snapshot
         .agents
         .syncers

@@ -7,7 +7,7 @@ use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{InvalidForget, SYNCER};
 use globalps_core::rollout::{Revision, RevisionId};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 
 use super::absence::{Absence, absence};
@@ -136,6 +136,22 @@ pub struct Clock<'a> {
     pub now: Timestamp,
 }
 
+impl Clock<'_> {
+    /// How long the object has had its generation.
+    pub fn assigned_for(&self, object: &NodePullSecret) -> SignedDuration {
+        self.leader.assigned_for(object, self.uptime)
+    }
+
+    /// How long the node has been `NotReady`; `None`: it is ready.
+    pub fn not_ready_for(&self, node: &NodeView) -> Option<SignedDuration> {
+        self.leader.not_ready_for(node, self.uptime)
+    }
+
+    pub(super) fn is_new(&self, node: &NodeView) -> bool {
+        self.leader.is_new(node, self.uptime, self.now)
+    }
+}
+
 impl Recorded {
     /// A restore has begun, which only valid content ends.
     pub fn is_restoring(&self) -> bool {
@@ -229,19 +245,14 @@ impl Snapshot<'_> {
             .recorded
             .first_written
             .is_some_and(|time| time < node.created);
-        self.is_new(node) && (is_rolled_out || is_later)
-    }
-
-    pub(super) fn is_new(&self, node: &NodeView) -> bool {
-        self.clock
-            .leader
-            .is_new(node, self.clock.uptime, self.clock.now)
+        self.clock.is_new(node) && (is_rolled_out || is_later)
     }
 
     /// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
     /// the deletion was observed; a restore waits for its report, but not forever.
     pub(super) fn may_have_something(&self, node: &NodeView) -> bool {
-        let had_object = !self.is_new(node) || self.nodes.deleted_out_of_band.contains(&node.name);
+        let had_object =
+            !self.clock.is_new(node) || self.nodes.deleted_out_of_band.contains(&node.name);
         had_object && self.is_in_force()
     }
 
@@ -266,7 +277,6 @@ impl Snapshot<'_> {
 mod tests {
     use globalps_core::api::Cordoned;
     use globalps_core::phase;
-    use jiff::SignedDuration;
 
     use super::*;
 

@@ -80,7 +80,7 @@ fn member(
     min_ready: SignedDuration,
 ) -> Member {
     let spec = &snapshot.config.spec;
-    let (clock, uptime) = (&snapshot.clock.leader, &snapshot.clock.uptime);
+    let clock = &snapshot.clock;
     let case = object.map(|object| {
         let context = Context::of(snapshot, node, object, min_ready);
         Case::of(object, node, context)
@@ -100,7 +100,7 @@ fn member(
     let mut member = Member {
         name: node.name.clone(),
         goal,
-        not_ready: clock.not_ready_for(node, *uptime),
+        not_ready: clock.not_ready_for(node),
         assigned: match object {
             _ if node.is_foreign() && goal != Goal::Restore => Some((goal, Progress::Foreign)),
             // It is left alone until the end of the update, or this plan writes its object.
@@ -128,12 +128,10 @@ fn member(
             }
             None => None,
         },
-        assigned_for: object.map_or(SignedDuration::ZERO, |object| {
-            clock.assigned_for(object, *uptime)
-        }),
+        assigned_for: object.map_or(SignedDuration::ZERO, |object| clock.assigned_for(object)),
         is_up_to_date: case.is_some_and(|case| case.status.is_some()),
-        agent_down: snapshot.agents.syncers.down_for(&node.name, *uptime),
-        unable: clock.unable_for(&node.name, *uptime),
+        agent_down: snapshot.agents.syncers.down_for(&node.name, clock.uptime),
+        unable: clock.leader.unable_for(&node.name, clock.uptime),
         awaits_agent: snapshot.agents.syncers.is_replaced(&node.name),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
@@ -178,7 +176,8 @@ fn member(
         };
     }
     if member.is_blocked() {
-        member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *uptime));
+        member.retry |=
+            object.is_some_and(|object| is_retry_due(object, &clock.leader, clock.uptime));
     }
     member.retry &= !has_new_owner && !node.is_updating();
     member
@@ -197,10 +196,7 @@ impl<'a> Canaries<'a> {
         let can_go = |node: &NodeView| {
             let object = snapshot.nodes.objects.get(&node.name);
             let is_unresponsive = object.is_some_and(|object| {
-                let assigned_for = snapshot
-                    .clock
-                    .leader
-                    .assigned_for(object, snapshot.clock.uptime);
+                let assigned_for = snapshot.clock.assigned_for(object);
                 up_to_date(object).is_none() && assigned_for >= rollout::UNRESPONSIVE_AFTER
             });
             let down_for = snapshot

@@ -59,8 +59,7 @@ impl Snapshot<'_> {
             return Some(Unsupported::NoSyncer(&down.cause));
         }
         let silent = object.filter(|object| object.status.is_none());
-        let silent_for =
-            silent.map(|object| self.clock.leader.assigned_for(object, self.clock.uptime));
+        let silent_for = silent.map(|object| self.clock.assigned_for(object));
         silent_for
             .is_some_and(is_over)
             .then_some(Unsupported::NeverReported)
