@@ -4,22 +4,13 @@
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
 mod cache;
-mod clusters;
-mod content;
 mod hub;
 mod leader;
-mod namespaces;
-mod nodes;
 mod objects;
-mod operators;
 mod process;
-#[cfg(test)]
-mod properties;
-mod refused;
 mod remote;
 mod report;
 mod run;
-mod targets;
 mod telemetry;
 mod verification;
 

@@ -1,9 +1,9 @@
 //! When the leader received what.
 
+use globalps_planner::nodes::clock::Uptime;
 use jiff::Timestamp;
 
 use super::Cache;
-use crate::nodes::clock::Uptime;
 use crate::telemetry::clock;
 
 /// By the clock of the leader's machine that nobody sets.

@@ -1,18 +1,18 @@
 //! The events of the watches.
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
+use globalps_planner::content::source::Source;
+use globalps_planner::namespaces::views::PullSecretView;
+use globalps_planner::nodes::input::NodeView;
+use globalps_planner::operators::views::{CatalogView, CsvView, Id, SubscriptionView};
+use globalps_planner::targets::account::AccountView;
+use globalps_planner::targets::namespace::NamespaceView;
 use globalps_runtime::list_watch::Update;
 use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::content::source::Source;
-use crate::namespaces::views::PullSecretView;
-use crate::nodes::input::NodeView;
 use crate::objects::managed::{LiveObject, ManagedObject};
 use crate::objects::pods::PodView;
-use crate::operators::views::{CatalogView, CsvView, Id, SubscriptionView};
-use crate::targets::account::AccountView;
-use crate::targets::namespace::NamespaceView;
 
 /// An event of one of the watches.
 #[expect(clippy::large_enum_variant, reason = "short-lived, and never stored")]

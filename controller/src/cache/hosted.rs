@@ -5,13 +5,13 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use globalps_core::api::HostedControlPlaneRef;
 use globalps_core::decode::Item;
 use globalps_core::names::{CONTROLLER_NAMESPACE, DATA_KEY};
+use globalps_planner::content::source::{Data, Source};
 use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 
-use crate::content::source::{Data, Source};
 use crate::remote::kubeconfig::connect;
 
 /// The last state of one of the three: what it refers to, or why it can't be read.

@@ -29,6 +29,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
+use globalps_planner::content::secret::{self, Global, RolledOutWrite};
+use globalps_planner::nodes::clock::LeaderClock;
+use globalps_planner::nodes::input::NodeView;
+use globalps_planner::nodes::syncers::Syncers;
+use globalps_planner::targets::namespace::NamespaceView;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
@@ -51,13 +56,8 @@ use syncer_pods::SyncerPods;
 pub(crate) use watches::stripped;
 pub(crate) use watches::{Watch, Watches};
 
-use crate::content::secret::{self, Global, RolledOutWrite};
-use crate::nodes::clock::LeaderClock;
-use crate::nodes::input::NodeView;
-use crate::nodes::syncers::Syncers;
 use crate::objects::agents::Leftover;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
-use crate::targets::namespace::NamespaceView;
 
 #[derive(Default)]
 pub(crate) struct Cache {

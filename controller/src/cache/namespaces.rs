@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globalps_core::decode::Unreadable;
+use globalps_planner::content::scope::Namespaces;
+use globalps_planner::targets::namespace::NamespaceView;
 use globalps_runtime::list_watch::Update;
 use tokio::time::Instant;
 
 use super::store::Store;
 use super::versioned::Versioned;
-use crate::content::scope::Namespaces;
-use crate::targets::namespace::NamespaceView;
 
 /// Changes within this time share a revision.
 const SETTLE: Duration = Duration::from_secs(1);

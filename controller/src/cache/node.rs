@@ -2,14 +2,14 @@
 
 use globalps_core::machine_config::file_owner;
 use globalps_core::virtual_nodes::virtual_mark;
+use globalps_planner::nodes::input::{NodeView, NotReady};
+use globalps_planner::targets::version;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::Cache;
 use super::versioned::Versioned;
-use crate::nodes::input::{NodeView, NotReady};
 use crate::objects::views::{NodeConditionFields, NodeFields};
-use crate::targets::version;
 
 /// Taints of the cluster autoscaler and of Karpenter (1.0 and before) on a node that they are going to drain and delete.
 const DELETION_TAINTS: [&str; 3] = [

@@ -7,6 +7,12 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_planner::operators::olm::{OlmObject, resource};
+use globalps_planner::operators::views::{
+    COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
+};
+use globalps_planner::targets::PER_NAMESPACE;
+use globalps_planner::targets::account::{AccountFields, AccountView};
 use globalps_runtime::list_watch::{Update, list_watch};
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -14,12 +20,6 @@ use kube::{Api, Client};
 use super::event::{CacheEvent, OperatorEvent};
 use super::kept::{Bounded, Kept};
 use super::versioned::Versioned;
-use crate::operators::olm::{OlmObject, resource};
-use crate::operators::views::{
-    COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
-};
-use crate::targets::PER_NAMESPACE;
-use crate::targets::account::{AccountFields, AccountView};
 
 /// Objects per page. A `ClusterServiceVersion` can have half a megabyte.
 const PAGE: u32 = 100;

@@ -1,11 +1,11 @@
 //! Detects changes by other clients. Pure.
 
+use globalps_planner::targets::version_of;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 
 use super::store::Store;
 use super::versioned::Versioned;
-use crate::targets::version_of;
 
 /// A change by another client of an object that the controller wrote.
 #[derive(Debug)]

@@ -3,6 +3,9 @@
 use futures::stream::{BoxStream, StreamExt as _, select};
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::ATTACHED_ANNOTATION;
+use globalps_planner::namespaces::views::PullSecretView;
+use globalps_planner::targets::PER_NAMESPACE;
+use globalps_planner::targets::account::{AccountFields, AccountView};
 use globalps_provider::Pattern;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, list_watch};
@@ -15,9 +18,6 @@ use super::event::CacheEvent;
 use super::kept::{Bounded, Kept};
 use super::store::Store;
 use super::versioned::Versioned;
-use crate::namespaces::views::PullSecretView;
-use crate::targets::PER_NAMESPACE;
-use crate::targets::account::{AccountFields, AccountView};
 
 /// Objects per page; each has about a kilobyte of managed fields, and the Secrets have their credentials.
 const PAGE: u32 = 100;

@@ -6,17 +6,19 @@ use globalps_core::api::SecretRef;
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, forget_up_to, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
+use globalps_planner::content::secret::{Global, revision};
+use globalps_planner::content::source::{Data, Source};
+use globalps_planner::nodes::absence::{Absence, absence};
+use globalps_planner::nodes::clock::Uptime;
+use globalps_planner::nodes::input::{
+    Agents, Clock, Configuration, Nodes, PullSecrets, Recorded, Snapshot,
+};
+use globalps_planner::nodes::provider_paths::{fit, is_on_nodes};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::debounce::Debounced;
 use super::{Cache, OriginalRef};
-use crate::content::secret::{Global, revision};
-use crate::content::source::{Data, Source};
-use crate::nodes::absence::{Absence, absence};
-use crate::nodes::clock::Uptime;
-use crate::nodes::input::Snapshot;
-use crate::nodes::provider_paths::{fit, is_on_nodes};
 
 /// Names and contents.
 type Sources = Vec<(String, Source)>;
@@ -51,64 +53,75 @@ impl Cache {
         let is_on_nodes =
             !are_nodes_known || is_on_nodes(global.as_ref(), objects.map(|object| &**object));
         let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
+        // Revisions begin with 1 again once everything was removed.
+        let forgotten = status
+            .map(|status| status.forgotten_revision)
+            .filter(|forgotten| {
+                global
+                    .as_ref()
+                    .is_some_and(|it| it.revision.number > *forgotten)
+            });
         Snapshot {
-            spec,
-            deviation,
-            config_missing: config.is_none() && self.config_unreadable().is_none(),
-            config_unreadable: self.config_unreadable().map(ToString::to_string),
-            config_known: self.configured().is_some(),
-            additional,
-            additional_type: self.additional().and_then(|secret| secret.type_.clone()),
-            additional_retry: self
-                .additional()
-                .and_then(|secret| secret.annotations().get(RETRY_ANNOTATION).cloned()),
-            forget_request: config.and_then(|config| forget_up_to(config.annotations())),
-            // Revisions begin with 1 again once everything was removed.
-            forgotten: status
-                .map(|status| status.forgotten_revision)
-                .filter(|forgotten| {
-                    global
-                        .as_ref()
-                        .is_some_and(|it| it.revision.number > *forgotten)
-                })
-                .unwrap_or_default(),
-            is_content_back: false,
-            original: match self.original_ref() {
-                None => Source::Absent,
-                Some(OriginalRef::Secret(secret)) if self.is_own(secret) => {
-                    Source::Unreadable("globalps writes it, so it can't be the original".to_owned())
-                }
-                // `caches_synced` holds, so it is known.
-                Some(_) => self.sources.original.clone().unwrap_or(Source::Absent),
+            config: Configuration {
+                spec,
+                deviation,
+                is_missing: config.is_none() && self.config_unreadable().is_none(),
+                unreadable: self.config_unreadable().map(ToString::to_string),
+                is_known: self.configured().is_some(),
+                restore_is_meant,
+                forget_request: config.and_then(|config| forget_up_to(config.annotations())),
             },
-            sources,
-            unnamed_sources,
-            restore_is_meant,
-            namespaces: self.namespaces.get().map(Cow::Borrowed),
-            global,
-            new_id: RevisionId::UNKNOWN,
-            global_is_lost: self.global.is_lost,
-            first_written: self.first_written(),
-            rolled_out_revision: self.rolled_out.get().map(revision),
-            reported_revision: status.map_or(0, |status| status.revision),
-            last_rolled_out: None,
-            namespaces_have: None,
-            has_copies: self.state().has_copies(),
-            syncers: Cow::Borrowed(&self.syncers),
-            clock: Cow::Borrowed(&self.clock),
-            uptime,
+            secrets: PullSecrets {
+                additional,
+                additional_type: self.additional().and_then(|secret| secret.type_.clone()),
+                retry: self
+                    .additional()
+                    .and_then(|secret| secret.annotations().get(RETRY_ANNOTATION).cloned()),
+                original: match self.original_ref() {
+                    None => Source::Absent,
+                    Some(OriginalRef::Secret(secret)) if self.is_own(secret) => Source::Unreadable(
+                        "globalps writes it, so it can't be the original".to_owned(),
+                    ),
+                    // `caches_synced` holds, so it is known.
+                    Some(_) => self.sources.original.clone().unwrap_or(Source::Absent),
+                },
+                sources,
+                unnamed_sources,
+                namespaces: self.namespaces.get().map(Cow::Borrowed),
+            },
+            recorded: Recorded {
+                global,
+                global_is_lost: self.global.is_lost,
+                first_written: self.first_written(),
+                rolled_out_revision: self.rolled_out.get().map(revision),
+                reported_revision: status.map_or(0, |status| status.revision),
+                forgotten: forgotten.unwrap_or_default(),
+                is_content_back: false,
+                namespaces_have: None,
+                has_copies: self.state().has_copies(),
+            },
+            agents: Agents {
+                syncers: Cow::Borrowed(&self.syncers),
+                daemon_set: self.has_agents(),
+                has_leftovers: self.has_leftovers(),
+                are_cleaned_up: false,
+            },
+            nodes: Nodes {
+                views: Cow::Borrowed(&self.nodes.live),
+                objects: Cow::Borrowed(&self.node_pull_secrets.live),
+                are_known: are_nodes_known,
+                unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
+                deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
+                changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
+            },
+            clock: Clock {
+                leader: Cow::Borrowed(&self.clock),
+                uptime,
+                now,
+            },
             refused: Cow::default(),
-            cleans_up: false,
-            daemon_set: self.has_agents(),
-            has_leftovers: self.has_leftovers(),
-            nodes: Cow::Borrowed(&self.nodes.live),
-            unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
             unreadable_objects: self.unreadable(),
-            deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
-            changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
-            node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
-            are_nodes_known,
-            now,
+            new_id: RevisionId::UNKNOWN,
         }
     }
 

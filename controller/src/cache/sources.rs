@@ -1,12 +1,12 @@
 //! The pull secrets that users write: the additional one, the original, and the sources.
 
+use globalps_planner::content::source::Source;
 use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 use tokio::time::Instant;
 
 use super::debounce::Debounced;
 use super::event::OriginalRef;
-use crate::content::source::Source;
 
 #[derive(Default)]
 pub(super) struct Sources {

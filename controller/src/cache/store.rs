@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use globalps_core::decode::Unreadable;
+use globalps_planner::targets::version_of;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
 
 use super::versioned::Versioned;
-use crate::targets::version_of;
 
 /// The objects of one watch by name, as of the newest event.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::decode::Unreadable;
+use globalps_planner::nodes::clock::Uptime;
 use globalps_runtime::list_watch::Update;
 
 use super::store::Store;
-use crate::nodes::clock::Uptime;
 use crate::objects::pods::PodView;
 
 /// The watched pods.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_manifests::Agent;
+use globalps_planner::nodes::clock::Uptime;
+use globalps_planner::nodes::provider_paths::ProviderPods;
+use globalps_planner::nodes::syncers::{Cause, Down, START, Syncers, UNSUPPORTED_AFTER};
 
 use super::Cache;
 use super::syncer_pods::Replacement;
-use crate::nodes::clock::Uptime;
-use crate::nodes::provider_paths::ProviderPods;
-use crate::nodes::syncers::{Cause, Down, START, Syncers, UNSUPPORTED_AFTER};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::views::AgentTemplate;
 

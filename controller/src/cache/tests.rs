@@ -1,6 +1,7 @@
 use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
 use globalps_core::checksum::add_checksum;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
+use globalps_planner::content::source::Source;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::WatchError;
 use globalps_runtime::object_watch::ObjectState;
@@ -9,7 +10,6 @@ use serde_json::json;
 
 use super::debounce::GRACE;
 use super::*;
-use crate::content::source::Source;
 
 fn secret(name: &str) -> Secret {
     let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});
@@ -85,7 +85,7 @@ fn what_globalps_wrote_is_no_original() {
         });
         cache.set_watches(&[Watch::Original(original)]);
         let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
-        let found = matches!(snapshot.original, Source::Unreadable(_));
+        let found = matches!(snapshot.secrets.original, Source::Unreadable(_));
         assert_eq!(found, is_own, "{namespace}/{name}");
     }
 }
@@ -206,6 +206,7 @@ fn a_deletion_during_a_gap_of_the_watch_is_out_of_band() {
     assert!(
         cache
             .snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH)
+            .recorded
             .global_is_lost
     );
     let changes = cache.take_out_of_band_changes();
@@ -223,7 +224,7 @@ fn a_node_that_is_gone_leaves_nothing_to_another_of_its_name() {
     let object = || Box::new(NodePullSecret::new("a", NodePullSecretSpec::default()));
     let deleted = |cache: &Cache| {
         let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
-        snapshot.deleted_out_of_band.contains("a")
+        snapshot.nodes.deleted_out_of_band.contains("a")
     };
     let applied = Event::Apply(Box::new(NodeView::of_test("a", Timestamp::UNIX_EPOCH)));
     cache.handle(CacheEvent::Node(Update::Event(applied)), now);
@@ -357,13 +358,14 @@ fn an_assignment_by_another_client_is_not_believed() {
             }
         }
         let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
-        let known = &snapshot.node_pull_secrets["a"];
-        let is_changed = snapshot.changed_out_of_band.contains("a");
+        let known = &snapshot.nodes.objects["a"];
+        let is_changed = snapshot.nodes.changed_out_of_band.contains("a");
         assert_eq!((known.spec.revision, is_changed), expected, "{case}");
         cache.put_node_pull_secret(*object(10, 4, 5, "u"));
         assert!(
             cache
                 .snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH)
+                .nodes
                 .changed_out_of_band
                 .is_empty()
         );

@@ -1,12 +1,12 @@
 //! Names and versions of the objects in a store.
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_planner::targets::version;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
 use crate::objects::managed::LiveObject;
 use crate::objects::pods::PodView;
-use crate::targets::version;
 
 /// Name and `resourceVersion` of an object in a [`Store`](super::store::Store). Resource versions of one resource only increase.
 pub(crate) trait Versioned {

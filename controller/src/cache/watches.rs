@@ -10,6 +10,9 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
     RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
+use globalps_planner::content::source::{Data, Source};
+use globalps_planner::nodes::forget::may_have_old;
+use globalps_planner::operators::views::Id;
 use globalps_runtime::list_events::one;
 use globalps_runtime::list_watch::{Update, list_watch};
 use globalps_runtime::object_watch::{ObjectState, watch_object};
@@ -26,12 +29,9 @@ use super::hosted;
 use super::node::node_view;
 use super::operators::operator_events;
 use super::pull_secrets::{PullSecretsWatch, pull_secret_events};
-use crate::content::source::{Data, Source};
-use crate::nodes::forget::may_have_old;
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::pods::{PodFields, pod_view};
 use crate::objects::views::{DaemonSetView, NodeFields};
-use crate::operators::views::Id;
 
 /// Objects per page. A Node with the names of its images can have 40 KB.
 const PAGE: u32 = 50;

@@ -1,10 +1,10 @@
 //! Writes the assignments of a plan.
 
 use globalps_core::api::{ClusterPullSecretSpec, FleetPullSecret};
+use globalps_planner::clusters::input::{ClusterKey, object_title, title};
 
 use super::Hub;
 use super::writes::object_name;
-use crate::clusters::input::{ClusterKey, object_title, title};
 
 type Assignment = (ClusterKey, ClusterPullSecretSpec);
 

@@ -7,6 +7,13 @@ use globalps_core::api::{
 };
 use globalps_core::names::{FLEET_LABEL, cluster_pull_secret, fleet_revision};
 use globalps_core::reasons::Reason;
+use globalps_planner::clusters::desired::Desired;
+use globalps_planner::clusters::input::ClusterKey;
+use globalps_planner::clusters::member_report::MemberStatus;
+use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::target::TargetView;
+use globalps_planner::content::secret::revision_of_test;
+use globalps_planner::content::source::{Data, Source};
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use jiff::Timestamp;
@@ -22,13 +29,6 @@ use super::source::SourceState;
 use super::statuses::due;
 use super::views::{Kubeconfig, MAX_KUBECONFIG, kubeconfig, revision};
 use super::watches::HubEvent;
-use crate::clusters::desired::Desired;
-use crate::clusters::input::ClusterKey;
-use crate::clusters::member_report::MemberStatus;
-use crate::clusters::revision::Revision;
-use crate::clusters::target::TargetView;
-use crate::content::secret::revision_of_test;
-use crate::content::source::{Data, Source};
 
 /// A cluster of the fleet.
 const KNOWN: &str = "m";

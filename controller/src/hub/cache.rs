@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{FLEET_LABEL, fleet_revision};
+use globalps_planner::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
+use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::shard::Shard;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use k8s_openapi::api::core::v1::Secret;
@@ -17,9 +20,6 @@ use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
 use crate::cache::kept::Bounded as _;
 use crate::cache::store::Store;
-use crate::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
-use crate::clusters::revision::Revision;
-use crate::clusters::shard::Shard;
 
 pub(super) struct HubCache {
     /// By namespace; the empty string stands for all namespaces.

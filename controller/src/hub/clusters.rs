@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
 use globalps_core::reasons::Reason;
+use globalps_planner::clusters::input::{ClusterKey, ClusterView, title};
+use globalps_planner::clusters::member::ReasonAndMessage;
+use globalps_planner::content::source::Data;
 
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
 use crate::cache::kept::Bounded as _;
-use crate::clusters::input::{ClusterKey, ClusterView, title};
-use crate::clusters::member::ReasonAndMessage;
-use crate::content::source::Data;
 
 /// Why a Secret has no effect, and the command that changes this.
 pub(super) fn ignored_secret((namespace, name): &ClusterKey) -> String {

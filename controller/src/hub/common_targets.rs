@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, FleetPullSecret};
 use globalps_core::reasons::Reason;
+use globalps_planner::clusters::input::{ClusterKey, fleet_title};
+use globalps_planner::clusters::progress::has_nothing;
 
 use super::cache::HubCache;
-use crate::clusters::input::{ClusterKey, fleet_title};
-use crate::clusters::progress::has_nothing;
 
 /// By target (`NAMESPACE/NAME`) and cluster.
 #[derive(Default)]

@@ -9,6 +9,14 @@ use globalps_core::api::{
 use globalps_core::names::HUB;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout;
+use globalps_planner::clusters::desired::{Desired, Release};
+use globalps_planner::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
+use globalps_planner::clusters::known::Known;
+use globalps_planner::clusters::limits::MOST_CONNECTIONS;
+use globalps_planner::clusters::progress::up_to_date;
+use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::trust::Trust;
+use globalps_planner::targets::created;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -17,14 +25,6 @@ use super::cache::HubCache;
 use super::messages::{MemberSpec, Outcome, Pair};
 use super::pins::Pins;
 use super::views::pair;
-use crate::clusters::desired::{Desired, Release};
-use crate::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
-use crate::clusters::known::Known;
-use crate::clusters::limits::MOST_CONNECTIONS;
-use crate::clusters::progress::up_to_date;
-use crate::clusters::revision::Revision;
-use crate::clusters::trust::Trust;
-use crate::targets::created;
 
 impl Hub {
     /// Sends the desired state to each session of this shard.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::names::cluster_pull_secret;
+use globalps_planner::clusters::input::{ClusterKey, ClusterView, fleet_title, title};
+use globalps_planner::clusters::known::Known;
 
 use super::cache::HubCache;
 use super::scope::Scope;
 use super::views::{key, pair};
-use crate::clusters::input::{ClusterKey, ClusterView, fleet_title, title};
-use crate::clusters::known::Known;
 
 impl HubCache {
     /// Oldest first: if two have the same target, the older one writes it.

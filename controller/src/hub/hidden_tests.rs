@@ -1,4 +1,5 @@
 use globalps_core::api::FleetPullSecret;
+use globalps_planner::content::source::Source;
 use globalps_runtime::list_watch::{Update, WatchError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::json;
@@ -10,7 +11,6 @@ use super::refused_tests::{
 use super::source::SourceState;
 use super::views::NamespaceLabels;
 use super::watches::HubEvent;
-use crate::content::source::Source;
 use crate::objects::fake_api::FakeApi;
 
 /// The hub of the namespaces `ns` and `team-b`, which may not read `team-b`.

@@ -6,6 +6,8 @@ use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, DATA_KEY, FLEET_ANNOTATION, IMAGES_SECRET,
     INSTALLATION_ANNOTATION, NAMESPACE,
 };
+use globalps_planner::clusters::installation::Installation;
+use globalps_planner::content::source::Data;
 use globalps_runtime::request::within;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,8 +17,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::clusters::installation::Installation;
-use crate::content::source::Data;
 use crate::objects::apply::is_absent;
 
 /// Attempts and pause for an object whose CRD is not served yet.

@@ -7,6 +7,8 @@ use futures::stream::BoxStream;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::GLOBAL_SECRET;
+use globalps_planner::clusters::member::ReasonAndMessage;
+use globalps_planner::clusters::member_report::{MemberReport, MemberStatus};
 use globalps_runtime::list_events::{Event, WATCH_SECONDS, list_events, one};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
@@ -14,8 +16,6 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 
 use super::messages::MemberSpec;
-use crate::clusters::member::ReasonAndMessage;
-use crate::clusters::member_report::{MemberReport, MemberStatus};
 use crate::remote::unreachable;
 
 /// Interval of the attempts to watch, while globalps is not installed.

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
 use globalps_core::rollout::Revision;
+use globalps_planner::clusters::desired::Desired;
+use globalps_planner::clusters::identity::Pin;
+use globalps_planner::clusters::input::ClusterKey;
+use globalps_planner::clusters::known::Known;
+use globalps_planner::clusters::member::ReasonAndMessage;
+use globalps_planner::clusters::target::Names;
+use globalps_planner::content::source::Data;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::clusters::desired::Desired;
-use crate::clusters::identity::Pin;
-use crate::clusters::input::ClusterKey;
-use crate::clusters::known::Known;
-use crate::clusters::member::ReasonAndMessage;
-use crate::clusters::target::Names;
-use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 use crate::remote::bounds::Bounds;
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec};
 use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, HUB, RETRY_ANNOTATION};
+use globalps_planner::clusters::progress::up_to_date;
+use globalps_planner::clusters::shard::Shard;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use kube::ResourceExt as _;
@@ -13,8 +15,6 @@ use crate::cache::kept::Kept;
 use crate::cache::out_of_band::out_of_band_changes;
 use crate::cache::own_specs::OwnSpecs;
 use crate::cache::versioned::Versioned as _;
-use crate::clusters::progress::up_to_date;
-use crate::clusters::shard::Shard;
 
 /// Maximum length of the value of an annotation. The field that it is copied to has the same limit.
 const VALUE: usize = 1024;

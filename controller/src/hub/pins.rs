@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::ClusterPullSecret;
 use globalps_core::names::ACCEPTED_IDENTITY_ANNOTATION;
+use globalps_planner::clusters::identity::Pin;
+use globalps_planner::clusters::input::ClusterKey;
 use kube::ResourceExt as _;
 
 use super::cache::HubCache;
 use super::objects::owner_uid;
 use super::views::pair;
-use crate::clusters::identity::Pin;
-use crate::clusters::input::ClusterKey;
 
 #[derive(Default)]
 pub(super) struct Pins(BTreeMap<ClusterKey, Pinned>);

@@ -15,6 +15,15 @@ use globalps_core::names::{
     fleet_revision,
 };
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_planner::clusters::clock::ClusterClock;
+use globalps_planner::clusters::desired::Desired;
+use globalps_planner::clusters::input::{ClusterKey, Input};
+use globalps_planner::clusters::plan::{FleetPlan, plan};
+use globalps_planner::clusters::revision;
+use globalps_planner::clusters::trust::Trust;
+use globalps_planner::content::source::{Data, Source};
+use globalps_planner::properties::config;
+use globalps_planner::refused::Failures;
 use globalps_runtime::list_events::Event as WatchEvent;
 use globalps_runtime::list_watch::Update;
 use jiff::{SignedDuration, Timestamp};
@@ -33,15 +42,6 @@ use super::reconcile::with_obstacles;
 use super::statuses::{dated, due};
 use super::views::{self, ClusterObject, Id, NamespaceLabels, pair};
 use super::watches::HubEvent;
-use crate::clusters::clock::ClusterClock;
-use crate::clusters::desired::Desired;
-use crate::clusters::input::{ClusterKey, Input};
-use crate::clusters::plan::{FleetPlan, plan};
-use crate::clusters::revision;
-use crate::clusters::trust::Trust;
-use crate::content::source::{Data, Source};
-use crate::properties::config;
-use crate::refused::Failures;
 
 const CLUSTERS: usize = 4;
 /// Behind no kubeconfig at first.

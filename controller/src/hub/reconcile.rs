@@ -9,6 +9,15 @@ use globalps_core::api::{ClusterPullSecret, Counts, FleetPullSecret, FleetSecret
 use globalps_core::names::{FLEET_FINALIZER, cluster_pull_secret};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::RevisionId;
+use globalps_planner::clusters::hidden::sentence;
+use globalps_planner::clusters::identity::is_hub;
+use globalps_planner::clusters::input::{
+    ClusterKey, ClusterView, Input, fleet_title, object_title, revision_title,
+};
+use globalps_planner::clusters::installation::{Installation, pull_secret_of, requested};
+use globalps_planner::clusters::plan::{FleetPlan, plan};
+use globalps_planner::content::source::Source;
+use globalps_planner::refused;
 use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -23,15 +32,6 @@ use super::views::pair;
 use super::writes::{Written, object_name};
 use super::{Hub, RESYNC};
 use crate::cache::uptime;
-use crate::clusters::hidden::sentence;
-use crate::clusters::identity::is_hub;
-use crate::clusters::input::{
-    ClusterKey, ClusterView, Input, fleet_title, object_title, revision_title,
-};
-use crate::clusters::installation::{Installation, pull_secret_of, requested};
-use crate::clusters::plan::{FleetPlan, plan};
-use crate::content::source::Source;
-use crate::refused;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);

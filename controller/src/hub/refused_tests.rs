@@ -10,6 +10,9 @@ use globalps_core::api::{
 use globalps_core::names::{
     REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
 };
+use globalps_planner::clusters::revision::Revision;
+use globalps_planner::content::secret::revision_of_test;
+use globalps_planner::content::source::{Data, Source};
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 use jiff::{SignedDuration, Timestamp};
@@ -22,9 +25,6 @@ use super::source::SourceState;
 use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
 use super::{Cli, Command, Hub};
-use crate::clusters::revision::Revision;
-use crate::content::secret::revision_of_test;
-use crate::content::source::{Data, Source};
 use crate::leader::fencing::FencingToken;
 use crate::objects::fake_api::{FakeApi, REFUSALS};
 use crate::process::Process;

@@ -8,14 +8,14 @@ use globalps_core::api::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
+use globalps_planner::clusters::input::{ClusterKey, title};
+use globalps_planner::clusters::limits::{is_halted as halts, limits};
+use globalps_planner::clusters::plan::{FleetPlan, Hold};
+use globalps_planner::content::source::Verdict;
+use globalps_planner::refused::Failure;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::clusters::input::{ClusterKey, title};
-use crate::clusters::limits::{is_halted as halts, limits};
-use crate::clusters::plan::{FleetPlan, Hold};
-use crate::content::source::Verdict;
-use crate::refused::Failure;
 use crate::report::statement::{
     Statement, dated, first, sentences, statement, waits_for_canary, with_refused,
 };
@@ -337,10 +337,10 @@ mod tests {
     fn member() -> Member {
         Member {
             name: "ns/slow".to_owned(),
-            goal: Goal::Revision(crate::content::secret::revision_of_test(2)),
+            goal: Goal::Revision(globalps_planner::content::secret::revision_of_test(2)),
             not_ready: None,
             assigned: Some((
-                Goal::Revision(crate::content::secret::revision_of_test(1)),
+                Goal::Revision(globalps_planner::content::secret::revision_of_test(1)),
                 Progress::Done,
             )),
             assigned_for: SignedDuration::ZERO,
@@ -365,7 +365,7 @@ mod tests {
         FleetPlan {
             verdict: Verdict::Valid(Vec::new()),
             hold: None,
-            revision: crate::content::secret::revision_of_test(2),
+            revision: globalps_planner::content::secret::revision_of_test(2),
             canary_passed: false,
             revisions: Vec::new(),
             rolled_back: None,

@@ -6,6 +6,9 @@ use globalps_core::names::{
     SECRET_TYPE,
 };
 use globalps_core::reasons::Reason;
+use globalps_planner::clusters::desired::Release;
+use globalps_planner::clusters::member::ReasonAndMessage;
+use globalps_planner::clusters::text::sanitized;
 use globalps_runtime::request::{within, without_content};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -14,9 +17,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
 use super::messages::MemberSpec;
-use crate::clusters::desired::Release;
-use crate::clusters::member::ReasonAndMessage;
-use crate::clusters::text::sanitized;
 use crate::remote::unreachable;
 
 /// Maximum length of the uid of a member's `kube-system`: a member can report any text.

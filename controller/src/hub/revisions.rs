@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use globalps_planner::clusters::revision::Revision;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 
 use super::views::RevisionSecret;
 use crate::cache::kept::Kept;
 use crate::cache::versioned::Versioned as _;
-use crate::clusters::revision::Revision;
 
 #[derive(Default)]
 pub(super) struct Revisions {

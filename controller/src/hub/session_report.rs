@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::rollout::Revision;
+use globalps_planner::clusters::desired::Desired;
+use globalps_planner::clusters::member::{DoneCriteria, status};
+use globalps_planner::clusters::member_report::MemberReport;
+use globalps_planner::clusters::text::sanitized;
 use tokio::time::Instant;
 
 use super::clusters::ignored_secret;
 use super::messages::MemberSpec;
 use super::session::Session;
-use crate::clusters::desired::Desired;
-use crate::clusters::member::{DoneCriteria, status};
-use crate::clusters::member_report::MemberReport;
-use crate::clusters::text::sanitized;
 
 /// A cluster may lack its `GlobalPullSecret` for this time: its controller creates one after the installation, and other programs replace
 /// it by deleting and creating it.

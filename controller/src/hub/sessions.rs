@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use globalps_planner::clusters::input::ClusterKey;
+use globalps_planner::clusters::member::Facts;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
 use super::messages::{Connecting, MemberSpec, Observations, Pair, Shared};
 use super::session::Session;
-use crate::clusters::input::ClusterKey;
-use crate::clusters::member::Facts;
 use crate::leader::fencing::Fence;
 use crate::remote::bounds::Bounds;
 

@@ -4,11 +4,10 @@ use std::future::ready;
 
 use futures::{Stream, StreamExt as _};
 use globalps_core::decode::Item;
+use globalps_planner::content::source::{Data, Source};
 use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _};
-
-use crate::content::source::{Data, Source};
 
 /// Namespace, name and key of the source of a `FleetPullSecret`.
 pub(super) type SourceRef = (String, String, String);

@@ -6,6 +6,9 @@ use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, FleetPullSecret,
 };
 use globalps_core::rollout::Revision;
+use globalps_planner::clusters::input::{ClusterKey, object_title, revision_title};
+use globalps_planner::clusters::plan::FleetPlan;
+use globalps_planner::refused::title;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -15,9 +18,6 @@ use super::cache::HubCache;
 use super::events::{event, record};
 use super::messages::Pair;
 use super::views::pair;
-use crate::clusters::input::{ClusterKey, object_title, revision_title};
-use crate::clusters::plan::FleetPlan;
-use crate::refused::title;
 
 /// Statuses of a namespace that one reconcile writes.
 const MOST_WRITES: usize = 500;

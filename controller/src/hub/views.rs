@@ -8,6 +8,11 @@ use globalps_core::names::{
     CLUSTER_KUBECONFIG_KEYS, KUBECONFIG_ANNOTATION, cluster_pull_secret, fleet_revision,
 };
 use globalps_core::rollout;
+use globalps_planner::clusters::input::ClusterKey;
+use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::shard::Shard;
+use globalps_planner::content::source::Data;
+use globalps_planner::targets::{created, version};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
@@ -15,11 +20,6 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::cache::kept::Bounded;
 use crate::cache::versioned::Versioned;
-use crate::clusters::input::ClusterKey;
-use crate::clusters::revision::Revision;
-use crate::clusters::shard::Shard;
-use crate::content::source::Data;
-use crate::targets::{created, version};
 
 /// Label with the cluster's name on Secrets of Cluster API.
 pub(super) const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";

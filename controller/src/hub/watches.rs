@@ -5,6 +5,7 @@ use futures::stream::{BoxStream, SelectAll, select_all};
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::decode::Item;
 use globalps_core::names::{CLUSTER_LABEL, FLEET_LABEL};
+use globalps_planner::clusters::shard::Shard;
 use globalps_runtime::list_watch::{Update, list_watch};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::ListParams;
@@ -17,7 +18,6 @@ use super::views::{
     CLUSTER_NAME_LABEL, ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret,
     kubeconfig, revision,
 };
-use crate::clusters::shard::Shard;
 
 pub(super) enum HubEvent {
     Fleet(Update<Box<FleetPullSecret>>),

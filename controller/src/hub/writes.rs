@@ -6,6 +6,8 @@ use globalps_core::api::{
 };
 use globalps_core::decode::Item;
 use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret, fleet_revision};
+use globalps_planner::clusters::input::{ClusterKey, fleet_title};
+use globalps_planner::clusters::revision::Revision;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -13,8 +15,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
 use super::cluster_api::KIND;
-use crate::clusters::input::{ClusterKey, fleet_title};
-use crate::clusters::revision::Revision;
 use crate::objects::apply::{ApplyError, readable, within};
 use crate::objects::recreate::{write_alone, write_or_recreate};
 

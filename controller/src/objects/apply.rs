@@ -10,6 +10,9 @@ use globalps_core::names::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::state::State;
+use globalps_planner::content::history::{self, HistoryWrite, Kept};
+use globalps_planner::content::secret::{self, GlobalWrite, RolledOutWrite};
+use globalps_planner::refused::title;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,10 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 pub(crate) use super::request::{ApplyError, is_absent, is_denied, readable, within};
-use crate::content::history::{self, HistoryWrite, Kept};
-use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::objects::helm::HelmRelease;
-use crate::refused::title;
 
 pub(crate) struct Applier {
     client: Client,

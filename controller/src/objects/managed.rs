@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use globalps_core::api::ProviderPaths;
+use globalps_core::backoff::doubled;
 use globalps_manifests::Agent;
-use globalps_runtime::backoff::doubled;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 

@@ -9,6 +9,8 @@ use globalps_core::names::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
+use globalps_planner::targets::account::{AccountFields, AccountView};
+use globalps_planner::targets::proof::Proof;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -20,8 +22,6 @@ use kube::api::{
 use super::apply::{Applier, ApplyError, readable, within};
 use super::recreate::write_or_recreate;
 use super::request::is_denied;
-use crate::targets::account::{AccountFields, AccountView};
-use crate::targets::proof::Proof;
 
 /// Why the API server rejected a write: a reason for the status.
 pub(crate) enum Refusal {

@@ -7,6 +7,8 @@ use globalps_core::names::{
     SECRET_TYPE,
 };
 use globalps_core::reasons::Reason;
+use globalps_planner::operators::olm::resource;
+use globalps_planner::targets::proof::Proof;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use k8s_openapi::ByteString;
@@ -18,8 +20,6 @@ use serde_json::json;
 
 use super::apply::{Applier, ApplyError, within};
 use super::namespaced::{Refusal, data};
-use crate::operators::olm::resource;
-use crate::targets::proof::Proof;
 
 impl Applier {
     /// Writes the copy in a namespace, unless another client has a Secret with that name there. `owners`: names and uids of

@@ -2,13 +2,12 @@
 //! else is dropped while they are decoded. Pure.
 
 use globalps_manifests::Agent;
+use globalps_planner::nodes::syncers::Cause;
+use globalps_planner::targets::version;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
-
-use crate::nodes::syncers::Cause;
-use crate::targets::version;
 
 /// Maximum length of a reason, in characters.
 const LONGEST: usize = 200;

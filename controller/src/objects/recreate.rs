@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use globalps_core::decode::Item;
 use globalps_core::names::CONTROLLER_MANAGER;
 use globalps_core::reasons::Reason;
+use globalps_planner::refused::title;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::apply::{Applier, ApplyError, readable, within};
 use super::stored::Deviation;
-use crate::refused::title;
 
 /// Writes the object. If it is immutable, deletes it and writes it again. `title`: its name in messages. `annotations`: those that
 /// a policy requires of each write.

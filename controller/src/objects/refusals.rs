@@ -2,6 +2,7 @@
 //! its own backoff.
 
 use globalps_core::reasons::Reason;
+use globalps_planner::refused::{Failures, Response};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use tokio::time::{Instant, timeout};
 
 use super::apply::ApplyError;
 use super::namespaced::Refusal;
-use crate::refused::{Failures, Response};
 use crate::telemetry::clock;
 
 /// All writes of one reconcile together wait this long for responses that don't come.

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use globalps_core::decode::{Item, Unreadable};
 use globalps_core::reasons::Reason;
+use globalps_planner::refused::Response;
 
 use globalps_runtime::request::without_content;
 use kube::core::Status;
-
-use crate::refused::Response;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -5,6 +5,12 @@ use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, sources_removed};
+use globalps_planner::content::source::Verdict;
+use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::nodes::absence::Absence;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::nodes::provider_paths::{Deviation, reports_provider};
 
 use super::counts::{
     NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
@@ -15,12 +21,6 @@ use super::statement::{
     MAY_NOT_READ, NAMED, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
     waits_for_canary,
 };
-use crate::content::source::Verdict;
-use crate::namespaces::summary::NamespacesReport;
-use crate::nodes::absence::Absence;
-use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::nodes::provider_paths::{Deviation, reports_provider};
 
 const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
@@ -32,7 +32,7 @@ fn is_invalid(verdict: &Verdict) -> bool {
 }
 
 fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bool {
-    rollout::is_halted(counts.halting, &snapshot.spec.rollout, members.len())
+    rollout::is_halted(counts.halting, &snapshot.config.spec.rollout, members.len())
 }
 
 pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
@@ -41,7 +41,7 @@ pub(super) fn hold(hold: Hold, snapshot: &Snapshot) -> String {
             "the GlobalPullSecret was deleted; the current credentials stay in force until it is recreated"
         }
         Hold::ConfigUnreadable => {
-            let reason = snapshot.config_unreadable.as_deref().unwrap_or_default();
+            let reason = snapshot.config.unreadable.as_deref().unwrap_or_default();
             return format!(
                 "the GlobalPullSecret can't be read: {reason}; the current credentials stay in force until you correct it"
             );
@@ -100,7 +100,7 @@ pub(super) fn ready(
             _ => no(Reason::Restoring, restoring(counts)),
         };
     };
-    let is_without_nodes = snapshot.spec.kubelet.delivery == DeliveryType::None;
+    let is_without_nodes = snapshot.config.spec.kubelet.delivery == DeliveryType::None;
     let revision = revision_of(snapshot, plan).number;
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
@@ -115,7 +115,7 @@ pub(super) fn ready(
     if !counts.failed.is_empty() {
         return no(Reason::NodesFailed, failures(snapshot, &counts.failed));
     }
-    let is_unreadable = |name: &&String| snapshot.unreadable.contains_key(*name);
+    let is_unreadable = |name: &&String| snapshot.nodes.unreadable.contains_key(*name);
     let unreadable: Vec<String> = counts
         .blocked
         .iter()
@@ -134,7 +134,7 @@ pub(super) fn ready(
         let message = format!("revision {} is not written yet", next.number);
         return no(Reason::RollingOut, message);
     }
-    if snapshot.deviation == Deviation::WaitsForPods {
+    if snapshot.config.deviation == Deviation::WaitsForPods {
         return no(Reason::WaitingForSyncers, WAITS_FOR_PODS.to_owned());
     }
     if counts.waiting + status.progressing > 0 {
@@ -183,7 +183,7 @@ pub(super) fn progressing(
         Aim::Nothing => ("False", Reason::NothingToDo, String::new()),
         Aim::CleanUp => ("True", Reason::CleaningUp, ALL_RESTORED.to_owned()),
         Aim::Reach(_) if open == 0 => ("False", Reason::Complete, String::new()),
-        Aim::Reach(_) if snapshot.spec.rollout.paused => (
+        Aim::Reach(_) if snapshot.config.spec.rollout.paused => (
             "False",
             Reason::Paused,
             "`spec.rollout.paused` is true".to_owned(),
@@ -200,7 +200,7 @@ pub(super) fn progressing(
         Aim::Reach(goal @ Goal::Revision(_))
             if !plan.canary_passed
                 && let Some(stuck) =
-                    rollout::stuck_canaries(members, goal, &snapshot.spec.rollout) =>
+                    rollout::stuck_canaries(members, goal, &snapshot.config.spec.rollout) =>
         {
             waits_for_canary(&stuck, "no node matches `spec.rollout.canary.nodeSelector`")
         }
@@ -258,7 +258,7 @@ pub(super) fn degraded(
         );
         return yes(Reason::ConfigFileDiffers, message);
     }
-    if snapshot.deviation == Deviation::Keeps {
+    if snapshot.config.deviation == Deviation::Keeps {
         return yes(Reason::ProviderPathsDiffer, keeps(snapshot));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
@@ -286,7 +286,7 @@ pub(super) fn degraded(
 
 /// The message names these nodes: one that stays unreachable, or that lies, would block all others.
 fn keeps(snapshot: &Snapshot) -> String {
-    let kubelet = &snapshot.spec.kubelet;
+    let kubelet = &snapshot.config.spec.kubelet;
     let paths = kubelet.credential_provider.as_ref().map_or_else(
         || "with flags in kubeadm's file".to_owned(),
         |paths| format!("in `{}` and `{}`", paths.config_path, paths.bin_dir),
@@ -299,7 +299,7 @@ fn keeps(snapshot: &Snapshot) -> String {
             "{what}: to apply it, set `delivery` to `ConfigFile` until every node uses that"
         );
     }
-    let objects = snapshot.node_pull_secrets.iter();
+    let objects = snapshot.nodes.objects.iter();
     let with_provider = objects.filter(|(_, object)| reports_provider(object));
     let names: Vec<String> = with_provider.map(|(name, _)| name.clone()).collect();
     format!(
@@ -330,7 +330,7 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
         Verdict::Unreadable(reason) => new("False", Reason::Unreadable, reason.clone()),
         Verdict::Forbidden => new("False", Reason::Forbidden, MAY_NOT_READ.to_owned()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
-            let stays = if snapshot.global.is_some() {
+            let stays = if snapshot.recorded.global.is_some() {
                 "; the last valid one stays in force"
             } else {
                 ""
@@ -368,7 +368,7 @@ pub(super) fn original_valid(verdict: &Verdict) -> Statement {
 
 /// Other types work, but the API server does not validate their content.
 fn type_warning(snapshot: &Snapshot) -> String {
-    match snapshot.additional_type.as_deref() {
+    match snapshot.secrets.additional_type.as_deref() {
         None | Some(SECRET_TYPE) => String::new(),
         Some(other) => format!("its type is `{other}` instead of the usual `{SECRET_TYPE}`"),
     }
@@ -376,11 +376,12 @@ fn type_warning(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::secret::Global;
+    use globalps_planner::content::source::{Data, Source};
+    use globalps_planner::nodes::plan::plan;
+    use globalps_planner::nodes::testing::{global, snapshot};
+
     use super::*;
-    use crate::content::secret::Global;
-    use crate::content::source::{Data, Source};
-    use crate::nodes::plan::plan;
-    use crate::nodes::plan::tests::{global, snapshot};
     use crate::report::counts::count;
 
     const CONTENT: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;
@@ -396,17 +397,17 @@ mod tests {
         };
         let unreadable = || Source::Unreadable("away".to_owned());
         let mut of_source = snapshot(Source::Absent, Some(before()), "");
-        of_source.sources = vec![("team".to_owned(), unreadable())];
+        of_source.secrets.sources = vec![("team".to_owned(), unreadable())];
         let mut of_config = snapshot(Source::Absent, Some(before()), "");
-        of_config.config_unreadable = Some("spec.verify: bad".to_owned());
+        of_config.config.unreadable = Some("spec.verify: bad".to_owned());
         let mut unnamed = snapshot(Source::Absent, Some(before()), "");
-        unnamed.unnamed_sources = vec![("team".to_owned(), unreadable())];
+        unnamed.secrets.unnamed_sources = vec![("team".to_owned(), unreadable())];
         for (mut snapshot, expected) in [
             (of_source, Hold::NoValidContent),
             (of_config, Hold::ConfigUnreadable),
             (unnamed, Hold::SourcesRemoved),
         ] {
-            snapshot.spec.kubelet.delivery = DeliveryType::None;
+            snapshot.config.spec.kubelet.delivery = DeliveryType::None;
             let plan = plan(&snapshot);
             assert_eq!(plan.aim, Aim::Hold(expected));
             let counts = count(&plan.members, Goal::Restore);
@@ -466,10 +467,10 @@ mod tests {
             };
             let keep = Source::Found(Data(Some(CONTENT.into())));
             let mut snapshot = snapshot(keep, Some(before), nodes);
-            let canary = &mut snapshot.spec.rollout.canary;
+            let canary = &mut snapshot.config.spec.rollout.canary;
             canary.nodes = 2;
             canary.node_selector = [("canary".to_owned(), "yes".to_owned())].into();
-            for (name, node) in snapshot.nodes.to_mut() {
+            for (name, node) in snapshot.nodes.views.to_mut() {
                 let is_canary = if canaries.contains(&**name) {
                     "yes"
                 } else {

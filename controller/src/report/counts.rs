@@ -2,11 +2,11 @@
 
 use globalps_core::api::Counts;
 use globalps_core::rollout::{Goal, Member, Progress, Revision, is_halted};
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::members::failure;
+use globalps_planner::nodes::plan::{Aim, Plan};
 
 use super::statement::first;
-use crate::nodes::input::Snapshot;
-use crate::nodes::members::failure;
-use crate::nodes::plan::{Aim, Plan};
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {
@@ -83,7 +83,7 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
 pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> Revision {
     match plan.aim {
         Aim::Reach(Goal::Revision(_)) | Aim::Hold(_) => {
-            let global = snapshot.global.as_ref();
+            let global = snapshot.recorded.global.as_ref();
             global.map_or(Revision::NONE, |global| global.revision)
         }
         Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => Revision::NONE,
@@ -114,7 +114,11 @@ pub(super) fn not_restored(snapshot: &Snapshot, counts: &NodeCounts, members: us
         "not selected any more, but not restored: {}",
         failures(snapshot, &counts.not_restored)
     );
-    if is_halted(counts.halting_restores, &snapshot.spec.rollout, members) {
+    if is_halted(
+        counts.halting_restores,
+        &snapshot.config.spec.rollout,
+        members,
+    ) {
         return format!("{message}; no further node is restored until `kubectl globalps retry`");
     }
     message

@@ -10,6 +10,8 @@ use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
 use globalps_core::reasons::{Reason, event_type};
 use globalps_core::rollout::Revision;
 use globalps_core::state::RESTORE_CONFIGURATION;
+use globalps_planner::content::source::Verdict;
+use globalps_planner::nodes::plan::{Aim, Plan};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::api::events::v1::Event;
@@ -20,8 +22,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::statement::list;
-use crate::content::source::Verdict;
-use crate::nodes::plan::{Aim, Plan};
 
 /// The API server's limit for a note, in bytes.
 const NOTE_LIMIT: usize = 1024;

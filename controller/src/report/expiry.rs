@@ -2,10 +2,10 @@
 
 use globalps_core::api::condition;
 use globalps_core::reasons::Reason;
+use globalps_planner::content::expiry::{Expiries, Expiring, Stage};
 use jiff::Timestamp;
 
 use super::statement::{REGISTRY_LIMIT, Statement, first, shortened, statement};
-use crate::content::expiry::{Expiries, Expiring, Stage};
 
 /// Maximum number of credentials in the message.
 const NAMED: usize = 5;
@@ -52,8 +52,9 @@ fn say(stage: Stage, expiring: &Expiring) -> String {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::expiry::testing::{AT, DAY, HOUR, at, expiries};
+
     use super::*;
-    use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
 
     #[test]
     fn the_worst_stage_is_the_reason_and_the_message_has_details() {

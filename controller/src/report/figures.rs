@@ -4,10 +4,10 @@ use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
 use globalps_core::phase;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, UNRESPONSIVE_AFTER};
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::nodes::input::{NodeView, Snapshot};
 use jiff::Timestamp;
 
-use crate::content::expiry::Expiries;
-use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
 
 pub(crate) fn figures(
@@ -59,8 +59,8 @@ fn is_of_content(reason: &str) -> bool {
 
 /// Nodes whose file another program keeps changing. Those of a program that globalps knows and leaves the file to are not.
 fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
-    let nodes = snapshot.nodes.values().filter(|node| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
+    let nodes = snapshot.nodes.views.values().filter(|node| {
+        let object = snapshot.nodes.objects.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         phase(snapshot, node, revision) == Some(Phase::ForeignOwner)
             && status.is_some_and(|status| status.reason == Reason::ConflictLimit)
@@ -102,7 +102,7 @@ pub(crate) fn rollout_seconds(
 
 fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()] {
     let mut counts = [0; PHASES.len()];
-    for node in snapshot.nodes.values() {
+    for node in snapshot.nodes.views.values() {
         let Some(phase) = phase(snapshot, node, revision) else {
             continue;
         };
@@ -115,18 +115,21 @@ fn nodes_by_phase(snapshot: &Snapshot, revision: Revision) -> [u32; PHASES.len()
 
 /// `None`: globalps never managed this node.
 fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Phase> {
-    if snapshot.unreadable.contains_key(&node.name) {
+    if snapshot.nodes.unreadable.contains_key(&node.name) {
         return Some(Phase::Unreadable);
     }
-    let object = snapshot.node_pull_secrets.get(&node.name);
+    let object = snapshot.nodes.objects.get(&node.name);
     let unresponsive = object.is_some_and(|object| {
         let status = object.status.as_ref();
         let is_up_to_date =
             status.map(|status| status.observed_generation) == object.metadata.generation;
-        !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.uptime) >= UNRESPONSIVE_AFTER
+        !is_up_to_date && snapshot.clock.assigned_for(object) >= UNRESPONSIVE_AFTER
     });
-    let not_ready_for = snapshot.clock.not_ready_for(node, snapshot.uptime);
-    let down_for = snapshot.syncers.down_for(&node.name, snapshot.uptime);
+    let not_ready_for = snapshot.clock.not_ready_for(node);
+    let down_for = snapshot
+        .agents
+        .syncers
+        .down_for(&node.name, snapshot.clock.uptime);
     let lacks_syncer = down_for.is_some_and(|time| time >= UNRESPONSIVE_AFTER)
         && object
             .and_then(|object| object.status.as_ref())
@@ -136,7 +139,7 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
             });
     let unsupported = snapshot.unsupported(node).is_some();
     let view = node.phase_view(
-        &snapshot.spec,
+        &snapshot.config.spec,
         (unresponsive || lacks_syncer, unsupported),
         not_ready_for,
     );
@@ -145,12 +148,12 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: Revision) -> Option<Pha
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::source::Source;
+    use globalps_planner::nodes::testing::snapshot;
     use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
-    use crate::content::source::Source;
-    use crate::nodes::plan::tests::snapshot;
 
     fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
         let conditions = conditions.iter().map(|(type_, status, reason, since)| {
@@ -190,8 +193,11 @@ mod tests {
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);
             // The table's `!` nodes have been `NotReady` for a minute.
-            snapshot.now += SignedDuration::from_secs(1);
-            let counts = nodes_by_phase(&snapshot, crate::content::secret::revision_of_test(5));
+            snapshot.clock.now += SignedDuration::from_secs(1);
+            let counts = nodes_by_phase(
+                &snapshot,
+                globalps_planner::content::secret::revision_of_test(5),
+            );
             let found: Vec<String> = PHASES
                 .iter()
                 .zip(counts)
@@ -217,11 +223,14 @@ mod tests {
             ("a=5:Synced", "", 0),
         ] {
             let mut snapshot = snapshot(Source::Absent, None, node);
-            let objects = snapshot.node_pull_secrets.to_mut().values_mut();
+            let objects = snapshot.nodes.objects.to_mut().values_mut();
             for status in objects.filter_map(|object| object.status.as_mut()) {
                 reason.clone_into(&mut status.reason);
             }
-            let found = contested(&snapshot, crate::content::secret::revision_of_test(5));
+            let found = contested(
+                &snapshot,
+                globalps_planner::content::secret::revision_of_test(5),
+            );
             assert_eq!(found, expected, "{node} {reason}");
         }
     }

@@ -6,10 +6,10 @@ use globalps_core::api::condition;
 use globalps_core::names::FORGET_ANNOTATION;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Member;
+use globalps_planner::nodes::forget::{Forget, Wait, may_have_old};
+use globalps_planner::nodes::input::Snapshot;
 
 use super::statement::{NAMED, Statement, list, statement};
-use crate::nodes::forget::{Forget, Wait, may_have_old};
-use crate::nodes::input::Snapshot;
 
 /// `None`: nobody asks for it.
 pub(super) fn old_forgotten(
@@ -36,7 +36,7 @@ pub(super) fn old_forgotten(
         Forget::Waits(up_to, wait) => (up_to, wait),
     };
     let (reason, why) = match wait {
-        Wait::StillInForce if snapshot.is_content_back => (
+        Wait::StillInForce if snapshot.recorded.is_content_back => (
             Reason::StillInForce,
             "the content in force is the one that is to be forgotten",
         ),
@@ -78,7 +78,7 @@ fn on_nodes(snapshot: &Snapshot, up_to: i64, members: &[Member]) -> Statement {
         let member = members.get(name.as_str());
         member.is_none_or(|member| member.not_ready.is_some() || member.is_unresponsive())
     };
-    let objects = snapshot.node_pull_secrets.iter();
+    let objects = snapshot.nodes.objects.iter();
     let with_old = objects.filter(|(_, object)| may_have_old(object, up_to));
     let with_old = with_old.map(|(name, _)| name.clone());
     let (away, here): (Vec<String>, Vec<String>) = with_old.partition(is_away);
@@ -102,14 +102,15 @@ fn on_nodes(snapshot: &Snapshot, up_to: i64, members: &[Member]) -> Statement {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::secret::Global;
+    use globalps_planner::nodes::plan::plan;
+    use globalps_planner::nodes::testing::{A, found, global, snapshot};
+
     use super::*;
-    use crate::content::secret::Global;
-    use crate::nodes::plan::plan;
-    use crate::nodes::plan::tests::{A, found, global, snapshot};
 
     fn said(global: Global, nodes: &str, change: impl Fn(&mut Snapshot)) -> String {
         let mut snapshot = snapshot(found(A), Some(global), nodes);
-        snapshot.forget_request = Some(Ok(4));
+        snapshot.config.forget_request = Some(Ok(4));
         change(&mut snapshot);
         let plan = plan(&snapshot);
         let found = old_forgotten(&snapshot, plan.forget, &plan.members);
@@ -122,21 +123,24 @@ mod tests {
     fn the_condition_names_who_still_has_it_and_why_it_is_kept() {
         let gone = "content up to revision 4 is deleted from the cluster";
         let nodes = "a=5:Synced b=5:Synced !c=4:Synced d=0";
-        assert_eq!(said(global(5, A), nodes, |it| it.forget_request = None), "");
+        assert_eq!(
+            said(global(5, A), nodes, |it| it.config.forget_request = None),
+            ""
+        );
         assert_eq!(
             said(global(5, A), nodes, |_| {}),
             "False Deleting: the Secrets with content up to revision 4 are being deleted"
         );
         assert_eq!(
-            said(global(5, A), nodes, |it| it.forgotten = 4),
+            said(global(5, A), nodes, |it| it.recorded.forgotten = 4),
             format!(
                 "False NodesHaveOld: {gone}; nodes that may still have it: a, b; unreachable nodes drop it when they return: c"
             )
         );
         let answered = |it: &mut Snapshot| {
-            it.forgotten = 4;
+            it.recorded.forgotten = 4;
             for name in ["a", "b"] {
-                let object = it.node_pull_secrets.to_mut().get_mut(name);
+                let object = it.nodes.objects.to_mut().get_mut(name);
                 if let Some(status) = object.and_then(|object| object.status.as_mut()) {
                     status.forgotten_revision = 4;
                 }
@@ -155,7 +159,7 @@ mod tests {
             "False WaitingForRollout: content up to revision 4 is kept: the rollout of the newest revision has halted"
         );
         assert_eq!(
-            said(global(5, A), nodes, |it| it.is_content_back = true),
+            said(global(5, A), nodes, |it| it.recorded.is_content_back = true),
             "False StillInForce: content up to revision 4 is kept: the content in force is the one that is to be forgotten"
         );
     }

@@ -18,6 +18,12 @@ use globalps_core::api::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Goal;
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::members::members;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::operators::summary::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{additional_valid, degraded, hold, original_valid, progressing, ready};
@@ -31,12 +37,6 @@ use statement::{REGISTRY_LIMIT, dated, shortened, statement, with_refused};
 use syncers::{nodes_without_syncer, syncers_healthy};
 use verification::credentials_rejected;
 
-use crate::content::expiry::Expiries;
-use crate::namespaces::summary::NamespacesReport;
-use crate::nodes::input::Snapshot;
-use crate::nodes::members::members;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::operators::summary::OperatorsReport;
 use crate::verification::Verified;
 
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the
@@ -60,7 +60,11 @@ pub(crate) fn report(
     let members = if plan.aim == Aim::Nothing {
         Vec::new()
     } else {
-        let since = snapshot.global.as_ref().map_or(0, |g| g.provider_since);
+        let since = snapshot
+            .recorded
+            .global
+            .as_ref()
+            .map_or(0, |g| g.provider_since);
         members(snapshot, goal, plan.canary_passed, since)
     };
     let mut counts = count(&members, goal);
@@ -80,6 +84,7 @@ pub(crate) fn report(
     ];
     let has_content = matches!(plan.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_))
         && snapshot
+            .recorded
             .global
             .as_ref()
             .is_some_and(|global| global.content.is_some());
@@ -88,19 +93,19 @@ pub(crate) fn report(
         .into_iter()
         .chain(sources_valid(&plan.resolved.sources))
         .chain(syncers_healthy(snapshot))
-        .chain(has_content.then(|| credentials_expiring(expiries, snapshot.now)))
+        .chain(has_content.then(|| credentials_expiring(expiries, snapshot.clock.now)))
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
         .chain(verified.map(|verified| credentials_rejected(verified, conditions)))
         .chain(old_forgotten(snapshot, plan.forget, &members))
-        .map(|new| dated(new, conditions, generation, snapshot.now))
+        .map(|new| dated(new, conditions, generation, snapshot.clock.now))
         .collect();
     GlobalPullSecretStatus {
         observed_generation: generation,
         observed_additional: observed_additional.to_owned(),
         revision: revision.number,
         revision_id: revision.id,
-        forgotten_revision: snapshot.forgotten,
+        forgotten_revision: snapshot.recorded.forgotten,
         counts: counts.status,
         nodes_without_syncer: without_syncer,
         conflicts: named(&plan.resolved.conflicts),
@@ -128,7 +133,7 @@ pub(crate) fn unreadable(snapshot: &Snapshot, generation: i64) -> Vec<Condition>
     let say = |(type_, status)| {
         let message = hold(Hold::ConfigUnreadable, snapshot);
         let new = statement(type_, status, Reason::Unreadable, message);
-        dated(new, &[], generation, snapshot.now)
+        dated(new, &[], generation, snapshot.clock.now)
     };
     conditions.map(say).into()
 }

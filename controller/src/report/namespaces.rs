@@ -2,9 +2,9 @@
 
 use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
 use globalps_core::reasons::Reason;
+use globalps_planner::namespaces::summary::{NamespacesReport, Problem};
 
 use super::statement::{Statement, statement};
-use crate::namespaces::summary::{NamespacesReport, Problem};
 
 /// Reports `ServiceAccounts` from before the first service account has a reference until the last one has none, so that a new
 /// leader knows whether to look for references. `before`: the previous status, which is kept while nothing else is known.
@@ -110,8 +110,9 @@ fn reason(failure: &str) -> Reason {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::namespaces::summary::Summary;
+
     use super::*;
-    use crate::namespaces::summary::Summary;
 
     #[test]
     fn service_accounts_are_reported_while_references_may_exist() {

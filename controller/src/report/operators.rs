@@ -2,9 +2,9 @@
 
 use globalps_core::api::{OperatorsStatus, condition};
 use globalps_core::reasons::Reason;
+use globalps_planner::operators::summary::OperatorsReport;
 
 use super::statement::{Statement, statement};
-use crate::operators::summary::OperatorsReport;
 
 /// `before`: the previous status, which is kept while nothing else is known.
 pub(super) fn operators_status(

@@ -2,16 +2,16 @@
 
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
 use globalps_core::reasons::Reason;
+use globalps_planner::content::resolve::ResolvedSource;
+use globalps_planner::content::source::Verdict;
+use globalps_planner::nodes::input::{NodeView, Snapshot, is_selected};
+use globalps_planner::nodes::provider_paths::Deviation;
 use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::statement::{
     CONDITION_LIMIT, MAY_NOT_READ, REGISTRY_LIMIT, Statement, WAITS_FOR_PODS, sentences, shortened,
     statement,
 };
-use crate::content::resolve::ResolvedSource;
-use crate::content::source::Verdict;
-use crate::nodes::input::{NodeView, Snapshot, is_selected};
-use crate::nodes::provider_paths::Deviation;
 
 /// `None`: there are no sources.
 pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
@@ -111,14 +111,14 @@ fn delivery(
     scoped: Option<&(&'static str, String)>,
 ) -> (&'static str, String) {
     let by_nodes = match scoped {
-        _ if snapshot.spec.kubelet.delivery == DeliveryType::None => (
+        _ if snapshot.config.spec.kubelet.delivery == DeliveryType::None => (
             NOT_DELIVERABLE,
             "`spec.kubelet.delivery` is `None`".to_owned(),
         ),
         Some((delivery, note)) if source.scope.is_some() => (*delivery, note.clone()),
         _ => (NODES, String::new()),
     };
-    if !snapshot.spec.image_pull_secrets.enabled {
+    if !snapshot.config.spec.image_pull_secrets.enabled {
         return by_nodes;
     }
     let scope = source.scope.as_ref();
@@ -167,23 +167,23 @@ pub(super) fn source_statuses(
 
 /// How sources with a scope are delivered, and on which nodes they are not.
 fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
-    if snapshot.deviation == Deviation::WaitsForPods {
+    if snapshot.config.deviation == Deviation::WaitsForPods {
         return (NOT_DELIVERABLE, WAITS_FOR_PODS.to_owned());
     }
-    if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
+    if snapshot.config.spec.kubelet.delivery == DeliveryType::ConfigFile {
         let reason = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
         return (NOT_DELIVERABLE, reason.to_owned());
     }
-    let nodes = snapshot.nodes.values();
+    let nodes = snapshot.nodes.views.values();
     let selected: Vec<&NodeView> = nodes
         .map(|node| &**node)
-        .filter(|node| is_selected(&snapshot.spec, node))
+        .filter(|node| is_selected(&snapshot.config.spec, node))
         .collect();
     let (major, minor) = MIN_KUBELET_FOR_SCOPES;
     let has_no_tokens =
         |node: &&&NodeView| kubelet_version(&node.kubelet_version) < Some(MIN_KUBELET_FOR_SCOPES);
     let keeps_file = |node: &&&NodeView| {
-        let object = snapshot.node_pull_secrets.get(&node.name);
+        let object = snapshot.nodes.objects.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
     };

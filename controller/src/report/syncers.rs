@@ -4,12 +4,12 @@ use globalps_core::api::{NodeWithoutSyncer, Phase, STATUS_NODES, condition};
 use globalps_core::names::{NAMESPACE, SYNCER};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member};
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::syncers::Cause;
+use globalps_planner::nodes::unsupported::Unsupported;
 
 use super::statement::NAMED;
 use super::statement::{Statement, first, list, statement};
-use crate::nodes::input::Snapshot;
-use crate::nodes::syncers::Cause;
-use crate::nodes::unsupported::Unsupported;
 
 /// Nodes without a syncer: those that lag behind because of that, then those that nobody waits for, the known virtual ones last. At
 /// most as many as fit into the status, and how many are unsupported in all.
@@ -28,7 +28,7 @@ pub(super) fn nodes_without_syncer(
         .iter()
         .filter(|it| it.goal == goal && it.is_without_agent());
     let lagging = lagging.filter_map(|member| {
-        let down = snapshot.syncers.down.get(&member.name)?;
+        let down = snapshot.agents.syncers.down.get(&member.name)?;
         let message = down.cause.to_string();
         Some(of(
             &member.name,
@@ -65,12 +65,12 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
     if let Some(refused) = refused {
         return Some(new("False", Reason::NotWritten, refused.message.clone()));
     }
-    if !snapshot.daemon_set {
+    if !snapshot.agents.daemon_set {
         return None;
     }
     let down = snapshot.down_syncers();
     if down.is_empty() {
-        let reason = if snapshot.syncers.are_replaced {
+        let reason = if snapshot.agents.syncers.are_replaced {
             (Reason::RollingOut, "pods are being replaced".to_owned())
         } else {
             (Reason::AllRunning, unsupported(snapshot))
@@ -134,19 +134,19 @@ fn unsupported(snapshot: &Snapshot) -> String {
 mod tests {
     use globalps_core::rollout::Goal;
     use globalps_core::virtual_nodes::VirtualMark;
+    use globalps_planner::content::secret::revision_of_test;
+    use globalps_planner::content::source::Source;
+    use globalps_planner::nodes::members::members;
+    use globalps_planner::nodes::syncers::Down;
+    use globalps_planner::nodes::testing::snapshot;
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::content::secret::revision_of_test;
-    use crate::content::source::Source;
-    use crate::nodes::members::members;
-    use crate::nodes::plan::tests::snapshot;
-    use crate::nodes::syncers::Down;
 
     /// Node `v` is virtual; those in `down` have had no pod that runs for 5 minutes.
     fn cluster(nodes: &str, down: &str) -> Snapshot<'static> {
         let mut snapshot = snapshot(Source::Absent, None, nodes);
-        snapshot.daemon_set = true;
+        snapshot.agents.daemon_set = true;
         for word in down.split_whitespace() {
             let (name, reason) = word.split_once(':').unwrap_or((word, ""));
             let cause = if reason.is_empty() {
@@ -154,11 +154,11 @@ mod tests {
             } else {
                 Cause::NotRunning(reason.into())
             };
-            let since = snapshot.uptime - SignedDuration::from_mins(5);
-            let down = &mut snapshot.syncers.to_mut().down;
+            let since = snapshot.clock.uptime - SignedDuration::from_mins(5);
+            let down = &mut snapshot.agents.syncers.to_mut().down;
             down.insert(name.to_owned(), Down { since, cause });
         }
-        if let Some(node) = snapshot.nodes.to_mut().get_mut("v") {
+        if let Some(node) = snapshot.nodes.views.to_mut().get_mut("v") {
             node.virtual_by = Some(VirtualMark::Label("type", "kwok"));
         }
         snapshot

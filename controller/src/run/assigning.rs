@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use globalps_core::api::NodePullSecretSpec;
+use globalps_planner::nodes::forget::Forget;
+use globalps_planner::nodes::plan::Plan;
+use globalps_planner::refused::title;
 
 use super::Controller;
-use crate::nodes::forget::Forget;
-use crate::nodes::plan::Plan;
 use crate::objects::apply::Notes;
-use crate::refused::title;
 
 type Assignment = (String, NodePullSecretSpec);
 

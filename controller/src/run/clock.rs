@@ -1,8 +1,8 @@
 //! The time of what deliveries remember.
 
+use globalps_planner::refused;
 use jiff::Timestamp;
 
-use crate::refused;
 use crate::telemetry::clock;
 
 /// By the clock that nobody sets: see [`refused::steady`].

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, history_secret};
+use globalps_planner::content::history::{self, is_back, slots_up_to};
+use globalps_planner::nodes::forget::{Forget, Forgotten};
+use globalps_planner::nodes::plan::{Aim, Plan};
+use globalps_planner::refused::title;
 
 use super::Controller;
 use super::reconcile::Facts;
-use crate::content::history::{self, is_back, slots_up_to};
-use crate::nodes::forget::{Forget, Forgotten};
-use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
-use crate::refused::title;
 
 impl Controller {
     /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation

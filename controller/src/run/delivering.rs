@@ -8,23 +8,23 @@ use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
 use globalps_core::rollout::Revision;
 use globalps_core::state::ProofKey;
+use globalps_planner::namespaces::clock::SecretClock;
+use globalps_planner::namespaces::digest::Digests;
+use globalps_planner::namespaces::input::Delivery;
+use globalps_planner::namespaces::ownership::Ownership;
+use globalps_planner::namespaces::plan::Write;
+use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::namespaces::views::PullSecretView;
+use globalps_planner::targets::account::AccountView;
+use globalps_planner::targets::memory::Memory;
+use globalps_planner::targets::proof::Proof;
 use globalps_runtime::backoff::random;
 use tokio::time::Instant;
 
 use super::clock::steady;
 use super::pending::{Pending, Writes};
 use crate::cache::PullSecrets;
-use crate::namespaces::clock::SecretClock;
-use crate::namespaces::digest::Digests;
-use crate::namespaces::input::Delivery;
-use crate::namespaces::ownership::Ownership;
-use crate::namespaces::plan::Write;
-use crate::namespaces::summary::NamespacesReport;
-use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
-use crate::targets::account::AccountView;
-use crate::targets::memory::Memory;
-use crate::targets::proof::Proof;
 
 /// What this leader knows of namespaces beyond the cache.
 #[derive(Default)]

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::content::history::HistoryWrite;
+use globalps_planner::content::secret::RolledOutWrite;
+use globalps_planner::nodes::forget::Forgotten;
+use globalps_planner::nodes::input::Snapshot;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cache::{Cache, uptime};
-use crate::content::expiry::Expiries;
-use crate::content::history::HistoryWrite;
-use crate::content::secret::RolledOutWrite;
-use crate::nodes::forget::Forgotten;
-use crate::nodes::input::Snapshot;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::objects::refusals::Refusals;
 
@@ -61,6 +61,6 @@ pub(super) fn snapshot<'a>(
 ) -> Snapshot<'a> {
     let mut snapshot = cache.snapshot(uptime(), now);
     snapshot.refused = Cow::Borrowed(&refusals.failures);
-    Forgotten::add(copies.forgotten, &mut snapshot);
+    Forgotten::add(copies.forgotten, &mut snapshot.recorded);
     snapshot
 }

@@ -9,14 +9,14 @@ use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, history_secret};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Goal;
 use globalps_manifests::Agent;
+use globalps_planner::content::history;
+use globalps_planner::nodes::plan::{Aim, Plan};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::state::needless;
 use super::{Controller, RESYNC};
 use crate::cache::uptime;
-use crate::content::history;
-use crate::nodes::plan::{Aim, Plan};
 use crate::objects::agents::{Leftover, Removal};
 use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
 

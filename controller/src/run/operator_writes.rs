@@ -6,6 +6,13 @@ use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use globalps_core::reasons::Reason;
 use globalps_core::state::ProofKey;
+use globalps_planner::operators::input::{Copies, Known};
+use globalps_planner::operators::plan::Write;
+use globalps_planner::operators::summary::OperatorsReport;
+use globalps_planner::operators::views::CatalogSecret;
+use globalps_planner::targets::account::AccountView;
+use globalps_planner::targets::memory::Memory;
+use globalps_planner::targets::proof::Proof;
 use globalps_runtime::backoff::random;
 
 use super::clock::steady;
@@ -13,13 +20,6 @@ use super::pending::{Pending, Writes};
 use crate::cache::OperatorObjects;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
-use crate::operators::input::{Copies, Known};
-use crate::operators::plan::Write;
-use crate::operators::summary::OperatorsReport;
-use crate::operators::views::CatalogSecret;
-use crate::targets::account::AccountView;
-use crate::targets::memory::Memory;
-use crate::targets::proof::Proof;
 
 /// What this leader knows of operators beyond the cache.
 #[derive(Default)]

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use globalps_core::names::operator_secret;
 use globalps_core::state::State;
+use globalps_planner::operators::input::Input;
+use globalps_planner::operators::plan::{self, OperatorsPlan};
+use globalps_planner::operators::summary::OperatorsReport;
 
 use super::Controller;
 use super::clock::steady;
 use super::namespaces::until;
 use super::operator_writes::OperatorWrites;
 use super::pending::perform;
-use crate::operators::input::Input;
-use crate::operators::plan::{self, OperatorsPlan};
-use crate::operators::summary::OperatorsReport;
 
 /// Interval between attempts to write the state.
 const RETRY: Duration = Duration::from_secs(5);

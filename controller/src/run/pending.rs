@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use globalps_planner::targets::memory::Memory;
 use jiff::SignedDuration;
 use tokio::time::{Instant, timeout_at};
 
 use super::clock::steady;
-use crate::targets::memory::Memory;
 
 /// Maximum number of writes in flight; each uses a connection.
 const CONCURRENT: usize = 64;

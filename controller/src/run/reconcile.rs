@@ -6,6 +6,11 @@ use std::time::Duration;
 use globalps_core::api::{GlobalPullSecretSpec, Verify};
 use globalps_core::rollout::{Goal, RevisionId};
 use globalps_core::state::State;
+use globalps_planner::content::history;
+use globalps_planner::content::source::Source;
+use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::nodes::plan::{Aim, Plan, plan, roll_back};
+use globalps_planner::refused::title;
 use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -14,11 +19,6 @@ use super::known::snapshot;
 use super::status::until_next_expiry;
 use super::{Controller, RESYNC};
 use crate::cache::uptime;
-use crate::content::history;
-use crate::content::source::Source;
-use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Plan, plan};
-use crate::refused::title;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ pub(super) struct Facts {
 
 impl Facts {
     fn of(snapshot: &Snapshot, plan: &Plan, state: &State) -> Self {
-        let mut spec = snapshot.spec.clone();
+        let mut spec = snapshot.config.spec.clone();
         if let Some(path) = snapshot.other_config_file() {
             path.clone_into(&mut spec.kubelet.config_file);
         }
@@ -68,7 +68,7 @@ impl Facts {
             is_needed: !is_forgotten && (snapshot.needs_configuration() || plan.global.is_some()),
             manages: !snapshot.is_without_nodes() && snapshot.is_configuration_known() && !is_left,
             forgets_rolled_out: plan.aim == Aim::Reach(Goal::Restore)
-                && snapshot.rolled_out_revision.is_some(),
+                && snapshot.recorded.rolled_out_revision.is_some(),
             is_changing: members().any(|it| it.is_in_flight() && it.agent_down.is_none()),
             is_unsettled: members().any(|it| !it.is_done() || it.not_ready.is_some()),
             open: open.map(|it| title("NodePullSecret", &it.name)).collect(),
@@ -124,29 +124,30 @@ impl Controller {
         delays.into_iter().flatten().fold(pause, Duration::min)
     }
 
-    /// A rollback reads the history first.
+    /// Only a rollback reads the history.
     async fn plan(&mut self, now: Timestamp) -> (Plan, Facts) {
         let begun = Instant::now();
         let mut snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
-        snapshot.namespaces_have = self.namespaces.everywhere;
+        snapshot.recorded.namespaces_have = self.namespaces.everywhere;
         snapshot.new_id = RevisionId::from_random(random_bits());
-        snapshot.cleans_up = self.agents.cleans_up;
+        snapshot.agents.are_cleaned_up = self.agents.cleans_up;
         let mut next = plan(&snapshot);
         if next.needs_history {
-            let limit = snapshot.spec.history_limit;
-            let revision = snapshot.rolled_out_revision.map(|it| it.number);
+            let limit = snapshot.config.spec.history_limit;
+            let revision = snapshot.recorded.rolled_out_revision.map(|it| it.number);
             match self.applier.history(limit).await {
                 Ok(slots) => {
                     let last = history::last(slots, revision);
-                    snapshot.last_rolled_out = Some(last.map_or(Source::Absent, Source::Found));
-                    next = plan(&snapshot);
+                    let last = last.map_or(Source::Absent, Source::Found);
+                    next = roll_back(&snapshot, next, &last);
                 }
                 Err(error) => tracing::warn!(%error, "could not read the history for a rollback"),
             }
         }
         let facts = Facts::of(&snapshot, &next, self.cache.state());
-        let interval = snapshot.spec.verify.as_ref().map(Verify::interval);
-        self.verification.set(interval, snapshot.global.as_ref());
+        let interval = snapshot.config.spec.verify.as_ref().map(Verify::interval);
+        self.verification
+            .set(interval, snapshot.recorded.global.as_ref());
         drop(snapshot);
         next.members = Vec::new();
         self.planning += begun.elapsed();

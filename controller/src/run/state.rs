@@ -5,12 +5,12 @@ use std::sync::Arc;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names::{ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::state::State;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::refused::title;
+use globalps_planner::targets::proof::new_key;
 
 use super::Controller;
-use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::objects::agents::{Leftover, Removal};
-use crate::refused::title;
-use crate::targets::proof::new_key;
 
 impl Controller {
     /// Remembers the configuration that the plan is made from. `is_needed`: something is in force, or the plan changes that.

@@ -14,6 +14,12 @@ use globalps_core::names::{
 };
 use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State, restore_meant};
+use globalps_planner::content::secret::{self, encode};
+use globalps_planner::content::source::{Data, Source};
+use globalps_planner::nodes::clock::Uptime;
+use globalps_planner::nodes::input::NodeView;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan, plan};
+use globalps_planner::properties::config;
 use globalps_runtime::list_events::Event as Watch;
 use globalps_runtime::list_watch::Update;
 use globalps_runtime::object_watch::ObjectState;
@@ -27,14 +33,8 @@ use tokio::time::Instant;
 
 use super::state::{needless, remembered};
 use crate::cache::{self, Cache, CacheEvent};
-use crate::content::secret::{self, encode};
-use crate::content::source::{Data, Source};
-use crate::nodes::clock::Uptime;
-use crate::nodes::input::NodeView;
-use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::agents::Leftover;
 use crate::objects::managed::ManagedObject;
-use crate::properties::config;
 
 const NAMES: [&str; 3] = [ADDITIONAL_SECRET, "a", "b"];
 const NODE: &str = "node";
@@ -323,9 +323,9 @@ impl World {
         if plan.aim == Aim::Hold(Hold::SourcesRemoved)
             && let Some(last) = &self.last
         {
-            assert_eq!(snapshot.spec, *last, "the last one is in force");
+            assert_eq!(snapshot.config.spec, *last, "the last one is in force");
         }
-        let mut live = snapshot.sources.iter();
+        let mut live = snapshot.secrets.sources.iter();
         let is_one_named = live.any(|(_, found)| *found != Source::Absent);
         drop(snapshot);
         self.assert_only_deleted_secrets_restore(&plan);

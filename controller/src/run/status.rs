@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 use globalps_core::names::ROLLED_OUT_SECRET;
+use globalps_planner::content::expiry::Expiries;
+use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::refused::title;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -12,9 +15,6 @@ use tokio::time::Instant;
 use super::Controller;
 use super::known::snapshot;
 use crate::cache::uptime;
-use crate::content::expiry::Expiries;
-use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::refused::title;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report, unreadable};
 
@@ -43,7 +43,7 @@ impl Controller {
         let snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
         let version = self.cache.global_version();
         if self.reported.expiries.0.as_deref() != version {
-            let expiries = Expiries::of(snapshot.global.as_ref());
+            let expiries = Expiries::of(snapshot.recorded.global.as_ref());
             self.reported.expiries = (version.map(str::to_owned), expiries);
         }
         let after = report(
@@ -65,10 +65,10 @@ impl Controller {
         self.metrics.set_fleet(
             figures(&snapshot, &after, &self.reported.expiries.1),
             rollout_seconds(before.as_ref(), &after, now),
-            &snapshot.node_pull_secrets,
+            &snapshot.nodes.objects,
         );
         self.planning += begun.elapsed();
-        if is_missing && snapshot.config_unreadable.is_some() {
+        if is_missing && snapshot.config.unreadable.is_some() {
             self.report_unreadable(now).await;
             return None;
         }
@@ -172,9 +172,10 @@ fn is_at_rest(status: &GlobalPullSecretStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use globalps_planner::content::expiry::Stage::{Expired, Soon, WithinAnHour};
+    use globalps_planner::content::expiry::testing::{AT, DAY, HOUR, at, expiries};
+
     use super::*;
-    use crate::content::expiry::Stage::{Expired, Soon, WithinAnHour};
-    use crate::content::expiry::tests::{AT, DAY, HOUR, at, expiries};
 
     /// Follows the delays from one reconcile to the next, as the loop does.
     #[test]

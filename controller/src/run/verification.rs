@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use globalps_core::names::{REGISTRY_AUTHORITIES_DIR, REGISTRY_AUTHORITIES_KEY};
 use globalps_core::rollout::Revision;
+use globalps_planner::content::secret::Global;
 use globalps_registry::{Checker, Connection};
 use globalps_runtime::backoff::{jittered, up_to};
 use tokio::task::JoinSet;
@@ -16,7 +17,6 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::content::secret::Global;
 use crate::verification::{Ledger, Outcome, Question, Verified, is_allowed};
 
 /// For each request to a registry, with its connection.

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
 
 pub mod api;
+pub mod backoff;
 pub mod checksum;
 pub mod decode;
 #[cfg(feature = "kubeconfig")]

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
+use globalps_core::backoff::doubled;
+
 /// Pauses that double from the first to the longest. Half of each is random, so that many retries do not coincide.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -30,12 +32,6 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.attempts = 0;
     }
-}
-
-/// The pause after this number of earlier ones. `jitter`: from 0, which is half of the pause, to 1.
-pub fn doubled(first: Duration, longest: Duration, earlier: u32, jitter: f64) -> Duration {
-    let pause = first.saturating_mul(2_u32.saturating_pow(earlier));
-    pause.min(longest).mul_f64(0.5 + jitter / 2.0)
 }
 
 /// Within a tenth of the duration.

@@ -12,27 +12,27 @@ use crate::node::state::NodeError;
 impl Agent {
     /// No other process has changed the node since its state was loaded.
     pub(super) fn has_node(&self) -> bool {
-        self.access == Access::State
-            && match &self.lock {
+        self.node.access == Access::State
+            && match &self.node.lock {
                 Some(lock) => lock.is_held(),
-                None => !self.journal.is_in_use(),
+                None => !self.node.journal.is_in_use(),
             }
     }
 
     /// Waits until no other process works on the node, and loads its state. Returns early if the API server rejects this pod.
     /// Without a state and a change the lock is not taken: a node that globalps has not changed has no file of it.
     pub(super) async fn acquire_node(&mut self, is_changed: bool) {
-        self.access = Access::Nothing;
-        self.lock = None;
-        if !is_changed && !self.journal.is_in_use() {
-            self.state = None;
-            self.access = Access::State;
+        self.node.access = Access::Nothing;
+        self.node.lock = None;
+        if !is_changed && !self.node.journal.is_in_use() {
+            self.node.state = None;
+            self.node.access = Access::State;
             return;
         }
         let (mut unanswered_since, mut is_logged) = (None, false);
-        while self.lock.is_none() {
-            match self.journal.lock() {
-                Ok(lock) => self.lock = Some(lock),
+        while self.node.lock.is_none() {
+            match self.node.journal.lock() {
+                Ok(lock) => self.node.lock = Some(lock),
                 Err(_) if self.is_cut_off() => return,
                 Err(error @ NodeError::Locked { .. }) => {
                     if !std::mem::replace(&mut is_logged, true) {
@@ -44,12 +44,12 @@ impl Agent {
                 Err(error) => self.wait_unusable(&error).await,
             }
         }
-        self.access = Access::Lock;
-        file::sweep(&self.config_file);
+        self.node.access = Access::Lock;
+        file::sweep(&self.options.config_file);
         loop {
             match self.load() {
                 Ok(()) => {
-                    self.access = Access::State;
+                    self.node.access = Access::State;
                     if let Ok(provider) = self.provider_on_node() {
                         provider.sweep();
                     }
@@ -63,8 +63,8 @@ impl Agent {
 
     /// Takes the state from the disk, which may have been written before it was known that nothing is restarted here.
     pub(super) fn load(&mut self) -> Result<(), NodeError> {
-        self.state = self.journal.load()?;
-        if !self.restart || self.is_server {
+        self.node.state = self.node.journal.load()?;
+        if !self.options.restart || self.kubelet.is_server {
             self.waive_restart();
         }
         Ok(())
@@ -72,7 +72,11 @@ impl Agent {
 
     /// What a change in progress has written takes effect without a restart.
     pub(super) fn waive_restart(&mut self) {
-        let change = self.state.as_mut().and_then(|state| state.change.as_mut());
+        let change = self
+            .node
+            .state
+            .as_mut()
+            .and_then(|state| state.change.as_mut());
         if let Some(change) = change {
             change.waive_restart();
         }
@@ -93,7 +97,7 @@ impl Agent {
         }
         let since = unanswered_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= UNANSWERED {
-            self.held.clone_from(&self.task);
+            self.assigned.held.clone_from(&self.assigned.task);
             self.report(Phase::Failed, error.reason(), &error.to_string());
         }
     }
@@ -101,7 +105,7 @@ impl Agent {
     async fn wait_unusable(&mut self, error: &NodeError) {
         tracing::error!(%error, "can't work on this node");
         self.observe_object();
-        self.held.clone_from(&self.task);
+        self.assigned.held.clone_from(&self.assigned.task);
         self.report_error(error);
         self.wait(DISK_RETRY).await;
     }

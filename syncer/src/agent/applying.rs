@@ -31,15 +31,15 @@ impl Agent {
         else {
             return Ok(Duration::ZERO);
         };
-        if let Some(state) = self.state.as_mut().filter(|_| is_own) {
+        if let Some(state) = self.node.state.as_mut().filter(|_| is_own) {
             // Saved together with the change. Who writes a narrowed file often keeps its mode.
             let mode = file.wide_mode().or(state.mode);
             state.snapshot = file.clone().with_mode(mode);
         }
         if quarantine && let FileSnapshot::File { bytes, .. } = &file {
-            let path = self.journal.quarantine(bytes)?;
+            let path = self.node.journal.quarantine(bytes)?;
             tracing::warn!(path = %path.display(), "quarantined the credentials file because it can't be parsed");
-            self.quarantined = Some(path);
+            self.files.quarantined = Some(path);
         }
         let pause = self.change(file, Some(*change)).await?;
         if drift {
@@ -57,13 +57,13 @@ impl Agent {
 
     /// The task is to restore a node that globalps has never changed. No state of its files or of its system bus prevents that.
     fn has_nothing(&self) -> bool {
-        let task = self.task.as_ref();
+        let task = self.assigned.task.as_ref();
         task.is_some_and(|task| task.goal() == Goal::Restore)
-            && self.state.is_none()
-            && self.lock.is_none()
-            && !self.journal.is_in_use()
-            && !self.journal.has_directory()
-            && matches!(self.provider.installed_anywhere(), Ok(None))
+            && self.node.state.is_none()
+            && self.node.lock.is_none()
+            && !self.node.journal.is_in_use()
+            && !self.node.journal.has_directory()
+            && matches!(self.options.provider.installed_anywhere(), Ok(None))
     }
 
     /// What is done whatever the node's files are; `None`: they decide.
@@ -82,23 +82,23 @@ impl Agent {
 
     /// globalps has worked on this node, but there is no state, as after a damaged one was moved away.
     fn has_lost_state(&self) -> bool {
-        let known = self.objects.borrow();
+        let known = self.assigned.objects.borrow();
         let status = known.object().and_then(|object| object.status.as_ref());
         let is_reported = status.is_some_and(|status| status.in_force() != Revision::NONE);
-        self.state.is_none() && (is_reported || self.journal.has_directory())
+        self.node.state.is_none() && (is_reported || self.node.journal.has_directory())
     }
 
     fn report_nothing(&mut self) -> Duration {
-        (self.last_error, self.held, self.obstacle) = (None, None, None);
+        (self.last_error, self.assigned.held, self.files.obstacle) = (None, None, None);
         self.report(Phase::Restored, None, "");
         IDLE
     }
 
     /// Nothing of globalps is left on the node.
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
-        self.journal.remove(&self.provider)?;
-        self.state = None;
-        self.lock = None;
+        self.node.journal.remove(&self.options.provider)?;
+        self.node.state = None;
+        self.node.lock = None;
         if self.is_updating() {
             return Ok(Duration::ZERO);
         }
@@ -109,30 +109,40 @@ impl Agent {
     /// Another process changed managed entries, and the syncer restored them.
     fn count_drift(&mut self) -> Result<(), NodeError> {
         tracing::warn!("restored managed entries that another process changed");
-        self.drift.count();
-        if let Some(state) = &mut self.state {
+        self.files.drift.count();
+        if let Some(state) = &mut self.node.state {
             state.drifts = state.drifts.saturating_add(1);
-            self.journal.save(state)?;
+            self.node.journal.save(state)?;
         }
         Ok(())
     }
 
     /// Another task than the one that was given up is a new attempt.
     pub(super) fn take_up_again(&mut self) {
-        let is_over = |given_up: &Task| self.task.as_ref().is_some_and(|task| task != given_up);
-        if let Some(state) = &mut self.state
+        let is_over = |given_up: &Task| {
+            self.assigned
+                .task
+                .as_ref()
+                .is_some_and(|task| task != given_up)
+        };
+        if let Some(state) = &mut self.node.state
             && state.given_up.as_ref().is_some_and(is_over)
         {
             state.given_up = None;
-            self.drift.forget_conflicts();
+            self.files.drift.forget_conflicts();
         }
     }
 
     /// Stops restoring the file until there is another task.
     pub(super) fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
-        if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
+        if let Some(state) = self
+            .node
+            .state
+            .as_mut()
+            .filter(|state| state.given_up != task)
+        {
             state.given_up = task;
-            self.journal.save(state)?;
+            self.node.journal.save(state)?;
             tracing::warn!(
                 "stopped restoring the managed entries because another process keeps changing them"
             );
@@ -153,12 +163,14 @@ impl Agent {
         change: Option<Change>,
     ) -> Result<Duration, NodeError> {
         let restarts = self
+            .assigned
             .objects
             .borrow()
             .object()
             .map_or(0, |object| self.reporter.restarts(object));
         let is_lost = self.has_lost_state();
         let mut state = self
+            .node
             .state
             .take()
             .unwrap_or_else(|| State::new(file, restarts));
@@ -172,11 +184,12 @@ impl Agent {
             .or(state.change.as_ref())
             .map(|change| &change.task);
         // Reports refer to this task, even if the object changes before it ends.
-        self.about = task.map(|task| (task.uid.clone(), task.generation));
+        self.assigned.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
         // It is no attempt at the assigned task, which stays as it was answered.
         let is_upkeep = task.is_some_and(|task| {
-            task.revision == state.revision && self.task.as_ref().is_some_and(|it| it != task)
+            task.revision == state.revision
+                && self.assigned.task.as_ref().is_some_and(|it| it != task)
         });
         match goal {
             _ if self.last_error.is_some() => {}
@@ -186,31 +199,31 @@ impl Agent {
             }
             None => {}
         }
-        let path = self.config_file.clone();
-        self.state = Some(state.clone());
+        let path = self.options.config_file.clone();
+        self.node.state = Some(state.clone());
         // Reported in the background: the file does not wait for the API server.
         if self.last_error.is_none() && !is_upkeep {
             self.report(phase_towards(goal), None, "");
         }
-        let held = self.held.clone().filter(|_| is_upkeep);
+        let held = self.assigned.held.clone().filter(|_| is_upkeep);
         let provider = self.provider_on_node()?;
         let mut transaction = Transaction {
-            journal: &self.journal,
+            journal: &self.node.journal,
             path: &path,
             provider: &provider,
-            kubelet: &mut self.unit,
+            kubelet: &mut self.kubelet.unit,
         };
         let result = match change {
             Some(change) => transaction.begin(&mut state, change).await,
             None => transaction.resume(&mut state).await,
         };
         let pause = self.finish(state, goal, result)?;
-        self.held = self.held.take().or(held);
+        self.assigned.held = self.assigned.held.take().or(held);
         Ok(pause)
     }
 
     fn is_updating(&self) -> bool {
-        let known = self.objects.borrow();
+        let known = self.assigned.objects.borrow();
         known
             .object()
             .is_some_and(|object| object.spec.foreign_owner == MACHINE_CONFIG_UPDATE)
@@ -224,11 +237,11 @@ impl Agent {
     ) -> Result<Duration, NodeError> {
         if result.is_ok() {
             self.last_error = None;
-            self.held = None;
+            self.assigned.held = None;
         }
         let is_restored =
             goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();
-        self.state = Some(state);
+        self.node.state = Some(state);
         match result {
             Err(error) => {
                 // The disk has the authoritative state.
@@ -246,15 +259,15 @@ impl Agent {
             }
             Ok(Outcome::InForce) if is_restored => {
                 tracing::info!("restored the node");
-                self.lock = None;
+                self.node.lock = None;
                 if self.is_updating() {
                     // The next step reports the reason.
-                    self.state = None;
+                    self.node.state = None;
                     return Ok(Duration::ZERO);
                 }
                 // Its restart count is reported once more before the state is discarded.
                 self.report_restored();
-                self.state = None;
+                self.node.state = None;
                 Ok(IDLE)
             }
             Ok(Outcome::InForce) => {

@@ -17,9 +17,9 @@ const RECHECK: Duration = Duration::from_secs(5);
 impl Agent {
     pub(super) async fn fetch(&mut self, task: Option<&Task>) -> Duration {
         let pause = self.fetch_once(task).await;
-        if self.state.as_ref().is_some_and(State::awaits_restart) {
+        if self.node.state.as_ref().is_some_and(State::awaits_restart) {
             // A pending restart does not wait for the API server.
-            return pause.min(self.unit.cooldown());
+            return pause.min(self.kubelet.unit.cooldown());
         }
         pause
     }
@@ -29,11 +29,11 @@ impl Agent {
         match self.cluster.fetch(task.revision).await {
             Ok(content) => {
                 self.backoff.reset();
-                self.desired = Some((task.revision, content));
+                self.assigned.desired = Some((task.revision, content));
                 Duration::ZERO
             }
             Err(error @ FetchError::Superseded { .. }) => {
-                if self.superseded.replace(task.revision) != Some(task.revision) {
+                if self.assigned.superseded.replace(task.revision) != Some(task.revision) {
                     tracing::info!(%error, "content not found in the cluster; looking in the journal");
                     return Duration::ZERO;
                 }
@@ -47,8 +47,13 @@ impl Agent {
                 tracing::warn!(%error, "could not fetch the content; retrying in {} ms", pause.as_millis());
                 // A node whose revision is already in force stays Synced, if it has answered this assignment.
                 let is_in_force =
-                    self.state.as_ref().map(|state| state.revision) == Some(task.revision);
-                let is_answered = self.objects.borrow().object().is_none_or(is_answered);
+                    self.node.state.as_ref().map(|state| state.revision) == Some(task.revision);
+                let is_answered = self
+                    .assigned
+                    .objects
+                    .borrow()
+                    .object()
+                    .is_none_or(is_answered);
                 if !is_in_force || !is_answered {
                     self.report(Phase::Syncing, Reason::SecretNotRead, &error.to_string());
                 }

@@ -8,14 +8,15 @@ impl Agent {
     /// Finds the unit to restart, once a change is assigned or in progress. A found unit is kept until a restart is due.
     pub(super) async fn find_unit(&mut self, is_asked: bool) -> Result<(), NodeError> {
         let is_begun = self
+            .node
             .state
             .as_ref()
             .is_some_and(|state| state.change.is_some());
-        if self.unit.is_found || !self.restart || !(is_asked || is_begun) {
+        if self.kubelet.unit.is_found || !self.options.restart || !(is_asked || is_begun) {
             return Ok(());
         }
-        let (restarted, is_owed) = restarted(self.state.as_ref());
-        let found = self.unit.restartable(restarted, is_owed).await;
+        let (restarted, is_owed) = restarted(self.node.state.as_ref());
+        let found = self.kubelet.unit.restartable(restarted, is_owed).await;
         self.take_unit(found.map_err(NodeError::from)?);
         Ok(())
     }
@@ -23,33 +24,33 @@ impl Agent {
     /// Before a restart: whether the kubelet runs in another unit by now, or its unit may no longer be restarted. Then the change
     /// is decided again.
     pub(super) async fn has_moved(&mut self) -> Result<bool, NodeError> {
-        if !self.unit.is_found || self.no_restart.is_some() {
+        if !self.kubelet.unit.is_found || self.kubelet.no_restart.is_some() {
             return Ok(false);
         }
-        let known = self.unit.systemd.unit().to_owned();
-        let (restarted, is_owed) = restarted(self.state.as_ref());
-        let moved = self.unit.moved(restarted, is_owed).await;
+        let known = self.kubelet.unit.systemd.unit().to_owned();
+        let (restarted, is_owed) = restarted(self.node.state.as_ref());
+        let moved = self.kubelet.unit.moved(restarted, is_owed).await;
         let Some(found) = moved.map_err(NodeError::from)? else {
             return Ok(false);
         };
         self.take_unit(found);
-        Ok(self.no_restart.is_some() || known != self.unit.systemd.unit())
+        Ok(self.kubelet.no_restart.is_some() || known != self.kubelet.unit.systemd.unit())
     }
 
     fn take_unit(&mut self, found: Restartable) {
-        self.unit.is_found = matches!(found, Restartable::Yes | Restartable::Never(_));
-        self.no_restart = match found {
+        self.kubelet.unit.is_found = matches!(found, Restartable::Yes | Restartable::Never(_));
+        self.kubelet.no_restart = match found {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
             Restartable::Elsewhere(reason) => {
                 // As for a change that begins now.
-                if self.state.as_ref().is_some_and(State::awaits_restart) {
+                if self.node.state.as_ref().is_some_and(State::awaits_restart) {
                     self.waive_restart();
                 }
                 Some(reason)
             }
             Restartable::Never(reason) => {
-                self.is_server = true;
+                self.kubelet.is_server = true;
                 self.waive_restart();
                 Some(reason)
             }

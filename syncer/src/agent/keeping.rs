@@ -13,13 +13,13 @@ use crate::node::state::NodeError;
 impl Agent {
     /// Repairs what is in force while the task is held. What prevents reading it is most likely why the task is held.
     pub(super) async fn keep_in_force(&mut self) -> Result<Option<Duration>, NodeError> {
-        let known = self.objects.borrow().clone();
+        let known = self.assigned.objects.borrow().clone();
         let object = known.object();
         let is_foreign = object.is_some_and(|object| !object.spec.foreign_owner.is_empty());
-        if self.restores_only || is_foreign {
+        if self.options.restores_only || is_foreign {
             return Ok(None);
         }
-        let Ok(file) = file::read(&self.config_file) else {
+        let Ok(file) = file::read(&self.options.config_file) else {
             return Ok(None);
         };
         if self.may_be_half_written(&file) {
@@ -32,17 +32,17 @@ impl Agent {
             return Ok(Some(HALF_WRITTEN));
         }
         let action = keep(&NodeFacts {
-            task: self.task.as_ref(),
+            task: self.assigned.task.as_ref(),
             is_foreign: false,
             is_updating: false,
-            state: self.state.as_ref(),
+            state: self.node.state.as_ref(),
             file: &file,
             desired: None,
             superseded: false,
             restart: false,
             is_cooled_down: true,
-            is_watched: self.drift.is_watched(),
-            is_conflict_limit_reached: self.drift.is_limit_reached(),
+            is_watched: self.files.drift.is_watched(),
+            is_conflict_limit_reached: self.files.drift.is_limit_reached(),
             restores_only: false,
             provider: provider.as_ref(),
         });
@@ -54,9 +54,9 @@ impl Agent {
 
     /// Whether the credentials file may still be in the middle of a write by another process.
     pub(super) fn may_be_half_written(&mut self, file: &FileSnapshot) -> bool {
-        let is_new = is_unparsable(file) && self.half_written.as_ref() != Some(file);
+        let is_new = is_unparsable(file) && self.files.half_written.as_ref() != Some(file);
         if is_new {
-            self.half_written = Some(file.clone());
+            self.files.half_written = Some(file.clone());
         }
         is_new
     }
@@ -66,7 +66,7 @@ impl Agent {
     pub(super) fn uphold_provider(&mut self) -> Result<(), NodeError> {
         let provider = self.provider_on_node()?;
         provider.remove_half_flags()?;
-        let state = self.state.as_ref().filter(|it| it.change.is_none());
+        let state = self.node.state.as_ref().filter(|it| it.change.is_none());
         let Some((state, installed)) = state.and_then(|it| it.provider.as_ref().map(|on| (it, on)))
         else {
             return Ok(());
@@ -74,14 +74,14 @@ impl Agent {
         if !provider.lacks_files()? {
             return Ok(());
         }
-        if !self.journal.has_directory() {
-            self.journal.save(state)?;
+        if !self.node.journal.has_directory() {
+            self.node.journal.save(state)?;
         }
         // Another process may remove them again and again.
-        let may_write = self.drift.conflicts() < 2 * MAX_CONFLICTS;
+        let may_write = self.files.drift.conflicts() < 2 * MAX_CONFLICTS;
         provider.uphold(installed, may_write)?;
         tracing::warn!("the kubelet's flags named files that another process removed");
-        self.drift.count();
+        self.files.drift.count();
         Ok(())
     }
 }

@@ -75,54 +75,72 @@ enum Access {
     State,
 }
 
-pub(crate) struct Agent {
-    config_file: PathBuf,
-    restart: bool,
-    restores_only: bool,
-    cluster: Cluster,
+/// What this process has of the node.
+struct OnNode {
     journal: Journal,
-    unit: Unit,
     state: Option<State>,
     access: Access,
     /// Held while there is a state or a change.
     lock: Option<NodeLock>,
+}
+
+/// What the cluster assigns, and what became of it.
+struct Assigned {
     objects: watch::Receiver<Known>,
     /// Changes with each version of the object, also with those that change only its status.
     versions: watch::Receiver<()>,
-    reporter: StatusReporter,
-    /// The assigned content and its revision.
-    desired: Option<(Revision, Content)>,
-    /// The assigned revision, if the cluster no longer has its content.
-    superseded: Option<Revision>,
-    backoff: Backoff,
     /// uid and generation of the object that reports refer to.
     about: Option<(String, i64)>,
-    /// End of the observation period after a change.
-    watch_until: Option<Instant>,
-    /// Where an unparsable file was moved, for the report.
-    quarantined: Option<PathBuf>,
-    drift: Drift,
-    /// Why this node's kubelet is not restarted, as a clause; `None`: it is restarted.
-    no_restart: Option<String>,
-    /// Its unit also runs the control plane, so it is never restarted.
-    is_server: bool,
-    /// The last error. It is logged once and reported until it is resolved.
-    last_error: Option<String>,
-    /// An unparsable file whose writer may not have finished yet.
-    half_written: Option<FileSnapshot>,
     /// What the object assigned at the last observation.
     task: Option<Task>,
     /// A task that an error of the node ended before its change began. It is repeated only for another generation, so that nodes
     /// with a common problem don't all restart at once when it is resolved.
     held: Option<Task>,
-    revival: Revival,
-    provider: Provider,
-    /// Why content for the provider goes into the credentials file instead.
-    obstacle: Option<Obstacle>,
-    /// Provider files whose writer may not have finished yet.
-    half_written_settings: Option<ProviderDisk>,
+    /// The assigned content and its revision.
+    desired: Option<(Revision, Content)>,
+    /// The assigned revision, if the cluster no longer has its content.
+    superseded: Option<Revision>,
+}
+
+/// The kubelet, and whether it may be restarted.
+struct OwnKubelet {
+    unit: Unit,
+    /// Why it is not restarted, as a clause; `None`: it is restarted.
+    no_restart: Option<String>,
+    /// Its unit also runs the control plane, so it is never restarted.
+    is_server: bool,
     /// What the kubelet that uses the provider has in its flags, and when it was read: a rotation doesn't wait for systemd.
     flag: Option<(Instant, ProviderFlag)>,
+}
+
+/// What other processes do to the files that are delivered.
+struct Files {
+    drift: Drift,
+    /// An unparsable file whose writer may not have finished yet.
+    half_written: Option<FileSnapshot>,
+    /// Provider files whose writer may not have finished yet.
+    half_written_settings: Option<ProviderDisk>,
+    /// Where an unparsable file was moved, for the report.
+    quarantined: Option<PathBuf>,
+    /// Why content for the provider goes into the credentials file instead.
+    obstacle: Option<Obstacle>,
+}
+
+pub(crate) struct Agent {
+    options: Options,
+    cluster: Cluster,
+    reporter: StatusReporter,
+    node: OnNode,
+    assigned: Assigned,
+    kubelet: OwnKubelet,
+    files: Files,
+    /// Between attempts to fetch content.
+    backoff: Backoff,
+    /// End of the observation period after a change.
+    watch_until: Option<Instant>,
+    revival: Revival,
+    /// The last error. It is logged once and reported until it is resolved.
+    last_error: Option<String>,
 }
 
 impl Agent {
@@ -131,37 +149,43 @@ impl Agent {
         let mut drift = Drift::new(&options.config_file);
         // From the start: a watch that begins later misses what happens before.
         drift.watch_others(&options.provider.watched_without());
+        let ready_file = options.ready_file.clone();
         Self {
-            journal: Journal::next_to(&options.config_file, cluster.node()),
-            drift,
-            no_restart: None,
-            is_server: false,
-            last_error: None,
-            half_written: None,
-            objects,
-            versions,
-            reporter: StatusReporter::new(writer::start(cluster.clone()), options.ready_file),
-            unit: Unit::new(systemd),
-            config_file: options.config_file,
-            restart: options.restart,
-            restores_only: options.restores_only,
+            node: OnNode {
+                journal: Journal::next_to(&options.config_file, cluster.node()),
+                state: None,
+                access: Access::Nothing,
+                lock: None,
+            },
+            assigned: Assigned {
+                objects,
+                versions,
+                about: None,
+                task: None,
+                held: None,
+                desired: None,
+                superseded: None,
+            },
+            kubelet: OwnKubelet {
+                unit: Unit::new(systemd),
+                no_restart: None,
+                is_server: false,
+                flag: None,
+            },
+            files: Files {
+                drift,
+                half_written: None,
+                half_written_settings: None,
+                quarantined: None,
+                obstacle: None,
+            },
+            reporter: StatusReporter::new(writer::start(cluster.clone()), ready_file),
+            options,
             cluster,
-            state: None,
-            access: Access::Nothing,
-            lock: None,
-            about: None,
-            desired: None,
-            superseded: None,
             backoff: BACKOFF,
             watch_until: None,
-            quarantined: None,
-            task: None,
-            held: None,
             revival: Revival::default(),
-            provider: options.provider,
-            obstacle: None,
-            half_written_settings: None,
-            flag: None,
+            last_error: None,
         }
     }
 
@@ -183,15 +207,15 @@ impl Agent {
 
     /// The watch of the object has ended permanently.
     fn is_cut_off(&self) -> bool {
-        self.objects.has_changed().is_err()
+        self.assigned.objects.has_changed().is_err()
     }
 
     /// Takes the current object as the node's assignment.
     fn observe_object(&mut self) -> Known {
-        let known = self.objects.borrow_and_update().clone();
-        self.task = known.object().and_then(task);
-        self.about = known.object().map(identity);
-        if self.access != Access::Nothing && !matches!(known, Known::Nothing) {
+        let known = self.assigned.objects.borrow_and_update().clone();
+        self.assigned.task = known.object().and_then(task);
+        self.assigned.about = known.object().map(identity);
+        if self.node.access != Access::Nothing && !matches!(known, Known::Nothing) {
             self.reporter.mark_ready(true);
         }
         known
@@ -200,12 +224,18 @@ impl Agent {
     /// Whether the task waits for another generation. A change in the journal continues, and the content in force is still
     /// maintained.
     fn is_held(&self) -> bool {
-        let Some(task) = self.task.as_ref().filter(|_| self.task == self.held) else {
+        let Some(task) = self
+            .assigned
+            .task
+            .as_ref()
+            .filter(|_| self.assigned.task == self.assigned.held)
+        else {
             return false;
         };
         let is_in_force =
             |state: &State| task.goal() != Goal::Restore && state.revision == task.revision;
         !self
+            .node
             .state
             .as_ref()
             .is_some_and(|state| state.change.is_some() || is_in_force(state))
@@ -218,7 +248,7 @@ impl Agent {
             tracing::warn!(error = text, "can't change the node now; will retry");
         }
         self.last_error = Some(text);
-        self.held.clone_from(&self.task);
+        self.assigned.held.clone_from(&self.assigned.task);
         self.report_error(error);
         match error {
             NodeError::Bus(_) | NodeError::Systemd(_) => BUS_RETRY,
@@ -227,16 +257,16 @@ impl Agent {
     }
 
     async fn wait(&mut self, pause: Duration) {
-        let statuses = self.objects.clone();
+        let statuses = self.assigned.objects.clone();
         tokio::select! {
             // An error means that the watch has ended; this syncer ends as well once it has the node.
-            changed = self.objects.changed() => match changed {
+            changed = self.assigned.objects.changed() => match changed {
                 Ok(()) => self.backoff.reset(),
                 Err(_) => sleep(LOCK_RETRY).await,
             },
-            () = self.drift.changed() => {}
+            () = self.files.drift.changed() => {}
             () = sleep(pause) => {}
-            never = self.reporter.uphold(&statuses, &mut self.versions) => match never {},
+            never = self.reporter.uphold(&statuses, &mut self.assigned.versions) => match never {},
         }
     }
 
@@ -251,9 +281,9 @@ impl Agent {
         if let Some(pause) = self.unobserved().await? {
             return Ok(pause);
         }
-        let task = self.task.clone();
+        let task = self.assigned.task.clone();
         self.take_up_again();
-        let file = file::read(&self.config_file)?;
+        let file = file::read(&self.options.config_file)?;
         if self.may_be_half_written(&file) {
             return Ok(HALF_WRITTEN);
         }
@@ -269,7 +299,8 @@ impl Agent {
             return Ok(HALF_WRITTEN);
         }
         let desired = task.as_ref().and_then(|task| {
-            self.desired
+            self.assigned
+                .desired
                 .as_ref()
                 .filter(|(revision, _)| *revision == task.revision)
                 .map(|(_, content)| content)
@@ -278,28 +309,28 @@ impl Agent {
             task: task.as_ref(),
             is_foreign: !foreign_owner.is_empty(),
             is_updating,
-            state: self.state.as_ref(),
+            state: self.node.state.as_ref(),
             file: &file,
             desired,
             superseded: task
                 .as_ref()
-                .is_some_and(|task| self.superseded == Some(task.revision)),
-            restart: self.restart && self.no_restart.is_none(),
-            is_cooled_down: self.unit.cooldown().is_zero(),
-            is_watched: self.drift.is_watched(),
-            is_conflict_limit_reached: self.drift.is_limit_reached(),
-            restores_only: self.restores_only,
+                .is_some_and(|task| self.assigned.superseded == Some(task.revision)),
+            restart: self.options.restart && self.kubelet.no_restart.is_none(),
+            is_cooled_down: self.kubelet.unit.cooldown().is_zero(),
+            is_watched: self.files.drift.is_watched(),
+            is_conflict_limit_reached: self.files.drift.is_limit_reached(),
+            restores_only: self.options.restores_only,
             provider: provider.as_ref(),
         };
         let action = decide(&facts);
-        if self.lock.is_none() && action.changes_node() {
+        if self.node.lock.is_none() && action.changes_node() {
             self.acquire_node(true).await;
             return Ok(Duration::ZERO);
         }
-        if self.state.is_none() && !action.changes_node() {
-            self.lock = None;
+        if self.node.state.is_none() && !action.changes_node() {
+            self.node.lock = None;
         }
-        if action.restarts(self.state.as_ref()) && self.has_moved().await? {
+        if action.restarts(self.node.state.as_ref()) && self.has_moved().await? {
             return Ok(Duration::ZERO);
         }
         match action {

@@ -24,11 +24,11 @@ impl Agent {
         revision: Option<Revision>,
     ) -> Result<Option<ProviderFacts>, NodeError> {
         let is_on_node = self.has_provider();
-        let desired = self.desired.as_ref();
+        let desired = self.assigned.desired.as_ref();
         let desired = desired.filter(|(desired, _)| Some(*desired) == revision);
         let wants = |content: &Content| matches!(content.delivery, Delivery::CredentialProvider(_));
         if !is_on_node && !desired.is_some_and(|(_, content)| wants(content)) {
-            self.obstacle = None;
+            self.files.obstacle = None;
             return Ok(None);
         }
         let version = object.and_then(|object| kubelet_version(&object.spec.kubelet_version));
@@ -52,22 +52,27 @@ impl Agent {
             disk,
         };
         let in_force = self
+            .node
             .state
             .as_ref()
             .and_then(|state| state.provider.as_ref());
-        self.obstacle = self.desired.as_ref().and_then(|(revision, content)| {
-            let Delivery::CredentialProvider(config) = &content.delivery else {
-                return None;
-            };
-            facts
-                .with_content(revision.number, content, config, in_force)
-                .err()
-        });
+        self.files.obstacle = self
+            .assigned
+            .desired
+            .as_ref()
+            .and_then(|(revision, content)| {
+                let Delivery::CredentialProvider(config) = &content.delivery else {
+                    return None;
+                };
+                facts
+                    .with_content(revision.number, content, config, in_force)
+                    .err()
+            });
         Ok(Some(facts))
     }
 
     pub(super) fn has_provider(&self) -> bool {
-        self.state.as_ref().is_some_and(|state| {
+        self.node.state.as_ref().is_some_and(|state| {
             let change = state.unfinished();
             state.provider.is_some() || change.is_some_and(|change| change.provider.is_some())
         })
@@ -75,15 +80,15 @@ impl Agent {
 
     /// The provider where it is on this node: a syncer with other paths may have set it up.
     pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
-        let known = self.state.as_ref().and_then(State::known_provider);
+        let known = self.node.state.as_ref().and_then(State::known_provider);
         self.provider_of(known).map_err(NodeError::Provider)
     }
 
     /// The provider where this one was set up.
     pub(super) fn provider_of(&self, known: Option<&Installed>) -> Result<Provider, Obstacle> {
         known.map_or_else(
-            || Ok(self.provider.clone()),
-            |installed| self.provider.of_installed(installed),
+            || Ok(self.options.provider.clone()),
+            |installed| self.options.provider.of_installed(installed),
         )
     }
 
@@ -91,19 +96,21 @@ impl Agent {
     /// removed in the order of a change, and not with the state directory.
     pub(super) fn adopt_provider(&mut self, file: &FileSnapshot) -> Result<(), NodeError> {
         let is_changing = self
+            .node
             .state
             .as_ref()
             .is_some_and(|state| state.change.is_some());
         if is_changing || self.has_provider() {
             return Ok(());
         }
-        let Some(installed) = self.provider.installed_anywhere()? else {
+        let Some(installed) = self.options.provider.installed_anywhere()? else {
             return Ok(());
         };
         tracing::warn!("found the credential provider on this node, but not in the state");
-        let object = self.objects.borrow().object().cloned();
+        let object = self.assigned.objects.borrow().object().cloned();
         let restarts = object.map_or(0, |object| self.reporter.restarts(&object));
         let state = self
+            .node
             .state
             .get_or_insert_with(|| State::new(file.clone(), restarts));
         // No revision: the assigned one is applied.
@@ -114,34 +121,37 @@ impl Agent {
     /// Why the kubelet does not use the provider in force, as after the user gave it other flags, of which the last one wins, or
     /// took them away. `None`: it does, as far as it can be seen.
     async fn unused(&mut self, provider: &Provider, disk: &ProviderDisk) -> Option<Unused> {
-        let in_force = self.state.as_ref().filter(|it| it.change.is_none());
+        let in_force = self.node.state.as_ref().filter(|it| it.change.is_none());
         let Some(installed) = in_force.and_then(|it| it.provider.clone()) else {
-            self.flag = None;
+            self.kubelet.flag = None;
             return None;
         };
         let has_settings = || {
             let side = provider.with(disk, installed);
             side.is_ok_and(|side| disk.has_settings(&side))
         };
-        if self.drift.is_limit_reached() && !has_settings() {
+        if self.files.drift.is_limit_reached() && !has_settings() {
             return Some(Unused {
                 obstacle: Obstacle::new(CONFLICT_LIMIT),
                 is_running: true,
             });
         }
-        if !self.restart || self.no_restart.is_some() {
+        if !self.options.restart || self.kubelet.no_restart.is_some() {
             return None;
         }
-        let known = self.flag.take();
+        let known = self.kubelet.flag.take();
         // Nothing is removed because of what was read earlier.
         let known = known.filter(|(read, flag)| {
             read.elapsed() < FLAGS_READ && provider.check_flag(flag).is_ok()
         });
         let (read, flag) = match known {
             Some(known) => known,
-            None => (Instant::now(), self.unit.provider_flag().await.ok()?),
+            None => (
+                Instant::now(),
+                self.kubelet.unit.provider_flag().await.ok()?,
+            ),
         };
-        self.flag = Some((read, flag.clone()));
+        self.kubelet.flag = Some((read, flag.clone()));
         let may_change = match flag {
             ProviderFlag::Is(_) => false,
             // Flags that others took out of their file are written again.
@@ -169,33 +179,34 @@ impl Agent {
             }
             Some(_) => {}
         }
-        if !self.restart {
+        if !self.options.restart {
             let message = "`spec.kubelet.restart` is `Never`, but the provider needs a restart";
             return Ok(Some(Obstacle::new(message)));
         }
-        if let Some(reason) = &self.no_restart {
+        if let Some(reason) = &self.kubelet.no_restart {
             let message = format!("{reason}, but the provider needs a restart");
             return Ok(Some(Obstacle::new(message)));
         }
-        if let Some(obstacle) = self.provider.obstacle() {
+        if let Some(obstacle) = self.options.provider.obstacle() {
             return Ok(Some(obstacle));
         }
-        let Some(flags) = self.provider.flags_file() else {
-            return match self.unit.provider_flag().await {
-                Ok(flag) => Ok(self.provider.unread(&flag)),
+        let Some(flags) = self.options.provider.flags_file() else {
+            return match self.kubelet.unit.provider_flag().await {
+                Ok(flag) => Ok(self.options.provider.unread(&flag)),
                 // Only what is visible can contradict.
                 Err(KubeletError::Systemd(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             };
         };
-        let own = &self.provider.config.host;
-        let ignored = self.unit.ignores_flags(&flags.host, own).await?;
+        let own = &self.options.provider.config.host;
+        let ignored = self.kubelet.unit.ignores_flags(&flags.host, own).await?;
         Ok(ignored.map(|reason| Obstacle::new(format!("{reason}; {SET_UP}"))))
     }
 
     /// Whether the flags file may still be in the middle of a write by another process.
     pub(super) fn is_half_written(&mut self, facts: Option<&ProviderFacts>) -> bool {
         let in_force = self
+            .node
             .state
             .as_ref()
             .and_then(|state| state.provider.as_ref());
@@ -204,8 +215,8 @@ impl Agent {
         };
         let is_obstructed = facts.with(installed.clone()).is_err();
         let settings = is_obstructed.then(|| facts.disk.clone());
-        let is_new = settings.is_some() && self.half_written_settings != settings;
-        self.half_written_settings = settings;
+        let is_new = settings.is_some() && self.files.half_written_settings != settings;
+        self.files.half_written_settings = settings;
         is_new
     }
 

@@ -17,17 +17,18 @@ use crate::report::wording;
 impl Agent {
     pub(super) fn report_in_force(&mut self) {
         let within = "the kubelet picks up the file within 5 minutes";
-        let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
+        let drifts = self.node.state.as_ref().map_or(0, |state| state.drifts);
         let has_provider = self
+            .node
             .state
             .as_ref()
             .is_some_and(|state| state.provider.is_some());
-        let doubtful = self.state.as_ref().map(|state| &state.doubtful);
+        let doubtful = self.node.state.as_ref().map(|state| &state.doubtful);
         let doubtful = doubtful.filter(|keys| !keys.is_empty());
-        let (reason, message) = match (&self.quarantined, &self.no_restart) {
+        let (reason, message) = match (&self.files.quarantined, &self.kubelet.no_restart) {
             _ if let Some(keys) = doubtful => (Some(Reason::StateLost), wording::state_lost(keys)),
             (Some(path), _) => (Some(Reason::FileQuarantined), quarantined(path)),
-            _ if let Some(obstacle) = &self.obstacle => {
+            _ if let Some(obstacle) = &self.files.obstacle => {
                 (Some(obstacle.reason), wording::obstacle(&obstacle.message))
             }
             // The kubelet runs the provider at the next pull.
@@ -37,9 +38,11 @@ impl Agent {
                 Some(Reason::RestartNotPossible),
                 format!("{reason}, so {within}"),
             ),
-            (None, None) if !self.restart => (Some(Reason::RestartNever), within.to_owned()),
+            (None, None) if !self.options.restart => {
+                (Some(Reason::RestartNever), within.to_owned())
+            }
             (None, None) if drifts > 0 => (Some(Reason::DriftRepaired), wording::drifts(drifts)),
-            (None, None) => match self.state.as_ref().and_then(|state| state.mode) {
+            (None, None) => match self.node.state.as_ref().and_then(|state| state.mode) {
                 Some(mode) => (Some(Reason::ModeNarrowed), wording::mode_narrowed(mode)),
                 None => (None, String::new()),
             },
@@ -49,14 +52,14 @@ impl Agent {
 
     /// Reports a waiting node, so that the controller sees that its syncer runs.
     pub(super) fn report_waiting(&mut self) {
-        if self.about.is_some() {
+        if self.assigned.about.is_some() {
             self.report(Phase::Pending, None, "");
         }
     }
 
     /// A syncer that only restores answers every assignment: without that the controller can't know what the node has.
     pub(super) fn report_standing_by(&mut self) {
-        let known = self.objects.borrow();
+        let known = self.assigned.objects.borrow();
         let is_answered = known.object().is_none_or(is_answered);
         drop(known);
         if !is_answered {
@@ -78,7 +81,7 @@ impl Agent {
             let message = wording::state_lost(&doubtful);
             return self.report(Phase::Restored, Reason::StateLost, &message);
         }
-        match self.quarantined.take().filter(|path| path.exists()) {
+        match self.files.quarantined.take().filter(|path| path.exists()) {
             Some(path) => self.report(
                 Phase::Restored,
                 Reason::FileQuarantined,
@@ -91,13 +94,14 @@ impl Agent {
     /// Those of the state's doubtful keys that the credentials file has, or may have.
     fn doubtful_that_are_left(&self) -> Vec<String> {
         let mut keys = self
+            .node
             .state
             .as_ref()
             .map_or_else(Vec::new, |state| state.doubtful.clone());
         if keys.is_empty() {
             return keys;
         }
-        let file = file::read(&self.config_file).ok();
+        let file = file::read(&self.options.config_file).ok();
         if let Some(found) = file.and_then(|file| parsed(&file)) {
             keys.retain(|key| found.entries().iter().any(|it| it.key() == key));
         }
@@ -112,10 +116,11 @@ impl Agent {
     /// An error of the node is reported only if something is assigned.
     pub(super) fn report_error(&mut self, error: &NodeError) {
         let is_under_way = self
+            .node
             .state
             .as_ref()
             .is_some_and(|state| state.change.is_some());
-        if self.task.is_none() && !is_under_way {
+        if self.assigned.task.is_none() && !is_under_way {
             return self.report_waiting();
         }
         self.report(Phase::Failed, error.reason(), &error.to_string());
@@ -123,7 +128,7 @@ impl Agent {
 
     /// How the revision in force is delivered; empty: none is in force.
     fn delivery(&self) -> &'static str {
-        match &self.state {
+        match &self.node.state {
             Some(state) if state.provider.is_some() => DeliveryType::CredentialProvider.as_str(),
             Some(state) if state.revision != Revision::NONE => DeliveryType::ConfigFile.as_str(),
             _ => "",
@@ -136,11 +141,12 @@ impl Agent {
         reason: impl Into<Option<Reason>>,
         message: &str,
     ) {
-        let known = self.objects.borrow().clone();
+        let known = self.assigned.objects.borrow().clone();
         let Some(object) = known.object() else {
             return;
         };
         let Some((_, generation)) = self
+            .assigned
             .about
             .clone()
             .filter(|(uid, _)| *uid == identity(object).0)
@@ -152,7 +158,7 @@ impl Agent {
             restored: phase == Phase::Restored || self.has_no_state(object),
             phase,
             reason: reason.into().map(String::from).unwrap_or_default(),
-            message: self.provider.on_node(message),
+            message: self.options.provider.on_node(message),
             ..self.on_node(object)
         };
         self.reporter.report(object, status);
@@ -161,36 +167,38 @@ impl Agent {
     /// After a restore the counts of its state are reported once more. While it can't be loaded, a node without one had nothing
     /// before either.
     fn has_no_state(&self, object: &NodePullSecret) -> bool {
-        if self.access == Access::State {
-            return self.state.is_none();
+        if self.node.access == Access::State {
+            return self.node.state.is_none();
         }
         let last = object.status.as_ref();
-        !self.journal.is_in_use() && last.is_some_and(|status| status.restored)
+        !self.node.journal.is_in_use() && last.is_some_and(|status| status.restored)
     }
 
     /// What is on the node; as last reported while its state is not loaded.
     fn on_node(&self, object: &NodePullSecret) -> NodePullSecretStatus {
-        if self.access != Access::State {
+        if self.node.access != Access::State {
             return object.status.clone().unwrap_or_default();
         }
-        let in_force = self.state.as_ref().map(|state| state.revision);
+        let in_force = self.node.state.as_ref().map(|state| state.revision);
         let in_force = in_force.filter(|revision| revision.is_identified());
         let Revision { number, id } = in_force.unwrap_or_default();
         NodePullSecretStatus {
             revision: number,
             revision_id: id,
             restarts: self
+                .node
                 .state
                 .as_ref()
                 .map_or_else(|| self.reporter.restarts(object), |state| state.restarts),
-            drifts: self.state.as_ref().map_or(0, |state| state.drifts),
+            drifts: self.node.state.as_ref().map_or(0, |state| state.drifts),
             kubelet_restarted_at: self
+                .node
                 .state
                 .as_ref()
-                .filter(|_| self.restart && self.no_restart.is_none())
+                .filter(|_| self.options.restart && self.kubelet.no_restart.is_none())
                 .and_then(|state| state.restarted_at.clone()),
             delivery: self.delivery().to_owned(),
-            forgotten_revision: self.state.as_ref().map_or(0, |state| state.forgotten),
+            forgotten_revision: self.node.state.as_ref().map_or(0, |state| state.forgotten),
             ..NodePullSecretStatus::default()
         }
     }

@@ -15,7 +15,11 @@ const CHECK: Duration = Duration::from_secs(5);
 impl Agent {
     /// The failure that left the kubelet down, unless a change in progress restarts it.
     pub(super) fn down(&self) -> Option<Failure> {
-        let state = self.state.as_ref().filter(|state| state.change.is_none())?;
+        let state = self
+            .node
+            .state
+            .as_ref()
+            .filter(|state| state.change.is_none())?;
         state.failed.clone().filter(|failure| failure.stuck)
     }
 
@@ -26,9 +30,9 @@ impl Agent {
             return IDLE;
         };
         // The status refers to the failed task, whatever the object assigns now.
-        self.about = Some((failure.task.uid.clone(), failure.task.generation));
+        self.assigned.about = Some((failure.task.uid.clone(), failure.task.generation));
         self.report_failure(&failure);
-        let found = if self.unit.is_found {
+        let found = if self.kubelet.unit.is_found {
             self.has_moved().await.map(drop)
         } else {
             self.find_unit(true).await
@@ -37,10 +41,10 @@ impl Agent {
             tracing::warn!(%error, "the kubelet is down, but its unit is unknown");
             return BUS_RETRY;
         }
-        if !self.restart || self.no_restart.is_some() {
+        if !self.options.restart || self.kubelet.no_restart.is_some() {
             return CHECK;
         }
-        if matches!(self.unit.serves().await, Ok(true)) {
+        if matches!(self.kubelet.unit.serves().await, Ok(true)) {
             self.revived();
             return Duration::ZERO;
         }
@@ -51,13 +55,13 @@ impl Agent {
     }
 
     async fn start_kubelet(&mut self) {
-        if let Some(state) = &mut self.state {
-            state.unit = self.unit.unit();
+        if let Some(state) = &mut self.node.state {
+            state.unit = self.kubelet.unit.unit();
             state.restarts = state.restarts.saturating_add(1);
             state.restarted_at = Some(Time(jiff::Timestamp::now()));
         }
         self.remember();
-        match self.unit.restart(true).await {
+        match self.kubelet.unit.restart(true).await {
             Ok(()) => self.revived(),
             Err(error) => tracing::warn!(%error, "the kubelet is still down"),
         }
@@ -66,7 +70,11 @@ impl Agent {
     fn revived(&mut self) {
         tracing::info!("the kubelet serves again");
         self.revival = Revival::default();
-        let failure = self.state.as_mut().and_then(|state| state.failed.as_mut());
+        let failure = self
+            .node
+            .state
+            .as_mut()
+            .and_then(|state| state.failed.as_mut());
         if let Some(failure) = failure {
             failure.stuck = false;
             failure.recovered = true;
@@ -78,8 +86,8 @@ impl Agent {
 
     /// Saves the state. An error prevents nothing: a full disk may be why the kubelet is down.
     pub(super) fn remember(&self) {
-        if let Some(state) = &self.state
-            && let Err(error) = self.journal.save(state)
+        if let Some(state) = &self.node.state
+            && let Err(error) = self.node.journal.save(state)
         {
             tracing::warn!(%error, "could not save the journal");
         }

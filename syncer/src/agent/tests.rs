@@ -61,7 +61,7 @@ fn node(restores_only: bool, state: Option<&State>) -> Node {
     let mut agent = Agent::new(options, Cluster::new(client, "kube-system", "a"), systemd);
     let (objects, known) = watch::channel(Known::Nothing);
     let (sender, reports) = watch::channel(None);
-    agent.objects = known;
+    agent.assigned.objects = known;
     agent.reporter = StatusReporter::new(sender, at("ready"));
     Node {
         directory,
@@ -133,7 +133,7 @@ impl Node {
     }
 
     fn path(&self) -> &Path {
-        &self.agent.config_file
+        &self.agent.options.config_file
     }
 
     /// Gives it this object, and lets it work until it waits. Returns its newest report.
@@ -202,13 +202,13 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         }),
         ("there is no directory for it", |node| {
             let path = node.path().with_file_name("none").join("config.json");
-            node.agent.journal = Journal::next_to(&path, "a");
-            node.agent.config_file = path;
+            node.agent.node.journal = Journal::next_to(&path, "a");
+            node.agent.options.config_file = path;
         }),
         ("the system bus hangs", |node| {
-            let bus = std::os::unix::net::UnixListener::bind(&node.agent.unit.systemd.bus);
+            let bus = std::os::unix::net::UnixListener::bind(&node.agent.kubelet.unit.systemd.bus);
             std::mem::forget(bus.unwrap());
-            node.agent.restart = true;
+            node.agent.options.restart = true;
         }),
     ];
     for (case, spoil) in cases {
@@ -221,7 +221,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         assert_eq!(status.phase, Phase::Restored, "{case}");
         assert!(status.restored && status.observed_generation == 3, "{case}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{case}");
-        assert!(!node.agent.journal.is_in_use(), "{case}");
+        assert!(!node.agent.node.journal.is_in_use(), "{case}");
     }
     // What is there is not known.
     let mut node = node(false, None);
@@ -232,7 +232,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         ..NodePullSecretStatus::default()
     });
     node.objects.send_replace(Known::Object(Box::new(last)));
-    node.agent.access = Access::Nothing;
+    node.agent.node.access = Access::Nothing;
     node.agent.observe_object();
     node.agent.report(Phase::Failed, Reason::FileError, "why");
     let status = node.reports.borrow().clone().unwrap().status;
@@ -257,7 +257,7 @@ async fn the_same_number_with_another_id_is_another_revision() {
         object
     };
     let mut node = node(false, None);
-    node.agent.desired = Some((old, content(OURS)));
+    node.agent.assigned.desired = Some((old, content(OURS)));
     let status = node.handle(&assigns(old, 1)).await.unwrap();
     assert_eq!((status.in_force(), status.phase), (old, Phase::Synced));
     assert!(fs::read_to_string(node.path()).unwrap().contains("dTpw"));
@@ -265,7 +265,7 @@ async fn the_same_number_with_another_id_is_another_revision() {
     // It can't fetch the content yet.
     let status = node.handle(&assigns(new, 2)).await.unwrap();
     assert_eq!(status.in_force(), old, "what it has is not the goal");
-    node.agent.desired = Some((new, content(&newer)));
+    node.agent.assigned.desired = Some((new, content(&newer)));
     let status = node.handle(&assigns(new, 3)).await.unwrap();
     assert_eq!((status.in_force(), status.phase), (new, Phase::Synced));
     assert!(fs::read_to_string(node.path()).unwrap().contains("dTpx"));
@@ -286,18 +286,18 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
         object.metadata.annotations = Some([annotation].into());
         object
     };
-    node.agent.desired = Some((revision(5), content(OURS)));
+    node.agent.assigned.desired = Some((revision(5), content(OURS)));
     node.handle(&object(5, 1)).await.unwrap();
     for up_to in ["5", "9", "-1", "x"] {
         let status = node.handle(&asks(5, 1, up_to)).await.unwrap();
         assert_eq!(status.forgotten_revision, 0, "it is in force: {up_to}");
     }
     assert!(has_old());
-    node.agent.desired = Some((revision(6), content(&newer)));
+    node.agent.assigned.desired = Some((revision(6), content(&newer)));
     node.handle(&object(6, 2)).await.unwrap();
     assert!(has_old(), "a file from then is not the node's own");
     // It can still be rolled back.
-    let settled = node.agent.state.clone().unwrap();
+    let settled = node.agent.node.state.clone().unwrap();
     let mut watching = settled.clone();
     let mut watched = Change {
         step: Step::Watching,
@@ -306,10 +306,10 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     };
     watched.task.generation = 2;
     watching.change = Some(watched);
-    node.agent.state = Some(watching);
+    node.agent.node.state = Some(watching);
     let status = node.handle(&asks(6, 2, "5")).await.unwrap();
     assert_eq!(status.forgotten_revision, 0, "it is watched");
-    node.agent.state = Some(settled);
+    node.agent.node.state = Some(settled);
     let status = node.handle(&asks(6, 2, "5")).await.unwrap();
     assert_eq!(
         (status.phase, status.forgotten_revision),
@@ -320,7 +320,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     let status = node.handle(&object(6, 2)).await.unwrap();
     assert_eq!(status.forgotten_revision, 5, "also without the annotation");
     // The next content is kept again.
-    node.agent.desired = Some((revision(7), content(OURS)));
+    node.agent.assigned.desired = Some((revision(7), content(OURS)));
     node.handle(&asks(7, 3, "5")).await.unwrap();
     assert!(fs::read_to_string(&journal).unwrap().contains("dTpx"));
     let mut object = object(0, 4);
@@ -351,25 +351,25 @@ async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
         assert_eq!(is_possible, case != "lost", "{case}");
     }
     let mut node = node(false, Some(&with_revision(6)));
-    node.agent.desired = Some((revision(6), content(r#"{"auths":{}}"#)));
+    node.agent.assigned.desired = Some((revision(6), content(r#"{"auths":{}}"#)));
     let mut object = object(6, 1);
     let annotation = (FORGET_ANNOTATION.to_owned(), "5".to_owned());
     object.metadata.annotations = Some([annotation].into());
     // As with a full disk.
-    node.agent.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
-    node.agent.state = Some(with_revision(6));
-    node.agent.access = Access::State;
+    node.agent.node.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
+    node.agent.node.state = Some(with_revision(6));
+    node.agent.node.access = Access::State;
     node.objects.send_replace(Known::Object(Box::new(object)));
     node.agent.observe_object();
     node.agent.forget_old();
-    assert_eq!(node.agent.state.as_ref().unwrap().forgotten, 0);
+    assert_eq!(node.agent.node.state.as_ref().unwrap().forgotten, 0);
 }
 
 #[tokio::test]
 async fn a_file_of_another_process_is_restored_with_its_earlier_mode() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut node = node(false, None);
-    node.agent.desired = Some((revision(5), content(OURS)));
+    node.agent.assigned.desired = Some((revision(5), content(OURS)));
     fs::write(node.path(), "{}").unwrap();
     let open = fs::Permissions::from_mode(0o644);
     fs::set_permissions(node.path(), open).unwrap();
@@ -394,14 +394,14 @@ async fn a_file_of_another_process_is_restored_with_its_earlier_mode() {
 async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
     for is_held in [false, true] {
         let mut node = node(false, None);
-        node.agent.desired = Some((revision(5), content(OURS)));
+        node.agent.assigned.desired = Some((revision(5), content(OURS)));
         node.handle(&object(5, 1)).await.unwrap();
         let newer = object(6, 2);
         let task = task(&newer).unwrap();
         if is_held {
-            node.agent.held = Some(task.clone());
+            node.agent.assigned.held = Some(task.clone());
         } else {
-            let state = node.agent.state.as_mut().unwrap();
+            let state = node.agent.node.state.as_mut().unwrap();
             state.failed = Some(Failure {
                 task: task.clone(),
                 error: "why".to_owned(),
@@ -417,9 +417,13 @@ async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
         assert!(repaired.contains("dTpw"), "{is_held}: {repaired}");
         assert_eq!(status.in_force(), revision(5), "{is_held}");
         assert_eq!((status.phase, status.reason), (before.phase, before.reason));
-        let state = node.agent.state.as_ref().unwrap();
+        let state = node.agent.node.state.as_ref().unwrap();
         assert_eq!((state.drifts, state.failed.is_some()), (1, !is_held));
-        assert_eq!(node.agent.held.is_some(), is_held, "it is no new attempt");
+        assert_eq!(
+            node.agent.assigned.held.is_some(),
+            is_held,
+            "it is no new attempt"
+        );
     }
 }
 
@@ -433,7 +437,7 @@ async fn entries_that_may_be_of_a_lost_state_stay_and_are_named() {
     ] {
         let case = format!("{has_directory}, {has_status}");
         let mut node = node(false, None);
-        node.agent.desired = Some((revision(5), content(OURS)));
+        node.agent.assigned.desired = Some((revision(5), content(OURS)));
         fs::write(node.path(), OURS).unwrap();
         if has_directory {
             fs::create_dir(node.path().with_file_name(".globalps")).unwrap();
@@ -459,7 +463,7 @@ async fn entries_that_may_be_of_a_lost_state_stay_and_are_named() {
 #[tokio::test]
 async fn another_attempt_begins_after_it_gave_up() {
     let mut node = node(false, None);
-    node.agent.desired = Some((revision(5), content(OURS)));
+    node.agent.assigned.desired = Some((revision(5), content(OURS)));
     // The second attempt begins with a conflict.
     for (generation, repairs) in [(1, MAX_CONFLICTS), (2, MAX_CONFLICTS - 1)] {
         let object = object(5, generation);
@@ -485,15 +489,15 @@ async fn a_restart_that_is_waived_stays_waived_after_an_error() {
         ("neither", true, false, true),
     ] {
         let mut node = node(false, Some(&begun));
-        node.agent.restart = restart;
-        node.agent.is_server = is_server;
+        node.agent.options.restart = restart;
+        node.agent.kubelet.is_server = is_server;
         let is_restarted = |agent: &Agent| {
-            let state = agent.state.as_ref().unwrap();
+            let state = agent.node.state.as_ref().unwrap();
             state.change.as_ref().unwrap().restart
         };
         node.agent.acquire_node(false).await;
         assert_eq!(is_restarted(&node.agent), expected, "{case}");
-        let state = node.agent.state.clone().unwrap();
+        let state = node.agent.node.state.clone().unwrap();
         let error = NodeError::Bus("the bus is away".to_owned());
         let result = node.agent.finish(state, None, Err(error));
         assert!(result.is_err(), "{case}");
@@ -522,12 +526,12 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
         fs::write(&flags, FLAGS).unwrap();
         fs::write(&theirs.here, "providers:\n- name: theirs\n").unwrap();
         fs::write(node.at("program").here, "#!/bin/sh\n").unwrap();
-        let own = node.agent.provider.clone();
+        let own = node.agent.options.provider.clone();
         own.uphold(&installed(), true).unwrap();
         assert!(own.write_flags(true).unwrap());
         let paths = Some((theirs, node.at("bin")));
         let (program, file) = (node.at("program").here, node.at("config.json"));
-        node.agent.provider = Provider::new(program, &file, paths);
+        node.agent.options.provider = Provider::new(program, &file, paths);
         let mut object = object(0, 3);
         object.spec.restore = true;
         node.objects.send_replace(Known::Object(Box::new(object)));
@@ -567,7 +571,7 @@ async fn without_paths(state: &State) -> Node {
         host: "/var/lib/kubelet/config.json".into(),
         ..node.at("config.json")
     };
-    node.agent.provider = Provider::new(node.at("program").here, &file, None);
+    node.agent.options.provider = Provider::new(node.at("program").here, &file, None);
     let mut object = object(0, 3);
     object.spec.restore = true;
     node.objects.send_replace(Known::Object(Box::new(object)));
@@ -589,6 +593,7 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
     );
     assert!(
         node.agent
+            .node
             .journal
             .load()
             .unwrap()
@@ -627,18 +632,25 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
 #[tokio::test]
 async fn a_recreated_object_is_answered_without_another_assignment() {
     let mut node = node(false, None);
-    node.agent.desired = Some((revision(5), content(OURS)));
+    node.agent.assigned.desired = Some((revision(5), content(OURS)));
     node.handle(&object(5, 7)).await.unwrap();
     let mut again = object(5, 1);
     again.metadata.uid = Some("another".to_owned());
     let created = task(&again).unwrap();
-    assert!(node.agent.state.as_ref().unwrap().is_settled_on(&created));
+    assert!(
+        node.agent
+            .node
+            .state
+            .as_ref()
+            .unwrap()
+            .is_settled_on(&created)
+    );
     let status = node.handle(&again).await.unwrap();
     assert_eq!(
         (status.phase, status.observed_generation),
         (Phase::Synced, 1)
     );
-    let saved = node.agent.journal.load().unwrap().unwrap();
+    let saved = node.agent.node.journal.load().unwrap().unwrap();
     assert_eq!(saved.applied.as_ref(), Some(&created));
     again.metadata.generation = Some(2);
     assert!(

@@ -21,21 +21,26 @@ impl Agent {
         let is_compared =
             |state: &State| state.provider.is_some() || state.managed.content().is_some();
         let in_force = self
+            .node
             .state
             .as_ref()
             .and_then(|state| state.provider.as_ref());
         let others = match in_force {
             Some(_) => self.provider_on_node()?.watched(),
-            None => self.provider.watched_without(),
+            None => self.options.provider.watched_without(),
         };
-        self.drift.watch_others(&others);
-        if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {
-            self.drift.watch();
+        self.files.drift.watch_others(&others);
+        if self.assigned.desired.is_some() || self.node.state.as_ref().is_some_and(is_compared) {
+            self.files.drift.watch();
         }
         self.answer();
         self.forget_old();
         self.report_in_force();
-        let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
+        let watching = self
+            .node
+            .state
+            .as_ref()
+            .and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
             return Ok(if self.has_provider() {
                 FLAGS_READ
@@ -50,33 +55,41 @@ impl Agent {
             self.settle()?;
             return Ok(Duration::ZERO);
         }
-        let Ok(facts) = self.unit.systemd.facts().await else {
+        let Ok(facts) = self.kubelet.unit.systemd.facts().await else {
             return Ok(WATCH_EVERY);
         };
-        let before = self.unit.served.get_or_insert_with(|| facts.clone());
+        let before = self
+            .kubelet
+            .unit
+            .served
+            .get_or_insert_with(|| facts.clone());
         if !facts.has_died_since(before) {
             return Ok(WATCH_EVERY);
         }
         let error = format!(
             "`{}` died soon after the change (state: {})",
-            self.unit.systemd.unit(),
+            self.kubelet.unit.systemd.unit(),
             facts.active_state()
         );
-        let change = self.state.as_ref().and_then(|state| state.change.as_ref());
+        let change = self
+            .node
+            .state
+            .as_ref()
+            .and_then(|state| state.change.as_ref());
         let Ok(provider) = self.provider_of(change.and_then(Change::known_provider)) else {
             // The pod no longer has the directories in which it was.
             self.settle()?;
             return Ok(Duration::ZERO);
         };
-        let Some(mut state) = self.state.take() else {
+        let Some(mut state) = self.node.state.take() else {
             return Ok(IDLE);
         };
-        let path = self.config_file.clone();
+        let path = self.options.config_file.clone();
         let mut transaction = Transaction {
-            journal: &self.journal,
+            journal: &self.node.journal,
             path: &path,
             provider: &provider,
-            kubelet: &mut self.unit,
+            kubelet: &mut self.kubelet.unit,
         };
         let result = transaction.roll_back(&mut state, error).await;
         self.finish(state, None, result)
@@ -84,8 +97,8 @@ impl Agent {
 
     /// What is in force answers the task, so what this assignment did not change waits for the next one.
     fn answer(&mut self) {
-        let task = self.task.clone();
-        let state = self.state.as_mut().filter(|it| it.change.is_none());
+        let task = self.assigned.task.clone();
+        let state = self.node.state.as_mut().filter(|it| it.change.is_none());
         if let Some(state) = state.filter(|it| task.is_some() && it.applied != task) {
             state.applied = task;
             self.remember();
@@ -95,18 +108,18 @@ impl Agent {
     /// Drops earlier content from the journal, if the cluster asks for it. An error of the disk is no error of the revision in
     /// force: the next step tries again.
     pub(super) fn forget_old(&mut self) {
-        let known = self.objects.borrow();
+        let known = self.assigned.objects.borrow();
         let annotations = known.object().map(ResourceExt::annotations);
         let up_to = annotations.and_then(forget_up_to).and_then(Result::ok);
         drop(known);
-        let state = self.state.as_ref().zip(up_to);
+        let state = self.node.state.as_ref().zip(up_to);
         let Some(next) = state.and_then(|(state, up_to)| state.without_old(up_to)) else {
             return;
         };
-        match self.journal.save(&next) {
+        match self.node.journal.save(&next) {
             Ok(()) => {
                 tracing::info!(up_to, "forgot earlier content, as the cluster asks for");
-                self.state = Some(next);
+                self.node.state = Some(next);
             }
             Err(error) => tracing::warn!(%error, "could not forget earlier content"),
         }
@@ -115,9 +128,9 @@ impl Agent {
     /// Ends the change: it can no longer be rolled back.
     pub(super) fn settle(&mut self) -> Result<(), NodeError> {
         self.watch_until = None;
-        if let Some(state) = &mut self.state {
+        if let Some(state) = &mut self.node.state {
             state.change = None;
-            self.journal.save(state)?;
+            self.node.journal.save(state)?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ const CLEAN: &[&str] = &[
     "crates/core/src",
     "crates/dockerconfig",
     "crates/manifests/src",
+    "crates/planner/src",
     "crates/provider/src",
     "crates/registry/src",
     "crates/runtime/src",

@@ -1,3 +1,4 @@
+use globalps_planner::nodes::input::{NodeView, NotReady};
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +8,6 @@ use tokio::time::Instant;
 use super::super::syncer_pods::SyncerPods;
 use super::*;
 use crate::cache::CacheEvent;
-use crate::nodes::input::{NodeView, NotReady};
 use crate::objects::pods::PodView;
 use crate::objects::views::DaemonSetView;
 

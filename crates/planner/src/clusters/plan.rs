@@ -1,0 +1,376 @@
+//! The plan for one `FleetPullSecret`: the hub's next writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
+use globalps_core::names::fleet_revision;
+use globalps_core::reasons::Reason;
+use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
+use kube::ResourceExt as _;
+
+use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
+use super::earlier::{bootstrapped, desired, needed, rejection, rolled_back};
+use super::hidden;
+use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::limits::{limits, too_many};
+use super::member::ReasonAndMessage;
+use super::progress::{Context, has_nothing, member};
+use super::revision::{Revision, outdated};
+use crate::content::source::{Data, Verdict};
+
+/// Maximum number of assignments in one plan.
+const MAX_ASSIGNMENTS: usize = 256;
+
+/// Why clusters keep what they have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The newest `FleetPullSecret` can't be decoded: why, as a clause.
+    Unreadable(String),
+    /// A selector is invalid.
+    Selector(String),
+    /// The hub may not read namespaces that concern the fleet: why and what to do, as clauses.
+    Hidden(String),
+    /// The hub's installation does not trust the fleet's namespace with a field: which one and what to do, as clauses.
+    NotTrusted(String),
+    /// There is no valid source, and no revision yet.
+    NothingYet,
+    /// globalps can't be installed.
+    Install(String),
+    /// There is no valid source.
+    NoValidContent,
+    /// The revision number has reached its maximum.
+    NoRevisionLeft,
+    /// The hub does not keep the content of all revisions: why, as a clause.
+    LeftOut(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct FleetPlan {
+    pub verdict: Verdict,
+    pub hold: Option<Hold>,
+    /// Newest revision; `NONE`: none.
+    pub revision: rollout::Revision,
+    /// Enough canaries have had it, as recorded.
+    pub canary_passed: bool,
+    /// Revisions to write before anything else.
+    pub revisions: Vec<Revision>,
+    /// Why the source's content was rolled back, if that is why other content is in force.
+    pub rolled_back: Option<String>,
+    /// Numbers of revisions to delete.
+    pub outdated: Vec<i64>,
+    /// The clusters with a goal.
+    pub members: Vec<(ClusterKey, Member)>,
+    /// Selected clusters that get nothing, with reason and message.
+    pub obstacles: BTreeMap<ClusterKey, ReasonAndMessage>,
+    pub assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
+    /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
+    pub released: Vec<ClusterKey>,
+    /// The plan only writes a new revision. The next one plans the rest.
+    pub is_first_step: bool,
+    /// The `FleetPullSecret` is being deleted, and none of its objects is left, or only until others remove their finalizers.
+    pub is_finished: bool,
+}
+
+pub fn plan(input: &Input) -> FleetPlan {
+    let mut plan = rollout(input);
+    let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);
+    let changed = |known: &&Revision| input.drift.revisions.contains(&known.number);
+    let changed = input.revisions.iter().filter(changed);
+    let reverted: Vec<Revision> = changed.filter(|it| !is_written(it)).cloned().collect();
+    plan.revisions.extend(reverted);
+    plan
+}
+
+fn rollout(input: &Input) -> FleetPlan {
+    let (verdict, data) = input.validated();
+    let newest = input.revisions.last().map(Revision::revision);
+    let mut plan = FleetPlan {
+        verdict,
+        hold: None,
+        revision: newest.unwrap_or_default(),
+        canary_passed: input.revisions.last().is_some_and(|it| it.canary_passed),
+        revisions: Vec::new(),
+        rolled_back: rolled_back(input, data)
+            .filter(|(rejected, _)| newest != Some(rejected.revision()))
+            .and_then(|(rejected, _)| rejected.rejected.clone()),
+        outdated: Vec::new(),
+        members: Vec::new(),
+        obstacles: BTreeMap::new(),
+        assignments: Vec::new(),
+        released: Vec::new(),
+        is_first_step: false,
+        is_finished: false,
+    };
+    if let Some(reason) = &input.unreadable {
+        plan.hold = Some(Hold::Unreadable(reason.clone()));
+        plan.assignments = reverted(input).collect();
+        return plan;
+    }
+    let selection = match Selection::new(input.fleet) {
+        Ok(selection) => selection,
+        Err(reason) => {
+            plan.hold = Some(Hold::Selector(reason));
+            plan.assignments = reverted(input).collect();
+            return plan;
+        }
+    };
+    if let Some(reason) = hidden::hold(input, &selection) {
+        plan.hold = Some(Hold::Hidden(reason));
+        let is_visible = |key: &ClusterKey| !input.hidden.contains_key(&key.0);
+        let reverted = reverted(input).filter(|(key, _)| is_visible(key));
+        plan.assignments = reverted.collect();
+        return plan;
+    }
+    if let Some(reason) = input.trust.hold(input.fleet) {
+        plan.hold = Some(Hold::NotTrusted(reason));
+        plan.assignments = reverted(input).collect();
+        return plan;
+    }
+    let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
+    if let Some(reason) = input.left_out.as_ref().filter(|_| !is_deleted) {
+        plan.hold = Some(Hold::LeftOut(reason.clone()));
+        plan.assignments = reverted(input).collect();
+        return plan;
+    }
+    if !is_deleted {
+        match next_revision(input, data) {
+            Next::Same => {}
+            // While it can't be written, the existing one stays the goal.
+            Next::New(revision) if input.is_revision_refused(revision.number) => {
+                plan.revisions.push(revision);
+            }
+            Next::New(revision) => {
+                plan.revisions.extend(outcome(input, &selection, &plan));
+                plan.revision = revision.revision();
+                plan.canary_passed = false;
+                plan.revisions.push(revision);
+                plan.is_first_step = true;
+                plan.assignments = reverted(input).collect();
+                return plan;
+            }
+            Next::Hold(hold) => plan.hold = Some(hold),
+        }
+    }
+    with_members(input, &selection, &mut plan);
+    if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
+        plan.revisions
+            .extend(with_progress(input, newest, &plan.members));
+    }
+    assign(input, is_deleted, &mut plan);
+    let assigned = input.objects.values().map(|object| object.spec.revision);
+    let assigned = assigned.chain(plan.assignments.iter().map(|(_, spec)| spec.revision));
+    let needed: Vec<i64> = assigned.chain(needed(input, data)).collect();
+    let history = input.fleet.spec.history_limit;
+    plan.outdated = outdated(&input.revisions, &needed, history);
+    // What other programs' finalizers keep of an object is nothing in its cluster.
+    let is_gone = |(key, object): (&ClusterKey, &&ClusterPullSecret)| {
+        object.metadata.deletion_timestamp.is_some() && plan.released.contains(key)
+    };
+    plan.is_finished = is_deleted && plan.members.is_empty() && input.objects.iter().all(is_gone);
+    plan
+}
+
+/// How far the revision got that another one replaces now: clusters may have reported since its progress was written.
+fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
+    let replaced = input.revisions.last()?;
+    let mut plan = plan.clone();
+    with_members(input, selection, &mut plan);
+    let revision = with_progress(input, replaced, &plan.members)?;
+    // Another revision replaces it already.
+    let rejected = replaced.rejected.clone();
+    let revision = Revision {
+        rejected,
+        ..revision
+    };
+    (revision != *replaced).then_some(revision)
+}
+
+enum Next {
+    Same,
+    New(Revision),
+    Hold(Hold),
+}
+
+/// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
+fn next_revision(input: &Input, data: Option<&Data>) -> Next {
+    let newest = input.revisions.last();
+    let Some(data) = data else {
+        return Next::Hold(if newest.is_some() {
+            Hold::NoValidContent
+        } else {
+            Hold::NothingYet
+        });
+    };
+    let install = match &input.install {
+        Ok(install) => install.clone(),
+        Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
+    };
+    let (content, install) = desired(input, data, install);
+    let is_same = |newest: &Revision| {
+        newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
+    };
+    if newest.is_some_and(is_same) {
+        return Next::Same;
+    }
+    match next_number(input, newest.map_or(0, |newest| newest.number)) {
+        Some(number) => {
+            let revision = rollout::Revision::new(number, input.new_id);
+            Next::New(Revision::new(revision, content, install))
+        }
+        None => Next::Hold(Hold::NoRevisionLeft),
+    }
+}
+
+/// If a user deleted the newest revision, its number is used again, and the id tells both apart. Numbers that other clients write
+/// are not counted from: those in the clusters' objects mean nothing, and a Secret of another owner only has its own name.
+fn next_number(input: &Input, last: i64) -> Option<i64> {
+    let name = input.fleet.name_any();
+    let is_free = |number: &i64| !input.foreign.contains(&fleet_revision(&name, *number));
+    (last.checked_add(1)?..=MAX_REVISION).find(is_free)
+}
+
+fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
+    let absent = ClusterView::default();
+    let is_selected =
+        |key: &ClusterKey, cluster: &ClusterView| selection.selects(key, cluster, input.namespaces);
+    let selected = input
+        .clusters
+        .iter()
+        .filter(|(key, it)| is_selected(key, it));
+    let crowded = input.crowded(selected.clone());
+    let orphans = input.fleet.spec.deletion_policy == DeletionPolicy::Orphan;
+    for (key, cluster) in selected {
+        let obstacle = match (input.taken.get(key), &cluster.obstacle) {
+            _ if crowded.contains(key) => Some(too_many(&key.0)),
+            (Some(other), _) => Some((
+                Reason::TargetTaken,
+                format!("FleetPullSecret `{other}` writes the same Secret"),
+            )),
+            (None, obstacle) => obstacle.clone(),
+        };
+        let object = input.objects.get(key).copied();
+        if object.is_some_and(|it| cluster.has_replaced_owner(it)) {
+            // The next plan begins with a new object, as for a new cluster.
+            plan.released.push(key.clone());
+            continue;
+        }
+        let goal = Goal::Revision(plan.revision);
+        let context = Context::of(input, key, input.joins(key));
+        let mut member = member(title(key), object, goal, context);
+        member.is_canary = selection.is_canary(cluster);
+        member.is_skipped |= cluster.is_deleting || obstacle.is_some();
+        if let Some(obstacle) = obstacle {
+            // The hub writes nothing there, so the cluster must not occupy a slot.
+            if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
+                *progress = Progress::Blocked;
+            }
+            plan.obstacles.insert(key.clone(), obstacle);
+        }
+        plan.members.push((key.clone(), member));
+    }
+    for (key, object) in &input.objects {
+        let cluster = input.clusters.get(key).unwrap_or(&absent);
+        if is_selected(key, cluster) {
+            continue;
+        }
+        let context = Context::of(input, key, false);
+        let member = member(title(key), Some(object), Goal::Restore, context);
+        // Behind an obstacle is another cluster's content.
+        let has_nothing =
+            !object.spec.has_assignment() && (has_nothing(object) || cluster.obstacle.is_some());
+        let is_gone = !input.clusters.contains_key(key)
+            || cluster.is_deleting
+            || cluster.has_replaced_owner(object);
+        if orphans || has_nothing || is_gone || member.is_done() {
+            plan.released.push(key.clone());
+        } else {
+            plan.members.push((key.clone(), member));
+        }
+    }
+    // Its cluster still has what the deleted object said.
+    for (key, spec) in &input.drift.deleted {
+        let cluster = input.clusters.get(key).filter(|it| !it.is_deleting);
+        let is_left = cluster.is_some_and(|it| !is_selected(key, it)) && spec.has_assignment();
+        if is_left && !orphans && !input.objects.contains_key(key) {
+            let context = Context::of(input, key, false);
+            let member = member(title(key), None, Goal::Restore, context);
+            plan.members.push((key.clone(), member));
+        }
+    }
+}
+
+/// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
+fn with_progress(
+    input: &Input,
+    newest: &Revision,
+    members: &[(ClusterKey, Member)],
+) -> Option<Revision> {
+    let limits = limits(&input.fleet.spec.rollout);
+    let goal = Goal::Revision(newest.revision());
+    let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
+    let selected = || members.iter().filter(|it| it.goal == goal);
+    let failed: Vec<&Member> = selected().filter(|it| it.has_failed()).collect();
+    let is_complete = selected().any(Member::is_done)
+        && selected().all(|it| it.is_done() || it.is_passed_over() && !it.has_failed());
+    let has_passed = rollout::has_canary_passed(&members, goal, &limits);
+    let mut revision = newest.clone();
+    revision.canary_passed |= has_passed;
+    if is_complete {
+        revision.rolled_out.get_or_insert(input.now);
+    }
+    if let Some(reason) = rejection(input, &revision, &failed, members.len()) {
+        revision.rejected = Some(reason);
+    }
+    (revision != *newest).then_some(revision)
+}
+
+/// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
+/// [`upkeep`].
+fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
+    plan.assignments = missing(input, &plan.members, &plan.obstacles);
+    let new = bootstrapped(input, &plan.members);
+    plan.assignments.extend(new);
+    let is_held = plan.hold.is_some() || !plan.revision.is_identified();
+    let rolled_out = if is_held && !is_deleted {
+        Vec::new()
+    } else {
+        next_assignments(input, plan)
+    };
+    let keys = plan.assignments.iter().map(|(key, _)| key.clone());
+    let mut written: BTreeSet<ClusterKey> = keys.collect();
+    let rest = rolled_out.into_iter().chain(upkeep(
+        input,
+        &plan.members,
+        &plan.obstacles,
+        &plan.released,
+    ));
+    let rest = rest.filter(|(key, _)| written.insert(key.clone()));
+    plan.assignments.extend(rest);
+}
+
+/// Revocations, then assignments.
+fn next_assignments(input: &Input, plan: &FleetPlan) -> Vec<Assignment> {
+    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
+    let next = rollout::next(&Fleet {
+        members: &members,
+        limits: &limits(&input.fleet.spec.rollout),
+        canary_passed: plan.canary_passed,
+    });
+    let keys = plan.members.iter();
+    let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys
+        .map(|(key, member)| (member.name.as_str(), (key, member.goal)))
+        .collect();
+    let of = |name: &String| keys.get(name.as_str()).copied();
+    let revocations = next.revocations.iter().filter_map(of);
+    let revocations = revocations.map(|(key, _)| (key.clone(), revoked(input, key)));
+    let assignments = next.assignments.iter().filter_map(of);
+    let assignments = assignments
+        .filter(|(key, _)| input.objects.contains_key(*key))
+        .take(MAX_ASSIGNMENTS)
+        .map(|(key, goal)| (key.clone(), assigned(input, key, goal)));
+    revocations.chain(assignments).collect()
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

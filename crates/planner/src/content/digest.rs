@@ -1,0 +1,26 @@
+//! Compares contents without keeping them. Pure.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::sync::LazyLock;
+
+/// Hashes of two 64-bit keys that this process has drawn at random: outside of it they say nothing, and nobody can search for a
+/// content with the same.
+static KEYS: LazyLock<[RandomState; 2]> =
+    LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+
+/// It is neither printed nor written anywhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u64; 2]);
+
+impl Digest {
+    pub fn of(value: impl Hash) -> Self {
+        Self([0, 1].map(|at: usize| KEYS[at].hash_one(&value)))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest")
+    }
+}

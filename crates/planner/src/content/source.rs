@@ -1,0 +1,68 @@
+//! A pull secret as found, and its verdict.
+
+use globalps_dockerconfig::Finding;
+use k8s_openapi::api::core::v1::Secret;
+
+/// A pull secret as found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It does not exist, or none is configured.
+    Absent,
+    /// The controller may not read it.
+    Forbidden,
+    /// It can't be read; the value is the reason.
+    Unreadable(String),
+    Found(Data),
+}
+
+/// The bytes under the key of a Secret; `None`: it has no such key. `Debug` hides them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Data(pub Option<Vec<u8>>);
+
+impl Data {
+    pub fn of(secret: &Secret, key: &str) -> Self {
+        let value = secret.data.as_ref().and_then(|data| data.get(key));
+        Self(value.map(|bytes| bytes.0.clone()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl std::fmt::Debug for Data {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Data(***)"
+        } else {
+            "Data(none)"
+        })
+    }
+}
+
+/// The result of validating a pull secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Absent,
+    /// With its entries that are skipped or shadowed.
+    Valid(Vec<Finding>),
+    Forbidden,
+    Unreadable(String),
+    /// Every error; the last valid content stays effective.
+    Invalid(Vec<Finding>),
+    /// Only these invalid entries are omitted.
+    Partly(Vec<Finding>),
+    /// It is valid, but its rollout was rolled back; the value is the reason.
+    RolledBack(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_hides_data() {
+        let found = Source::Found(Data(Some(b"dTpw".to_vec())));
+        assert!(!format!("{found:?}").contains("dTpw"));
+    }
+}

@@ -1,0 +1,16 @@
+//! What is decided for nodes, namespaces, operators and clusters, from snapshots of what is. Pure. See `docs/architecture.md`.
+
+#![cfg_attr(
+    any(test, feature = "testing"),
+    allow(clippy::panic, clippy::too_many_lines)
+)]
+
+pub mod clusters;
+pub mod content;
+pub mod namespaces;
+pub mod nodes;
+pub mod operators;
+#[cfg(any(test, feature = "testing"))]
+pub mod properties;
+pub mod refused;
+pub mod targets;

@@ -1,0 +1,26 @@
+//! Plans which node gets which revision next. Pure.
+
+mod abandoned;
+pub mod absence;
+mod assignments;
+mod bootstrap;
+pub mod clock;
+pub mod forget;
+mod hold;
+pub mod input;
+pub mod labels;
+pub mod members;
+mod node;
+mod outcome;
+pub mod plan;
+#[cfg(test)]
+pub(crate) mod plan_properties;
+mod progress;
+pub mod provider_paths;
+mod received;
+mod revision;
+mod selection;
+pub mod syncers;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod unsupported;
