@@ -398,11 +398,9 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         })
         .collect();
     let token_server = tokens.server.address();
-    for (result, message) in [
-        (
-            "ok",
-            "`B` accepts the credentials (`additional-pull-secret`, `global-pull-secret`)",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("ok", "`B` accepts the credentials (`additional-pull-secret`, `global-pull-secret`)"),
         (
             "warning",
             "`B/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository \
@@ -418,15 +416,13 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
             "warning",
             "`S` could not be checked: `S` accepted the connection but did not respond within 2 s (`additional-pull-secret`)",
         ),
-        (
-            "warning",
-            "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)",
-        ),
+        ("warning", "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)"),
         (
             "warning",
             "`*.example.com` stands for many registries, so its credentials could not be checked (`additional-pull-secret`)",
         ),
-    ] {
+    ];
+    for (result, message) in cases {
         let line = (result, message.to_owned());
         assert!(found.contains(&line), "{line:?} is not in {found:#?}");
     }

@@ -751,29 +751,19 @@ impl World<'_> {
     }
 
     fn values_are_validated(&self) {
-        for (wrong, named) in [
+        #[rustfmt::skip]
+        let cases = [
             ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
             ("controller.replicas=0", "replicas"),
             ("images.registry=https://registry.example.com", "registry"),
             ("namespace=Kube_System", "namespace"),
-            (
-                "globalPullSecret.rollout.maxUnavailable=abc",
-                "maxUnavailable",
-            ),
-            (
-                "globalPullSecret.rollout.maxUnavailable=150%",
-                "maxUnavailable",
-            ),
-            (
-                "globalPullSecret.rollout.maxUnavailable=0",
-                "maxUnavailable",
-            ),
+            ("globalPullSecret.rollout.maxUnavailable=abc", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=150%", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=0", "maxUnavailable"),
             ("globalPullSecret.rollout.maxFailures=0%", "maxFailures"),
-            (
-                "images.syncer.repository=registry:5000/globalps-syncer:0.1.0",
-                "repository",
-            ),
-        ] {
+            ("images.syncer.repository=registry:5000/globalps-syncer:0.1.0", "repository"),
+        ];
+        for (wrong, named) in cases {
             let chart = chart();
             let set = format!("--set={wrong}");
             let ran = self.run(&[

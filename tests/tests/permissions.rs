@@ -40,47 +40,25 @@ const CATALOG: (&str, &str) = ("olm", "pull");
 const COPY: &str = "globalps-olm.pull";
 
 /// Rights that no request needs: part of the printed right, and why the right exists.
+#[rustfmt::skip]
 const UNUSED: &[(&str, &str)] = &[
-    (
-        "globalps-controller: patch globalps.io/nodepullsecrets/status",
-        "a client that creates a Role must have its rights",
-    ),
-    (
-        "globalps-controller: get /secrets `global-pull-secret",
-        "a client that creates a Role must have its rights",
-    ),
-    (
-        "secrets `additional-pull-secret-history-",
-        "the used part of the history depends on `historyLimit`",
-    ),
+    ("globalps-controller: patch globalps.io/nodepullsecrets/status", "a client that creates a Role must have its rights"),
+    ("globalps-controller: get /secrets `global-pull-secret", "a client that creates a Role must have its rights"),
+    ("secrets `additional-pull-secret-history-", "the used part of the history depends on `historyLimit`"),
 ];
 
 /// Rights that a request needs only sometimes, and when.
+#[rustfmt::skip]
 const SOMETIMES: &[(&str, &str)] = &[
-    (
-        "globalps-controller: get coordination.k8s.io/leases",
-        "when a renewal gets a conflict or no response",
-    ),
-    (
-        "globalps-controller: list /namespaces",
-        "when a source selects namespaces by their labels",
-    ),
-    (
-        "globalps-controller: watch /namespaces",
-        "when a source selects namespaces by their labels",
-    ),
-    (
-        "get admissionregistration.k8s.io/mutatingadmissionpolicybindings",
-        "when the admission policy is installed",
-    ),
+    ("globalps-controller: get coordination.k8s.io/leases", "when a renewal gets a conflict or no response"),
+    ("globalps-controller: list /namespaces", "when a source selects namespaces by their labels"),
+    ("globalps-controller: watch /namespaces", "when a source selects namespaces by their labels"),
+    ("get admissionregistration.k8s.io/mutatingadmissionpolicybindings", "when the admission policy is installed"),
     (
         "globalps-controller: get /secrets `global-pull-secret-rolled-out`",
         "when a namespace is created while a newer revision waits for its canary",
     ),
-    (
-        "globalps-controller: list events.k8s.io/events",
-        "when pods of a DaemonSet are missing",
-    ),
+    ("globalps-controller: list events.k8s.io/events", "when pods of a DaemonSet are missing"),
     (
         "global-pull-secret-syncer: get /secrets `global-pull-secret-rolled-out`",
         "when a node is added while a newer revision is rolled out",

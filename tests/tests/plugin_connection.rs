@@ -58,20 +58,13 @@ impl<'a> Access<'a> {
             server: cluster.api_url(),
             config,
         };
-        for (file, data) in [
-            (
-                "ca.crt",
-                &access.config["clusters"][0]["cluster"]["certificate-authority-data"],
-            ),
-            (
-                "user.crt",
-                &access.config["users"][0]["user"]["client-certificate-data"],
-            ),
-            (
-                "user.key",
-                &access.config["users"][0]["user"]["client-key-data"],
-            ),
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            ("ca.crt", &access.config["clusters"][0]["cluster"]["certificate-authority-data"]),
+            ("user.crt", &access.config["users"][0]["user"]["client-certificate-data"]),
+            ("user.key", &access.config["users"][0]["user"]["client-key-data"]),
+        ];
+        for (file, data) in cases {
             fs::write(directory.join(file), decode(data.as_str().unwrap())).unwrap();
         }
         access
@@ -259,17 +252,13 @@ fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
 
 fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
     let mut config = access.config.clone();
-    for (part, other) in [
-        (
-            "clusters",
-            json!({"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("clusters", json!({"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}})),
         ("users", json!({"name": "nobody", "user": {}})),
-        (
-            "contexts",
-            json!({"name": "gone", "context": {"cluster": "gone", "user": "nobody"}}),
-        ),
-    ] {
+        ("contexts", json!({"name": "gone", "context": {"cluster": "gone", "user": "nobody"}})),
+    ];
+    for (part, other) in cases {
         config[part].as_array_mut().unwrap().push(other);
     }
     config["current-context"] = json!("gone");
@@ -479,57 +468,20 @@ fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Acces
     let (of_cluster, user) = (name("clusters"), name("users"));
     let kubeconfig = ["--kubeconfig", empty.as_str()];
     let with_server = ["--server", server, "--certificate-authority", &ca];
-    for (sentence, flags, reached) in [
+    #[rustfmt::skip]
+    let cases = [
         ("an empty context is none", vec![], false),
         ("it may be named", vec!["--context", context], true),
-        (
-            "without a timeout",
-            vec!["--context", context, "--request-timeout=0"],
-            true,
-        ),
-        (
-            "the same",
-            vec!["--context", context, "--request-timeout=0s"],
-            true,
-        ),
-        (
-            "a server needs no context",
-            [&with_server[..], &["--token", token]].concat(),
-            true,
-        ),
-        (
-            "nor do its users",
-            [&with_server[..], &["--user", user]].concat(),
-            true,
-        ),
-        (
-            "nor a cluster",
-            vec!["--cluster", of_cluster, "--user", user],
-            true,
-        ),
-        (
-            "a cluster's server may be another",
-            vec![
-                "--cluster",
-                of_cluster,
-                "--server",
-                server,
-                "--token",
-                token,
-            ],
-            true,
-        ),
-        (
-            "a context that is named must exist",
-            [&with_server[..], &["--token", token, "--context", "none"]].concat(),
-            false,
-        ),
-        (
-            "so must a cluster",
-            [&with_server[..], &["--token", token, "--cluster", "none"]].concat(),
-            false,
-        ),
-    ] {
+        ("without a timeout", vec!["--context", context, "--request-timeout=0"], true),
+        ("the same", vec!["--context", context, "--request-timeout=0s"], true),
+        ("a server needs no context", [&with_server[..], &["--token", token]].concat(), true),
+        ("nor do its users", [&with_server[..], &["--user", user]].concat(), true),
+        ("nor a cluster", vec!["--cluster", of_cluster, "--user", user], true),
+        ("a cluster's server may be another", vec!["--cluster", of_cluster, "--server", server, "--token", token], true),
+        ("a context that is named must exist", [&with_server[..], &["--token", token, "--context", "none"]].concat(), false),
+        ("so must a cluster", [&with_server[..], &["--token", token, "--cluster", "none"]].concat(), false),
+    ];
+    for (sentence, flags, reached) in cases {
         let flags = [&kubeconfig[..], &flags].concat();
         let ours = plugin(None, &[&["status"], &flags[..]].concat());
         assert_eq!(

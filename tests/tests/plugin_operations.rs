@@ -411,23 +411,19 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("kubectl_complete-globalps");
     std::os::unix::fs::symlink(Product::plugin_path(), &program).unwrap();
-    for (words, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         (
             vec!["remove", "--registry", ""],
             "a.example.com\tin additional-pull-secret\nb.example.com\tin additional-pull-secret\n:4\n",
         ),
-        (
-            vec!["retry", "node"],
-            "node-2\tRolledBack\nnode-3\tFailed\n:4\n",
-        ),
+        (vec!["retry", "node"], "node-2\tRolledBack\nnode-3\tFailed\n:4\n"),
         (vec!["retry", "node-2", "node"], "node-3\tFailed\n:4\n"),
-        (
-            vec!["undo", "--to-revision", ""],
-            "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
-        ),
+        (vec!["undo", "--to-revision", ""], "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n"),
         (vec!["diff", "-f", ""], ":0\n"),
         (vec!["--context", "nothing-like-it"], ":4\n"),
-    ] {
+    ];
+    for (words, expected) in cases {
         let complete = || {
             let mut command = Command::new(&program);
             command

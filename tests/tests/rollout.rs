@@ -37,36 +37,19 @@ fn in_force(product: &Product, registry: &str, login: &str) {
 }
 
 fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
-    for (spec, sentence) in [
-        (
-            json!({"rollout": {"maxUnavailable": "150%"}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxUnavailable": 0}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxUnavailable": "3"}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxFailures": 0}}),
-            "maxFailures must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxFailures": "0%"}}),
-            "maxFailures must be a number of nodes, at least 1, or a percentage",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (json!({"rollout": {"maxUnavailable": "150%"}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxUnavailable": 0}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxUnavailable": "3"}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxFailures": 0}}), "maxFailures must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxFailures": "0%"}}), "maxFailures must be a number of nodes, at least 1, or a percentage"),
         (
             json!({"historyLimit": 0, "rollout": {"onFailure": "Rollback"}}),
             "onFailure: Rollback needs a historyLimit of at least 1",
         ),
         (json!({"historyLimit": 11}), "less than or equal to 10"),
-        (
-            json!({"original": {"secretRef": {"namespace": "", "name": ""}}}),
-            "at least 1 chars long",
-        ),
+        (json!({"original": {"secretRef": {"namespace": "", "name": ""}}}), "at least 1 chars long"),
         (
             json!({"original": {
                 "secretRef": {"namespace": "a", "name": "b"},
@@ -74,16 +57,11 @@ fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
             }}),
             "original: set secretRef or hostedControlPlane, not both",
         ),
-        (
-            json!({"kubelet": {"configFile": "config.json"}}),
-            "configFile",
-        ),
+        (json!({"kubelet": {"configFile": "config.json"}}), "configFile"),
         (json!({"kubelet": {"unit": "kubelet"}}), "unit"),
-        (
-            json!({"sources": [{"name": "a"}, {"name": "a"}]}),
-            "Duplicate value",
-        ),
-    ] {
+        (json!({"sources": [{"name": "a"}, {"name": "a"}]}), "Duplicate value"),
+    ];
+    for (spec, sentence) in cases {
         let object = json!({
             "apiVersion": "globalps.io/v1alpha1",
             "kind": "GlobalPullSecret",

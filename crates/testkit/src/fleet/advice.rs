@@ -20,11 +20,9 @@ const SOON: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
 
 /// A change of the configuration that needs rights which were not installed, and the advised command.
+#[rustfmt::skip]
 const SITUATIONS: [(&str, &str); 5] = [
-    (
-        r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#,
-        "kubectl globalps install --source one --source two",
-    ),
+    (r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#, "kubectl globalps install --source one --source two"),
     (
         r#"{"sources": [{"name": "one", "scope": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}, {"name": "two"}]}"#,
         "kubectl globalps install",
@@ -33,14 +31,8 @@ const SITUATIONS: [(&str, &str); 5] = [
         r#"{"original": {"secretRef": {"namespace": "team", "name": "original"}}}"#,
         "kubectl globalps install --original team/original",
     ),
-    (
-        r#"{"imagePullSecrets": {"enabled": true}}"#,
-        "kubectl globalps install --deliver-to-namespaces",
-    ),
-    (
-        r#"{"operators": {"enabled": true}}"#,
-        "kubectl globalps install --operators NAMESPACE/SECRET",
-    ),
+    (r#"{"imagePullSecrets": {"enabled": true}}"#, "kubectl globalps install --deliver-to-namespaces"),
+    (r#"{"operators": {"enabled": true}}"#, "kubectl globalps install --operators NAMESPACE/SECRET"),
 ];
 
 /// Follows the advice in each situation, one after the other: a later command must not undo what an earlier one did.

@@ -59,26 +59,21 @@ fn short(draw: &mut Draw) -> String {
     .to_owned()
 }
 
+#[rustfmt::skip]
 const SOUND: [Change; 5] = [
-    (Kind::ImageTag, |draw, image| {
-        let tag = draw.pick(&[":1.0", ":latest", ":v1-rc.2_x", ":A", ":_"]);
-        image.push_str(tag);
-    }),
+    (Kind::ImageTag, |draw, image| { let tag = draw.pick(&[":1.0", ":latest", ":v1-rc.2_x", ":A", ":_"]); image.push_str(tag); }),
     (Kind::ImageTag, |_, image| image.push_str(":1")),
-    (Kind::ImageDigest, |_, image| {
-        image.push_str(&format!("@sha256:{HEX}"))
-    }),
+    (Kind::ImageDigest, |_, image| { image.push_str(&format!("@sha256:{HEX}")) }),
     (Kind::ImageDigest, |draw, image| {
         let digits = draw.pick(&[1, 2, 3]);
         let name = ["sha256", "sha512", "sha384"][digits - 1];
         let length = [64, 128, 96][digits - 1];
         image.push_str(&format!("@{name}:{}", &HEX.repeat(2)[..length]));
     }),
-    (Kind::ImageTagAndDigest, |_, image| {
-        image.push_str(&format!(":1.0@sha256:{HEX}"))
-    }),
+    (Kind::ImageTagAndDigest, |_, image| { image.push_str(&format!(":1.0@sha256:{HEX}")) }),
 ];
 
+#[rustfmt::skip]
 const ODD: [Change; 19] = [
     (Kind::ImageBadTag, |draw, image| {
         let tag = draw.pick(&[":", ":-x", ":.", ":a b", ":\u{e9}", ":a:b", ":a/b", ":+"]);
@@ -125,19 +120,12 @@ const ODD: [Change; 19] = [
             ])
             .to_owned();
     }),
-    (Kind::ImageEmpty, |draw, image| {
-        *image = draw
-            .pick(&["", "/", ":", "@", " ", ".", "..", ":5000", "//"])
-            .to_owned();
-    }),
+    (Kind::ImageEmpty, |draw, image| { *image = draw.pick(&["", "/", ":", "@", " ", ".", "..", ":5000", "//"]).to_owned(); }),
     (Kind::ImageScheme, |draw, image| {
         let scheme = draw.pick(&["https://", "http://", "docker://", "//", "oci:"]);
         image.insert_str(0, scheme);
     }),
-    (Kind::ImageSpace, |draw, image| {
-        let space = draw.pick(&[" ", "\t", "\n", "\0", "\u{a0}"]);
-        draw.insert(image, space);
-    }),
+    (Kind::ImageSpace, |draw, image| { let space = draw.pick(&[" ", "\t", "\n", "\0", "\u{a0}"]); draw.insert(image, space); }),
     (Kind::ImageSlashes, |draw, image| match draw.below(3) {
         0 => image.insert(0, '/'),
         1 => image.push('/'),
@@ -235,8 +223,5 @@ const ODD: [Change; 19] = [
             }
         }
     }),
-    (Kind::ImageDot, |_, image| {
-        let at = image.find('/').unwrap_or(image.len());
-        image.insert(at, '.');
-    }),
+    (Kind::ImageDot, |_, image| { let at = image.find('/').unwrap_or(image.len()); image.insert(at, '.'); }),
 ];

@@ -4,6 +4,7 @@ use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
 use super::kind::Kind;
 
+#[rustfmt::skip]
 pub(super) const CHANGES: [Change; 42] = [
     (Kind::KeyHttps, |_, key| prefix(key, "https://")),
     (Kind::KeyHttps, |_, key| prefix(key, "https://")),
@@ -33,10 +34,7 @@ pub(super) const CHANGES: [Change; 42] = [
             prefix(key, "https://");
         }
     }),
-    (Kind::KeyApiPathBefore, |draw, key| {
-        let path = draw.pick(&["/v1", "/v2"]);
-        behind_host(key, path);
-    }),
+    (Kind::KeyApiPathBefore, |draw, key| { let path = draw.pick(&["/v1", "/v2"]); behind_host(key, path); }),
     (Kind::KeyAlmostApiPath, |draw, key| {
         let path = draw.pick(&[
             "/v1", "/v2", "/v3/", "/V2/", "//v1/", "/v1//", "/v1/v2/", "/v2/.", "/%76%31/", "/v1/?",
@@ -61,10 +59,7 @@ pub(super) const CHANGES: [Change; 42] = [
             ])
             .to_owned();
     }),
-    (Kind::KeyPort, |draw, key| {
-        let port = draw.pick(&[":443", ":80", ":5000", ":8443"]);
-        behind_host(key, port);
-    }),
+    (Kind::KeyPort, |draw, key| { let port = draw.pick(&[":443", ":80", ":5000", ":8443"]); behind_host(key, port); }),
     (Kind::KeyBadPort, |draw, key| {
         let port = draw.pick(&[
             ":",
@@ -81,14 +76,8 @@ pub(super) const CHANGES: [Change; 42] = [
         ]);
         behind_host(key, port);
     }),
-    (Kind::KeyPortGlob, |draw, key| {
-        let port = draw.pick(&[":*", ":50*", ":[0-9]"]);
-        behind_host(key, port);
-    }),
-    (Kind::KeyGlobLabel, |draw, key| {
-        let label = label(draw, key);
-        key.replace_range(label, "*");
-    }),
+    (Kind::KeyPortGlob, |draw, key| { let port = draw.pick(&[":*", ":50*", ":[0-9]"]); behind_host(key, port); }),
+    (Kind::KeyGlobLabel, |draw, key| { let label = label(draw, key); key.replace_range(label, "*"); }),
     (Kind::KeyGlobPart, |draw, key| {
         let label = label(draw, key);
         let piece = draw.pick(&["*", "**", "*a*", "*."]);
@@ -114,10 +103,7 @@ pub(super) const CHANGES: [Change; 42] = [
         ]);
         key.replace_range(..host_end(key), glob);
     }),
-    (Kind::KeyGlobPath, |draw, key| {
-        let piece = draw.pick(&["/*", "/*/app", "/org/*", "/o*", "/**"]);
-        key.push_str(piece);
-    }),
+    (Kind::KeyGlobPath, |draw, key| { let piece = draw.pick(&["/*", "/*/app", "/org/*", "/o*", "/**"]); key.push_str(piece); }),
     (Kind::KeyQuestionMark, |draw, key| {
         let label = label(draw, key);
         let at = label.start + draw.below(label.len() + 1);
@@ -134,10 +120,7 @@ pub(super) const CHANGES: [Change; 42] = [
         draw.insert(&mut text, piece);
         key.replace_range(label, &text);
     }),
-    (Kind::KeyBackslash, |draw, key| {
-        let piece = draw.pick(&["\\", "\\q", "\\*", "\\\\"]);
-        draw.insert(key, piece);
-    }),
+    (Kind::KeyBackslash, |draw, key| { let piece = draw.pick(&["\\", "\\q", "\\*", "\\\\"]); draw.insert(key, piece); }),
     (Kind::KeyTrailingSlash, |_, key| key.push('/')),
     (Kind::KeySlashes, |draw, key| {
         let piece = draw.pick(&["//", "///", "/./", "/../", "/.", "/..", "//org"]);
@@ -147,10 +130,7 @@ pub(super) const CHANGES: [Change; 42] = [
             key.push_str(piece);
         }
     }),
-    (Kind::KeyLeadingSlash, |draw, key| {
-        let piece = draw.pick(&["/", "//", "./", "../"]);
-        prefix(key, piece);
-    }),
+    (Kind::KeyLeadingSlash, |draw, key| { let piece = draw.pick(&["/", "//", "./", "../"]); prefix(key, piece); }),
     (Kind::KeyDot, |draw, key| {
         let piece = draw.pick(&[".", "..", ".a"]);
         if draw.one_in(3) {
@@ -169,10 +149,7 @@ pub(super) const CHANGES: [Change; 42] = [
             }
         }
     }),
-    (Kind::KeyTag, |draw, key| {
-        let tag = draw.pick(&[":1.0", ":latest", "/app:v1", ":1"]);
-        key.push_str(tag);
-    }),
+    (Kind::KeyTag, |draw, key| { let tag = draw.pick(&[":1.0", ":latest", "/app:v1", ":1"]); key.push_str(tag); }),
     (Kind::KeyDigest, |draw, key| {
         let digest = draw.pick(&["@sha256", "@sha256:abc", "/app@sha256:0123"]);
         key.push_str(digest);
@@ -348,10 +325,7 @@ pub(super) const CHANGES: [Change; 42] = [
         ]);
         draw.insert(key, sign);
     }),
-    (Kind::KeyLong, |draw, key| {
-        let piece = draw.pick(&["a", ".a", "/a", "*"]).repeat(300);
-        draw.insert(key, &piece);
-    }),
+    (Kind::KeyLong, |draw, key| { let piece = draw.pick(&["a", ".a", "/a", "*"]).repeat(300); draw.insert(key, &piece); }),
     (Kind::KeyEdited, |draw, key| {
         for _ in 0..=draw.below(3) {
             if draw.one_in(2) {
@@ -367,9 +341,7 @@ pub(super) const CHANGES: [Change; 42] = [
             }
         }
     }),
-    (Kind::KeyInvalidUtf8, |draw, key| {
-        draw.insert(key, INVALID_UTF8)
-    }),
+    (Kind::KeyInvalidUtf8, |draw, key| { draw.insert(key, INVALID_UTF8) }),
     (Kind::KeySurrogate, |draw, key| draw.insert(key, SURROGATE)),
 ];
 
