@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::desk::Desk;
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, decode, docker_config};
 use globalps_testkit::lone_registry::{LoneRegistry, TokenServer, USER};
 use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran};
 use globalps_testkit::web::{Authority, Server, Validity};
@@ -84,11 +84,6 @@ fn entries(product: &Product) -> Vec<(String, String)> {
 
 fn registries(product: &Product) -> Vec<String> {
     entries(product).into_iter().map(|(key, _)| key).collect()
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
 fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
@@ -483,9 +478,8 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
         "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
-    let remove = ["remove", "--registry", "argo.example.com", "--yes"];
     refused(
-        &product.plugin(&remove, "").unwrap(),
+        &product.types("remove --registry argo.example.com --yes", ""),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
         "change it at that program's source; `--force-conflicts` changes it here anyway",
     );

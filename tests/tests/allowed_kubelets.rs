@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::cluster;
 use globalps_core::api::GlobalPullSecret;
 use globalps_manifests::{Allowed, Install};
-use globalps_testkit::product::{NAMESPACE, Ran, run};
+use globalps_testkit::product::{NAMESPACE, Ran, configuration, run};
 use globalps_testkit::{Cluster, until};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     let old =
         json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
     until("an object of the previous release", SOON, POLL, || {
-        Ok((apply(&cluster, &config(&old)).code == Some(0)).then_some(()))
+        Ok((apply(&cluster, &configuration(&old)).code == Some(0)).then_some(()))
     })
     .unwrap();
     define(&cluster, Allowed::default(), "my-kubelet.service");
@@ -116,16 +116,9 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
     .unwrap();
 }
 
-fn config(spec: &Value) -> Value {
-    json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": spec,
-    })
-}
-
 /// Validates a new object with a dry run.
 fn create(cluster: &Cluster, field: &str, value: &str) -> Answer {
-    let mut object = config(&json!({"kubelet": {field: value}}));
+    let mut object = configuration(&json!({"kubelet": {field: value}}));
     object["metadata"]["name"] = json!("another");
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["create", "--dry-run=server", "-f", "-"]);

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret};
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -235,14 +235,8 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
             .unwrap();
     }
     product.install_again(&["--source", SOURCE]).unwrap();
-    apply(
-        cluster,
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {".dockerconfigjson": registry.docker_config().unwrap()},
-        }),
-    );
+    let content = registry.docker_config().unwrap();
+    apply(cluster, &pull_secret(NAMESPACE, SOURCE, &content));
     product
         .apply(&docker_config(&[(
             "everybodys.example.com",

@@ -190,7 +190,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
     node: &Node,
 ) {
     let found = || {
-        let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+        let ran = product.types("check -o json", "");
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
         let mut checks = report["checks"].as_array().unwrap().iter();
         let check = checks
@@ -258,9 +258,7 @@ fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
     );
     if !code.is_empty() {
         assert_eq!(answer["containers"][0]["image"], image);
-        let all = product
-            .plugin(&["why", "-n", "default", "--no-ask", "-o", "json"], "")
-            .unwrap();
+        let all = product.types("why -n default --no-ask -o json", "");
         assert_eq!(all.code, Some(1), "{all:?}");
     }
 }

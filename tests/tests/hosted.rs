@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -179,12 +179,9 @@ fn prepare(management: &Cluster) -> String {
 }
 
 fn original(management: &Cluster, name: &str, password: &str) {
-    let object = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "clusters"},
-        "type": "kubernetes.io/dockerconfigjson",
-        "stringData": {".dockerconfigjson": docker_config(&[(REGISTRY, &format!("o:{password}"))])},
-    });
-    management.apply(object).unwrap();
+    let content = docker_config(&[(REGISTRY, &format!("o:{password}"))]);
+    let secret = pull_secret("clusters", name, &content);
+    management.apply(secret).unwrap();
 }
 
 /// The admin's kubeconfig of the cluster, with another user.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::objects::{apply, merge_in};
 use common::{base64, cluster, docker_config};
-use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_secret, source};
+use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_has, member_secret, source};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
@@ -54,8 +54,7 @@ fn content(round: u32) -> String {
 }
 
 fn has(member: &Cluster, round: u32) -> bool {
-    let secret = member_secret(member).unwrap();
-    secret["data"][".dockerconfigjson"] == base64(&content(round))
+    member_has(member, &content(round)).unwrap()
 }
 
 fn wait_has(member: &Cluster, round: u32) {

@@ -15,7 +15,7 @@ use globalps_manifests::HubInstall;
 use globalps_testkit::capi::CLUSTERS as CAPI_VERSION;
 use globalps_testkit::fleet::hub_stage::{CLUSTERS, HubStage};
 use globalps_testkit::hub::{Hub, fleet, member_secret, source};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, configuration};
 use globalps_testkit::rights::{Calls, Exceptions, assert_same, rights_of};
 use globalps_testkit::{Cluster, kubernetes, secrecy, until};
 use hyper::{Method, Request};
@@ -126,7 +126,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     // Another one leads, alone.
     stage.stop().unwrap();
     stage.start().unwrap();
-    apply(member, &[config()]);
+    apply(member, &[configuration(&json!({}))]);
     let nodes = json!({"spec": {"requireNodes": true}});
     merge_in(
         management,
@@ -207,13 +207,6 @@ fn cluster_object(name: &str) -> Value {
         "apiVersion": CAPI_VERSION, "kind": "Cluster",
         "metadata": {"name": name, "namespace": CLUSTERS},
         "spec": {"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}},
-    })
-}
-
-fn config() -> Value {
-    json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": {},
     })
 }
 

@@ -14,7 +14,9 @@ use common::objects::{
     wait_references,
 };
 use common::{cluster, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{
+    CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+};
 use globalps_testkit::{Access, Cluster, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -191,12 +193,8 @@ fn configuration_is_lost(cluster: &Cluster, product: &Product<'_>, private: &str
     for namespace in all {
         assert_eq!(registries(cluster, namespace), [private], "{namespace}");
     }
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {"kubelet": {"delivery": "None"}},
-    });
-    apply(cluster, &[config]);
+    let spec = json!({"kubelet": {"delivery": "None"}});
+    apply(cluster, &[configuration(&spec)]);
     for namespace in all {
         wait_registries(cluster, namespace, &[]);
     }
@@ -406,10 +404,8 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
     merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
     // Created only now: with `--source` alone, every namespace would get it for a moment.
-    let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "team", "namespace": "kube-system"},
-        "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
-    apply(&cluster, &[scoped]);
+    let scoped = docker_config(&[("team.io", "t:1")]);
+    apply(&cluster, &[pull_secret(NAMESPACE, "team", &scoped)]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
     let before = version(&cluster, "zzz");
     apply(&cluster, &[namespace("team-7")]);

@@ -11,10 +11,8 @@ use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_testkit::olm::{
-    catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
-};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret, run};
 use globalps_testkit::rights::{Calls, Exceptions, Right, assert_same, rights_of};
 use globalps_testkit::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
@@ -90,7 +88,7 @@ fn rules_equal_calls_and_a_token_is_for_its_own_node() {
     product.wait_clean().unwrap();
     product.apply(&content(3)).unwrap();
     product.wait_synced().unwrap();
-    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
+    let ran = product.types("uninstall --yes", "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
 
     the_rules_and_the_calls_are_the_same(&cluster);

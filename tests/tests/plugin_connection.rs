@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::cluster;
+use common::{cluster, decode};
 use globalps_testkit::product::{Product, Ran, run};
 use globalps_testkit::terminal::Terminal;
 use globalps_testkit::{Cluster, kubernetes, secrecy, until};
@@ -92,11 +92,6 @@ impl<'a> Access<'a> {
     fn admin(&self) -> String {
         self.write("admin", &self.config)
     }
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
 /// Runs the plugin with no environment variable except `$KUBECONFIG`, if given.

@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, decode, docker_config, install_crds};
 use globalps_testkit::Cluster;
-use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, run};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, pull_secret, run};
 use globalps_testkit::terminal::Terminal;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn the_plugin_steers_a_rollout() {
     let cluster = cluster("plugin-operations", 1);
     let stage = Stage::new(&cluster);
     nothing_is_steered_where_nothing_is_installed(&stage);
-    stage.install();
+    install_crds(&cluster);
     pause_and_resume_change_that_one_field(&stage);
     failed_nodes_are_asked_to_try_again(&stage);
     history_shows_what_was_rolled_out(&stage);
@@ -104,8 +104,7 @@ impl<'a> Stage<'a> {
     }
 
     fn plugin(&self, line: &str) -> Ran {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        self.product.plugin(&words, "").unwrap()
+        self.product.types(line, "")
     }
 
     fn done(&self, line: &str) -> Ran {
@@ -129,16 +128,6 @@ impl<'a> Stage<'a> {
             .args(line.split_whitespace())
             .env("KUBECONFIG", self.cluster.kubeconfig());
         Terminal::start(&command, columns, rows).unwrap()
-    }
-
-    fn install(&self) {
-        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
-        self.cluster.kubectl(&["apply", "-f", crds]).unwrap();
-        for crd in ["globalpullsecrets", "nodepullsecrets"] {
-            let name = format!("crd/{crd}.globalps.io");
-            let wait = ["wait", "--for=condition=Established", &name];
-            self.cluster.kubectl(&wait).unwrap();
-        }
     }
 
     fn apply(&self, object: &Value) {
@@ -400,11 +389,6 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     assert!(left.contains("a.example.com") && !left.contains("b.example.com"));
     let content = String::from_utf8(decode(&before)).unwrap();
     stage.product.apply(&content).unwrap();
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
 fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
@@ -783,10 +767,7 @@ fn another_program_may_show_the_difference(stage: &Stage<'_>) {
 
 fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     let team = |name: &str, content: &str| {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": name, "namespace": "default"}, "stringData": {".dockerconfigjson": content},
-        });
+        let secret = pull_secret("default", name, content);
         stage
             .cluster
             .kubectl_with(&["apply", "-f", "-"], &secret)

@@ -316,8 +316,8 @@ fn a_restoration_continues_past_a_node_that_refuses(
     .unwrap();
 
     let left = format!("not restored: `{}` (RolledBack", refuses.name());
-    let words = ["remove", "--all", "--yes", "--wait", "--timeout", "4m"];
-    let ran = product.plugin(&words, "").unwrap();
+    let line = "remove --all --yes --wait --timeout 4m";
+    let ran = product.types(line, "");
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains(&left), "{ran:?}");
     assert_eq!(config_file::read(other).unwrap(), None);
@@ -329,8 +329,7 @@ fn a_restoration_continues_past_a_node_that_refuses(
     let object = format!("nodepullsecret/{}", refuses.name());
     assert_ne!(product.get(&object).unwrap(), Value::Null);
 
-    let words = [&words[..], &["--skip-unreachable"]].concat();
-    let ran = product.plugin(&words, "").unwrap();
+    let ran = product.types(&format!("{line} --skip-unreachable"), "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let skipped = format!(
         "nodes were skipped and keep their credentials: `{}`",

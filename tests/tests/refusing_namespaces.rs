@@ -10,8 +10,7 @@ use common::delivery::{
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::Cluster;
-use globalps_testkit::olm::pull_secret;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
 use globalps_testkit::until;
 use globalps_testkit::web::{Authority, Server};
 use globalps_testkit::webhook::{Webhook, configuration};

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
-use common::{base64, docker_config, scale_controllers};
+use common::{base64, decode, docker_config, scale_controllers};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
+use globalps_testkit::product::{
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, configuration, merge,
+};
 use globalps_testkit::secrecy::{self, Search};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
@@ -62,12 +64,7 @@ fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
         (json!({"sources": [{"name": "a"}, {"name": "a"}]}), "Duplicate value"),
     ];
     for (spec, sentence) in cases {
-        let object = json!({
-            "apiVersion": "globalps.io/v1alpha1",
-            "kind": "GlobalPullSecret",
-            "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-            "spec": spec,
-        });
+        let object = configuration(&spec);
         let mut command = cluster.kubectl_command();
         command.args(["apply", "--dry-run=server", "-f", "-"]);
         let ran = globalps_testkit::product::run(&mut command, &object.to_string()).unwrap();
@@ -97,9 +94,9 @@ fn a_file_that_another_program_manages_is_left_to_it(
         .apply(&docker_config(&[("r.example.com", "u:one")]))
         .unwrap();
     for node in &nodes[..2] {
-        wait_phase(product, node, "Synced");
+        product.wait_phase(node, "Synced").unwrap();
     }
-    let told = wait_phase(product, managed, "ForeignOwner");
+    let told = product.wait_phase(managed, "ForeignOwner").unwrap();
     assert_eq!(told["reason"], "ManagedFile");
     assert!(
         told["message"]
@@ -132,7 +129,7 @@ fn a_file_that_another_program_manages_is_left_to_it(
             &format!("{MCO_ANNOTATION}-"),
         ])
         .unwrap();
-    wait_phase(product, managed, "Synced");
+    product.wait_phase(managed, "Synced").unwrap();
     product.wait_synced().unwrap();
 }
 
@@ -142,7 +139,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
     product
         .apply(&docker_config(&[("flaky.example.com", "u:two")]))
         .unwrap();
-    wait_phase(product, &nodes[0], "RolledBack");
+    product.wait_phase(&nodes[0], "RolledBack").unwrap();
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
     let waited = plugin(product, "status --wait --timeout 1m", 1);
@@ -347,8 +344,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     let add = |password: &str, flags: &str| {
         secrecy::remember_login("robot", password);
         let line = format!("add {REGISTRY} -u robot --password-stdin --skip-check {flags}");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ran = product.plugin(&words, password).unwrap();
+        let ran = product.types(&line, password);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran
     };
@@ -479,22 +475,21 @@ fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, 
     let object = format!("nodepullsecret/{}", node.name());
     assert_eq!(product.get(&object).unwrap(), Value::Null);
     scale_controllers(cluster, 1);
-    wait_phase(product, &node, "Synced");
+    product.wait_phase(&node, "Synced").unwrap();
     product.wait_synced().unwrap();
     assert_eq!(product.node_status(node.name()).unwrap()["restarts"], 1);
 }
 
 /// Runs the plugin, which must exit with this status.
 fn plugin(product: &Product, line: &str, code: i32) -> Ran {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let ran = product.plugin(&words, "").unwrap();
+    let ran = product.types(line, "");
     assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
     ran
 }
 
 /// Name and result of each check in the output of `check`.
 fn checks(product: &Product) -> BTreeMap<String, String> {
-    let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+    let ran = product.types("check -o json", "");
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let checks = report["checks"].as_array().unwrap();
@@ -506,20 +501,9 @@ fn checks(product: &Product) -> BTreeMap<String, String> {
 
 /// The credentials in a Secret.
 fn content_of(product: &Product, name: &str) -> String {
-    use base64::Engine as _;
     let secret = product.get(&format!("secret/{name}")).unwrap();
     let data = secret["data"][".dockerconfigjson"].as_str().unwrap();
-    let bytes = base64::prelude::BASE64_STANDARD.decode(data).unwrap();
-    String::from_utf8(bytes).unwrap()
-}
-
-fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
-    let what = format!("{} is {phase}", node.name());
-    until(&what, DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        Ok((status["phase"] == phase).then_some(status))
-    })
-    .unwrap()
+    String::from_utf8(decode(data)).unwrap()
 }
 
 fn patch(cluster: &Cluster, patch: &Value) {

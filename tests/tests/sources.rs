@@ -8,7 +8,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::{base64, cluster, docker_config, wait_auth};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,12 +41,8 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         "team-a",
         &docker_config(&[("a.example.com", "u:a"), ("both.example.com", "u:a")]),
     );
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {"sources": [{"name": "team-a"}, {"name": "team-b"}]},
-    });
-    cluster.apply(&config).unwrap();
+    let spec = json!({"sources": [{"name": "team-a"}, {"name": "team-b"}]});
+    cluster.apply(configuration(&spec)).unwrap();
     let forbidden = wait_sources(product, "False", "Forbidden");
     assert!(
         forbidden.contains("`team-a`: the controller may not read it")
@@ -52,14 +50,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         "{forbidden}"
     );
     // The other source is created later.
-    let ran = product
-        .plugin(
-            &[
-                "install", "--source", "team-a", "--source", "team-b", "--apply",
-            ],
-            "",
-        )
-        .unwrap();
+    let ran = product.types("install --source team-a --source team-b --apply", "");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     wait_auth(nodes, "a.example.com", Some("u:a"));
     let absent = wait_sources(product, "False", "Absent");
@@ -114,8 +105,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         .unwrap();
     wait_auth(nodes, "b.example.com", Some("u:first"));
     product.wait_synced().unwrap();
-    let remove = ["remove", "--all", "--yes", "--wait", "--timeout", "2m"];
-    let ran = product.plugin(&remove, "").unwrap();
+    let ran = product.types("remove --all --yes --wait --timeout 2m", "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let difference = "-b.example.com: *** (before)\n+b.example.com: *** (after, another pull secret)\n-c.example.com: ***\n";
     assert!(ran.stderr.starts_with(difference), "{ran:?}");
@@ -130,7 +120,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         );
         assert_eq!(auth("b.example.com"), Some(base64("u:b2")));
     }
-    let status = product.plugin(&["status"], "").unwrap();
+    let status = product.types("status", "");
     assert_eq!(status.code, Some(0), "{status:?}");
     check_tells_of_sources(product);
 
@@ -233,9 +223,9 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     let late = since.as_second() - begins;
     println!("{EXPIRING} is True {late} s after the warning begins");
     assert!((0..=15).contains(&late), "{late} s");
-    let check = product.plugin(&["check"], "").unwrap();
+    let check = product.types("check", "");
     assert!(check.stdout.contains(&format!("‼ {expected}")), "{check:?}");
-    let shown = product.plugin(&["status"], "").unwrap();
+    let shown = product.types("status", "");
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(shown.stderr.contains(&expected), "{shown:?}");
 
@@ -278,9 +268,7 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
 
 /// `team-a` has an entry that can't be decoded; `team-b` is valid.
 fn check_tells_of_sources(product: &Product) {
-    let ran = product
-        .plugin(&["check", "--registries", "--check-timeout", "1s"], "")
-        .unwrap();
+    let ran = product.types("check --registries --check-timeout 1s", "");
     assert_eq!(ran.code, Some(1), "{ran:?}");
     for part in [
         "× a Secret in `spec.sources` is not valid: `team-a`: `a.example.com`: `auth` is not base64",
@@ -293,11 +281,8 @@ fn check_tells_of_sources(product: &Product) {
 }
 
 fn source(cluster: &Cluster, name: &str, content: &str) {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
-    });
-    cluster.apply(&secret).unwrap();
+    let secret = pull_secret(NAMESPACE, name, content);
+    cluster.apply(secret).unwrap();
 }
 
 /// Waits for this status and reason of `SourcesValid`. Returns its message.

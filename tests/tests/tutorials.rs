@@ -8,26 +8,17 @@ use std::time::Duration;
 
 use common::admin::{Admin, login};
 use common::cluster;
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use common::objects::namespace;
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
 use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const PAGE: &str = "tutorials.md";
 const POLL: Duration = Duration::from_millis(100);
-const TYPE: &str = "kubernetes.io/dockerconfigjson";
 
 fn apply(cluster: &Cluster, objects: &[Value]) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
-}
-
-fn secret(namespace: &str, name: &str, config: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": {"name": name, "namespace": namespace},
-        "stringData": {".dockerconfigjson": config}})
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// A Deployment of the private image.
@@ -85,7 +76,7 @@ fn from_image_pull_secrets() {
         &cluster,
         &[
             namespace("team-a"),
-            secret("team-a", "registry", &login(&cluster)),
+            pull_secret("team-a", "registry", &login(&cluster)),
             deployment(&cluster, "team-a"),
         ],
     );
@@ -119,7 +110,11 @@ fn from_hypershifts_global_pull_secret() {
     let product = Product::install(&other).unwrap();
     apply(
         &hosted,
-        &[secret(NAMESPACE, "additional-pull-secret", &login(&other))],
+        &[pull_secret(
+            NAMESPACE,
+            "additional-pull-secret",
+            &login(&other),
+        )],
     );
     let admin = Admin::new(&other);
     let mut all =
@@ -154,14 +149,14 @@ fn from_imagepullsecret_patcher() {
     let labels = json!({"name": tool});
     let container =
         json!({"name": tool, "image": "quay.io/titansoft/imagepullsecret-patcher:v0.14"});
-    let mut copied = secret("team-a", "image-pull-secret", &login(&cluster));
+    let mut copied = pull_secret("team-a", "image-pull-secret", &login(&cluster));
     copied["metadata"]["annotations"] = by_tool;
     apply(
         &cluster,
         &[
             namespace("team-a"),
             namespace(tool),
-            secret(NAMESPACE, "image-pull-secret-src", &login(&cluster)),
+            pull_secret(NAMESPACE, "image-pull-secret-src", &login(&cluster)),
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": tool, "namespace": tool},
                 "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
                     "spec": {"containers": [container]}}}}),

@@ -68,12 +68,12 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
     println!("a revoked password was reported after {time:.1?}");
     let rejected = format!("registries reject the credentials: `{key}` (401); ");
     assert!(message.starts_with(&rejected), "{message}");
-    let status = product.plugin(&["status"], "").unwrap();
+    let status = product.types("status", "");
     assert!(
         status.stderr.contains(&message) && status.stderr.contains("globalps add"),
         "{status:?}"
     );
-    let check = product.plugin(&["check"], "").unwrap();
+    let check = product.types("check", "");
     assert_eq!(check.code, Some(1), "{check:?}");
     assert!(check.stdout.contains(&message), "{check:?}");
     event(&cluster, "CredentialsRejected");

@@ -53,7 +53,7 @@ fn nobody_waits_for_virtual_nodes() {
             "{message}"
         );
 
-        let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
+        let ran = product.types("status -o json", "");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let status: Value = serde_json::from_str(&ran.stdout).unwrap();
         let expected = json!({
@@ -69,15 +69,10 @@ fn nobody_waits_for_virtual_nodes() {
             );
             assert!(row["message"].as_str().unwrap().contains(mark), "{row}");
         }
-        let ran = product.plugin(&["check"], "").unwrap();
+        let ran = product.types("check", "");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(ran.stdout.contains("by-label, by-taint"), "{ran:?}");
-        let ran = product
-            .plugin(
-                &["remove", "--all", "--yes", "--wait", "--timeout", "2m"],
-                "",
-            )
-            .unwrap();
+        let ran = product.types("remove --all --yes --wait --timeout 2m", "");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         product.wait_clean()
     })

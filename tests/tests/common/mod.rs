@@ -22,6 +22,16 @@ pub fn cluster(name: &str, nodes: u8) -> Cluster {
     Cluster::up_named(name, nodes).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
 }
 
+/// Only the definitions of the nodes' resources: objects stay as the test writes them.
+pub fn install_crds(cluster: &Cluster) {
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
+    cluster.kubectl(&["apply", "-f", crds]).unwrap();
+    for crd in ["globalpullsecrets", "nodepullsecrets"] {
+        let line = format!("wait --for=condition=Established crd/{crd}.globalps.io");
+        cluster.kubectl_line(&line).unwrap();
+    }
+}
+
 /// A credentials file with these pairs of registry and `user:password`.
 pub fn docker_config(entries: &[(&str, &str)]) -> String {
     for (_, pair) in entries {
@@ -38,6 +48,11 @@ pub fn docker_config(entries: &[(&str, &str)]) -> String {
 pub fn base64(text: &str) -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+pub fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
 /// Returns when this many controllers run and all of them are ready.

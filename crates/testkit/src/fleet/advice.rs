@@ -12,7 +12,7 @@ use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
-use crate::product::{CONFIG, NAMESPACE, Product};
+use crate::product::{CONFIG, NAMESPACE, Product, pull_secret};
 use crate::until;
 
 /// Watches that are not permitted are tried again within this time.
@@ -48,11 +48,7 @@ pub fn run() -> Result<usize> {
         ("team", "original"),
     ] {
         let auths = json!({"auths": {format!("{name}.example.com"): {"auth": "dTpw"}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": auths.to_string()},
-        });
-        stage.apply(&secret)?;
+        stage.apply(pull_secret(namespace, name, &auths.to_string()))?;
     }
     stage.start_controller()?;
     // The controller creates the configuration.

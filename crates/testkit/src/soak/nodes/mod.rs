@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::fleet::block_on;
 use chaos::Chaos;
 
-use crate::product::{NAMESPACE, Product};
+use crate::product::{NAMESPACE, Product, configuration};
 use crate::{Cluster, Node, config_file, until};
 
 const REGISTRY: &str = "soak.example.com";
@@ -54,15 +54,10 @@ fn content(password: &str) -> String {
 
 /// Applies the user's configuration: an event may have changed or deleted it.
 fn limit(cluster: &Cluster, delivery: &str) -> Result<()> {
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1",
-        "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {
-            "kubelet": {"delivery": delivery},
-            "rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false},
-        },
-    });
+    let config = configuration(&json!({
+        "kubelet": {"delivery": delivery},
+        "rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false},
+    }));
     until("the configuration", Duration::from_mins(1), POLL, || {
         Ok(kubectl::apply(cluster, &config).ok())
     })
