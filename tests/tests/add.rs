@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::desk::Desk;
-use common::{base64, cluster, decode, docker_config};
+use common::{base64, cluster, decode, docker_config, write};
 use globalps_testkit::lone_registry::{LoneRegistry, TokenServer, USER};
 use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran};
 use globalps_testkit::web::{Authority, Server, Validity};
@@ -96,11 +96,9 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
     assert_eq!(made["type"], "kubernetes.io/dockerconfigjson");
     let manager = "-o=jsonpath={.metadata.managedFields[*].manager}";
     assert_eq!(
-        cluster
-            .kubectl_line(&format!(
-                "get secret {ADDITIONAL} -n {NAMESPACE} --show-managed-fields {manager}"
-            ))
-            .unwrap(),
+        cluster.types(&format!(
+            "get secret {ADDITIONAL} -n {NAMESPACE} --show-managed-fields {manager}"
+        )),
         "kubectl-globalps"
     );
     let auth = base64(&format!("robot:{PASSWORD}"));
@@ -350,15 +348,16 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     let (bearer, silent) = (bearer.address(), silent.address());
     let good = format!("{USER}:{PASSWORD}");
     let was = secret(product);
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             (&bearer, &good),
             (&format!("{bearer}/other/app"), &good),
             (&silent, &good),
             (&plain, &good),
             ("*.example.com", &good),
-        ]))
-        .unwrap();
+        ],
+    );
     // Content on the nodes: one entry is the same, and one was corrected by the user since.
     let in_force = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
@@ -446,9 +445,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     let hidden = check(&["--as", "nobody"]).stdout;
     let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not checked";
     assert!(hidden.contains(message), "{hidden}");
-    cluster
-        .kubectl(&["delete", "secret", "global-pull-secret", "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete secret global-pull-secret -n {NAMESPACE}"));
     let was = was["data"][".dockerconfigjson"].as_str().unwrap();
     product
         .apply(&String::from_utf8(decode(was)).unwrap())

@@ -656,11 +656,9 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     world.uninstall();
     let kinds = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                  mutatingadmissionpolicies";
-    let left = cluster
-        .kubectl_line(&format!(
-            "get {kinds} -o name -l app.kubernetes.io/name=globalps"
-        ))
-        .unwrap();
+    let left = cluster.types(&format!(
+        "get {kinds} -o name -l app.kubernetes.io/name=globalps"
+    ));
     let left: Vec<&str> = left
         .lines()
         .filter(|name| *name != "namespace/globalps-system")

@@ -131,9 +131,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     pause_with(cluster, product, "two");
     let begun = SystemTime::now();
     let starts_before = product.starts(nodes).unwrap();
-    cluster
-        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {CONFIG} -n {NAMESPACE}"));
     until("the event ConfigMissing", DEADLINE, POLL, || {
         let selector = "--field-selector=reason=ConfigMissing,type=Warning";
         let args = ["get", "events", "-n", NAMESPACE, selector, "-o", "json"];
@@ -198,9 +196,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         commands.map(str::to_owned).collect::<Vec<_>>()
     };
 
-    cluster
-        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {CONFIG} -n {NAMESPACE}"));
     configure(cluster, &json!({}));
     let advice = held();
     plugin(&advice[0]);
@@ -225,9 +221,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         Value::Null,
         "only the nodes lose it"
     );
-    cluster
-        .kubectl(&["delete", &source, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {source} -n {NAMESPACE}"));
 }
 
 /// `kubectl replace --force`: a deletion, immediately followed by a creation.
@@ -314,9 +308,7 @@ fn nodes_without_their_objects_are_restored_within_the_limit(
     );
     let starts_before = product.starts(nodes).unwrap();
     scale_controllers(cluster, 0);
-    cluster
-        .kubectl(&["delete", "nodepullsecrets", "--all", "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete nodepullsecrets --all -n {NAMESPACE}"));
     product.delete().unwrap();
     let begun = SystemTime::now();
     // Longer than the controller waits before it treats the Secret as deleted.

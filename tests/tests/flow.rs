@@ -438,23 +438,20 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
         "jsonpath={.type}",
     ]);
     assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
-    let pods = cluster
-        .kubectl_line(&format!(
-            "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
-        ))
-        .unwrap();
+    let pods = cluster.types(&format!(
+        "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
+    ));
     assert_eq!(
         pods.lines().filter(|line| line.contains("Running")).count(),
         nodes.len(),
         "{pods}"
     );
-    let table = cluster.kubectl(&["get", "nps", "-n", NAMESPACE]).unwrap();
+    let table = cluster.types(&format!("get nps -n {NAMESPACE}"));
     for column in ["PHASE", "REVISION", "AGE", "REASON", "Synced"] {
         assert!(table.contains(column), "{table}");
     }
     cluster
-        .kubectl_line(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"))
-        .unwrap();
+        .types(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"));
 }
 
 fn status_tells_the_truth(product: &Product, revision: i64) {

@@ -65,9 +65,7 @@ impl World<'_> {
             "kustomize-controller runs after {} s",
             begun.elapsed().as_secs()
         );
-        self.cluster
-            .kubectl(&["create", "namespace", NAMESPACE])
-            .unwrap();
+        self.cluster.types(&format!("create namespace {NAMESPACE}"));
         self.apply(&manifest(PAGE, "flux").unwrap());
         controller
     }

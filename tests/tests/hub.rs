@@ -246,11 +246,9 @@ fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
 }
 
 fn removed(hub: &Hub, members: &[(String, Cluster)]) {
-    hub.management()
-        .kubectl_line(&format!(
-            "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
+    ));
     for (name, member) in members {
         assert!(member_secret(member).unwrap().is_null(), "{name}");
     }

@@ -292,11 +292,9 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
     assert!(message.contains("refused-revision-1"), "{message}");
     let status = hub.fleet(FLEET, "refused").unwrap()["status"].clone();
     assert_eq!(status["revision"], 0, "it does not exist: {status}");
-    hub.management()
-        .kubectl_line(&format!(
-            "delete fleetpullsecret late refused -n {FLEET} --timeout=60s"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete fleetpullsecret late refused -n {FLEET} --timeout=60s"
+    ));
 }
 
 /// A policy that forbids a Secret with this name.
@@ -343,11 +341,9 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     let leader = hub.management().kubectl(&lease).unwrap();
     let (pod, _) = leader.rsplit_once('_').unwrap();
-    hub.management()
-        .kubectl_line(&format!(
-            "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
+    ));
     rotate(hub, 4);
     until("another hub to lead", DEADLINE, POLL, || {
         let holder = hub.management().kubectl(&lease)?;

@@ -113,11 +113,9 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
     a_secret_named_like_a_cluster_is_unused_until_named(&hub);
-    management
-        .kubectl_line(&format!(
-            "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
-        ))
-        .unwrap();
+    management.types(&format!(
+        "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
+    ));
     until("its object to be deleted", DEADLINE, POLL, || {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
@@ -140,11 +138,9 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
         every_node_has(member, round);
         hub.wait_ready(CLUSTERS, NAME, ("True", "Synced")).unwrap();
     }
-    management
-        .kubectl_line(&format!(
-            "delete fleetpullsecret {NAME} -n {CLUSTERS} --timeout=60s"
-        ))
-        .unwrap();
+    management.types(&format!(
+        "delete fleetpullsecret {NAME} -n {CLUSTERS} --timeout=60s"
+    ));
     assert!(member_secret(member).unwrap().is_null());
     stage.stop().unwrap();
 }

@@ -281,7 +281,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
         "roles",
         "rolebindings",
     ] {
-        let names = cluster.kubectl(&["get", what, "-A", "-o", "name"]).unwrap();
+        let names = cluster.types(&format!("get {what} -A -o name"));
         assert!(!names.contains("globalps-operators"), "{names}");
     }
 }

@@ -101,9 +101,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     product.wait_synced().unwrap();
 
     admin.runs("distributions.md", "allow");
-    let policies = cluster
-        .kubectl(&["get", "validatingadmissionpolicies", "-o", "json"])
-        .unwrap();
+    let policies = cluster.types("get validatingadmissionpolicies -o json");
     assert!(policies.contains("my-kubelet.service"));
     assert!(policies.contains("/data/kubelet/config.json"));
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::objects::{account, apply, namespace, registries_of, wait_references};
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, write};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
@@ -147,9 +147,7 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     })
     .unwrap();
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
-    product
-        .apply(&docker_config(&[("worse.example.com", "u:w")]))
-        .unwrap();
+    write(product, &[("worse.example.com", "u:w")]);
     until("the rollback", DEADLINE, POLL, || {
         Ok((product.condition("Ready")?.1 == "RolledBack").then_some(()))
     })

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{base64, cluster, decode, docker_config};
+use common::{base64, cluster, decode, docker_config, roll_out};
 use flate2::read::GzDecoder;
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
 use globalps_testkit::secrecy::Search;
@@ -193,7 +193,7 @@ fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
         assert!(printed.stdout.contains(text), "{text}");
     }
     assert_eq!(
-        cluster.kubectl(&["get", "crd", "-o", "name"]).unwrap(),
+        cluster.types("get crd -o name"),
         "",
         "printing changes nothing"
     );
@@ -465,13 +465,13 @@ fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
         Some(1),
         "it does not wait for an invalid Secret: {waited:?}"
     );
-    product
-        .apply(&docker_config(&[
+    roll_out(
+        product,
+        &[
             ("one.example.com", "robot:1"),
             ("two.example.com", "robot:2"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+        ],
+    );
 }
 
 fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
@@ -607,9 +607,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
     a_shown_credential_keeps_its_file_out(cluster, product, &file);
     let sources = json!({"spec": {"sources": []}});
     globalps_testkit::product::merge(cluster, globalps_testkit::product::CONFIG, &sources).unwrap();
-    cluster
-        .kubectl(&["delete", "secret", name, "-n", "kube-system"])
-        .unwrap();
+    cluster.types(&format!("delete secret {name} -n kube-system"));
     product.wait_synced().unwrap();
 }
 
@@ -656,9 +654,7 @@ fn unpacked(file: &Path) -> BTreeMap<String, Vec<u8>> {
 fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Product) {
     let generation = || {
         let found: Value = serde_json::from_str(
-            &cluster
-                .kubectl_line("get deployment/globalps-controller -n globalps-system -o json")
-                .unwrap(),
+            &cluster.types("get deployment/globalps-controller -n globalps-system -o json"),
         )
         .unwrap();
         found["metadata"]["generation"].as_u64().unwrap()
@@ -878,11 +874,9 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
     cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
     let ready = "--for=condition=Ready";
-    cluster
-        .kubectl_line(&format!(
-            "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
+    ));
     done(product.types("status", ""));
 }
 

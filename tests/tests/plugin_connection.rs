@@ -288,7 +288,7 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
         let words: Vec<&str> = line.split(' ').collect();
         cluster.kubectl(&words).unwrap();
     }
-    let token = cluster.kubectl(&["create", "token", "deputy"]).unwrap();
+    let token = cluster.types("create token deputy");
     secrecy::remember(token.trim());
     let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
     let admin = access.admin();
@@ -312,13 +312,10 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
 }
 
 fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
+    cluster.types("create serviceaccount operator");
     cluster
-        .kubectl(&["create", "serviceaccount", "operator"])
-        .unwrap();
-    cluster
-        .kubectl_line("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator")
-        .unwrap();
-    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+        .types("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator");
+    let token = cluster.types("create token operator");
     let token = token.trim();
     secrecy::remember(token);
     let admin = access.admin();
@@ -454,7 +451,7 @@ fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Acces
     let mut config = access.config.clone();
     config["current-context"] = json!("");
     let empty = access.write("empty-context", &config);
-    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+    let token = cluster.types("create token operator");
     let token = token.trim();
     secrecy::remember(token);
     let (server, ca) = (access.server.as_str(), access.file("ca.crt"));
@@ -552,10 +549,8 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
     let renew = || {
         let delete = ["delete", "serviceaccount", "operator", "--ignore-not-found"];
         cluster.kubectl(&delete).unwrap();
-        cluster
-            .kubectl(&["create", "serviceaccount", "operator"])
-            .unwrap();
-        let new = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+        cluster.types("create serviceaccount operator");
+        let new = cluster.types("create token operator");
         secrecy::remember(new.trim());
         let credential = json!({
             "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
@@ -614,9 +609,7 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
     renew();
     std::thread::sleep(Duration::from_secs(30));
     assert!(watch.try_wait().unwrap().is_none(), "it goes on");
-    cluster
-        .kubectl(&["delete", "serviceaccount", "operator"])
-        .unwrap();
+    cluster.types("delete serviceaccount operator");
     lines("the API server rejected your login", 1);
     assert_eq!(watch.wait().unwrap().code(), Some(2));
 }

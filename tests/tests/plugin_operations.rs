@@ -74,8 +74,7 @@ fn what_is_shown_is_found(stage: &Stage<'_>) {
     shown("configmaps");
     stage
         .cluster
-        .kubectl(&["delete", "configmap", "some", "-n", NAMESPACE])
-        .unwrap();
+        .types(&format!("delete configmap some -n {NAMESPACE}"));
     nothing();
     let mut says = Command::new("echo");
     let printed = run(says.arg(format!("robot:{PASSWORD}")), "");
@@ -534,12 +533,9 @@ fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
         status["hypershift"]["secrets"]["additional-pull-secret"],
         false
     );
-    stage
-        .cluster
-        .kubectl_line(&format!(
-            "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"
-        ))
-        .unwrap();
+    stage.cluster.types(&format!(
+        "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"
+    ));
 }
 
 fn status_shows_some_nodes_or_all(stage: &Stage<'_>) {
@@ -641,10 +637,7 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         .cluster
         .signal("kube-controller-manager", "CONT")
         .unwrap();
-    let nodes = stage
-        .cluster
-        .kubectl(&["get", "nodes", "-o", "name"])
-        .unwrap();
+    let nodes = stage.cluster.types("get nodes -o name");
     let mut delete = vec!["delete", "--wait=false"];
     delete.extend(nodes.lines().filter(|name| name.starts_with("node/x-")));
     stage.cluster.kubectl(&delete).unwrap();

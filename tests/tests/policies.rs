@@ -556,9 +556,9 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     ];
     let ours = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
     of_others.extend(ours);
-    cluster
-        .kubectl(&["delete", "-n", SYSTEM, "serviceaccount/globalps-leader"])
-        .unwrap();
+    cluster.types(&format!(
+        "delete -n {SYSTEM} serviceaccount/globalps-leader"
+    ));
     // The API server learns of deletions of policies by a watch.
     std::thread::sleep(Duration::from_secs(2));
     for object in of_others {

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::objects::{apply, namespace};
-use common::{cluster, docker_config};
+use common::{cluster, docker_config, roll_out};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, pull_secret, run};
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
@@ -23,10 +23,7 @@ fn globalps_runs_where_priority_classes_need_a_quota() {
     apply(&cluster, &[quota(NAMESPACE)]);
 
     let product = Product::install(&cluster).unwrap();
-    product
-        .apply(&docker_config(&[("quota.example.com", "u:1")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("quota.example.com", "u:1")]);
     let quotas = cluster.get(NAMESPACE, "resourcequotas").unwrap();
     assert_eq!(quotas["items"].as_array().map(Vec::len), Some(1), "theirs");
     let ran = product.types("uninstall --yes", "");

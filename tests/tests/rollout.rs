@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
-use common::{base64, decode, docker_config, scale_controllers};
+use common::{base64, decode, docker_config, roll_out, scale_controllers, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, configuration, merge,
@@ -34,8 +34,7 @@ tests_on! { SHARED, |cluster, product, nodes|
 
 /// Rolls out content to every node.
 fn in_force(product: &Product, registry: &str, login: &str) {
-    product.apply(&docker_config(&[(registry, login)])).unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[(registry, login)]);
 }
 
 fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
@@ -90,9 +89,7 @@ fn a_file_that_another_program_manages_is_left_to_it(
             &format!("{MCO_ANNOTATION}=rendered-worker-1"),
         ])
         .unwrap();
-    product
-        .apply(&docker_config(&[("r.example.com", "u:one")]))
-        .unwrap();
+    write(product, &[("r.example.com", "u:one")]);
     for node in &nodes[..2] {
         product.wait_phase(node, "Synced").unwrap();
     }
@@ -136,9 +133,7 @@ fn a_file_that_another_program_manages_is_left_to_it(
 fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes: &[Node]) {
     in_force(product, "r.example.com", "u:one");
     break_kubelet(&nodes[0], "flaky.example.com").unwrap();
-    product
-        .apply(&docker_config(&[("flaky.example.com", "u:two")]))
-        .unwrap();
+    write(product, &[("flaky.example.com", "u:two")]);
     product.wait_phase(&nodes[0], "RolledBack").unwrap();
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
@@ -185,9 +180,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     // The first node applies it, the second one fails, and the third is never assigned it.
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     let starts = product.kubelet_starts(&nodes[2]).unwrap();
-    product
-        .apply(&docker_config(&[("worse.example.com", "u:three")]))
-        .unwrap();
+    write(product, &[("worse.example.com", "u:three")]);
     let (_, reason, message) = until("the rollback", DEADLINE, POLL, || {
         let ready = product.condition("Ready")?;
         Ok((ready.1 == "RolledBack").then_some(ready))
@@ -239,9 +232,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
         held.stdout,
         "globalpullsecret.globalps.io/global-pull-secret paused\n"
     );
-    product
-        .apply(&docker_config(&[("better.example.com", "u:four")]))
-        .unwrap();
+    write(product, &[("better.example.com", "u:four")]);
     until(
         "the controller to see the change and wait",
         DEADLINE,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use common::{base64, cluster, docker_config, wait_auth};
+use common::{base64, cluster, docker_config, roll_out, wait_auth, write};
 use globalps_testkit::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
 };
@@ -97,12 +97,10 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     wait_auth(nodes, "a.example.com", Some("u:a"));
 
     // The additional Secret overrides both, and deleting it keeps them.
-    product
-        .apply(&docker_config(&[
-            ("b.example.com", "u:first"),
-            ("c.example.com", "u:c"),
-        ]))
-        .unwrap();
+    write(
+        product,
+        &[("b.example.com", "u:first"), ("c.example.com", "u:c")],
+    );
     wait_auth(nodes, "b.example.com", Some("u:first"));
     product.wait_synced().unwrap();
     let ran = product.types("remove --all --yes --wait --timeout 2m", "");
@@ -125,9 +123,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     check_tells_of_sources(product);
 
     for name in ["team-a", "team-b"] {
-        cluster
-            .kubectl(&["delete", "secret", name, "-n", NAMESPACE])
-            .unwrap();
+        cluster.types(&format!("delete secret {name} -n {NAMESPACE}"));
     }
     product.wait_clean().unwrap();
     for node in nodes {
@@ -143,10 +139,7 @@ fn an_oversized_secret_is_refused_and_what_was_in_force_stays(product: &Product,
         content["auths"]["large.example.com"]["note"] = "x".repeat(bytes).into();
         content.to_string()
     };
-    product
-        .apply(&docker_config(&[("first.example.com", "u:first")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("first.example.com", "u:first")]);
     product.apply(&large(1_048_000)).unwrap();
     let (_, reason, message) = product.wait_condition("AdditionalValid", "False").unwrap();
     assert_eq!(reason, "Invalid");
@@ -197,12 +190,13 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     let begins = Timestamp::now().as_second() + 40;
     let claims = format!(r#"{{"exp":{}}}"#, begins + 3 * 24 * 3600);
     let token = format!("u:e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims));
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             ("token.example.com", &token),
             ("plain.example.com", "u:plain"),
-        ]))
-        .unwrap();
+        ],
+    );
     let (_, reason, message) = product.wait_condition(EXPIRING, "False").unwrap();
     assert_eq!((reason.as_str(), message.as_str()), ("NoneExpiring", ""));
     product.wait_synced().unwrap();
@@ -246,13 +240,13 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     };
     wait_event(EXPIRING);
     // A reconcile that changes nothing about it.
-    product
-        .apply(&docker_config(&[
+    roll_out(
+        product,
+        &[
             ("token.example.com", &token),
             ("plain.example.com", "u:other"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+        ],
+    );
     assert_eq!(events(EXPIRING).unwrap(), 1, "once");
 
     let renewed = docker_config(&[("token.example.com", "u:renewed")]);

@@ -33,11 +33,9 @@ fn deployment(cluster: &Cluster, namespace: &str) -> Value {
 }
 
 fn has_rolled_out(cluster: &Cluster, namespace: &str) {
-    cluster
-        .kubectl_line(&format!(
-            "rollout status deployment/app -n {namespace} --timeout=2m"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "rollout status deployment/app -n {namespace} --timeout=2m"
+    ));
 }
 
 #[test]
@@ -88,12 +86,8 @@ fn from_image_pull_secrets() {
             has_rolled_out(&cluster, "team-a");
         }
     });
-    cluster
-        .kubectl(&["delete", "secret", "registry", "-n", "team-a"])
-        .unwrap();
-    cluster
-        .kubectl(&["rollout", "restart", "deployment/app", "-n", "team-a"])
-        .unwrap();
+    cluster.types("delete secret registry -n team-a");
+    cluster.types("rollout restart deployment/app -n team-a");
     has_rolled_out(&cluster, "team-a");
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -177,9 +171,7 @@ fn from_imagepullsecret_patcher() {
         }
     });
     assert_eq!(
-        cluster
-            .kubectl_line("get secret image-pull-secret -n team-a --ignore-not-found")
-            .unwrap(),
+        cluster.types("get secret image-pull-secret -n team-a --ignore-not-found"),
         ""
     );
     let mut pod = deployment(&cluster, "team-a");

@@ -94,9 +94,7 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
 /// The certificate authority of the registry, before the controller's pods start.
 fn trust(cluster: &Cluster, pem: &str) {
     let namespace = "globalps-system";
-    cluster
-        .kubectl(&["create", "namespace", namespace])
-        .unwrap();
+    cluster.types(&format!("create namespace {namespace}"));
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "globalps-registry-authorities", "namespace": namespace},

@@ -5,7 +5,7 @@ mod common;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::docker_config;
+use common::roll_out;
 use globalps_testkit::product::Product;
 use globalps_testkit::{until, virtual_nodes};
 use serde_json::{Value, json};
@@ -84,9 +84,6 @@ fn rotation(product: &Product, password: &str) -> Duration {
     sleep(PAUSE);
     let begun = Instant::now();
     let login = format!("u:{password}");
-    product
-        .apply(&docker_config(&[("r.example.com", &login)]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("r.example.com", &login)]);
     begun.elapsed()
 }

@@ -91,9 +91,7 @@ fn the_image_that_was_broken_is_named() {
 
     // Pulled with a Secret, and not for a pod without it.
     apply(&cluster, &[pod("pulled", &node, &with("good"))]);
-    cluster
-        .kubectl_line("wait --for=condition=Ready pod/pulled --timeout=60s")
-        .unwrap();
+    cluster.types("wait --for=condition=Ready pod/pulled --timeout=60s");
     let mut never = json!({"containers": container(&image)});
     never["containers"][0]["imagePullPolicy"] = json!("Never");
     apply(&cluster, &[pod("never", &node, &never)]);

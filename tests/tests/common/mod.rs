@@ -11,7 +11,7 @@ pub mod upgrade;
 
 use std::time::Duration;
 
-use globalps_testkit::product::DEADLINE;
+use globalps_testkit::product::{DEADLINE, Product};
 use globalps_testkit::{Cluster, Node, config_file, secrecy, until};
 use serde_json::json;
 
@@ -45,6 +45,17 @@ pub fn docker_config(entries: &[(&str, &str)]) -> String {
     json!({"auths": auths}).to_string()
 }
 
+/// Writes the additional Secret, with these pairs of registry and `user:password`.
+pub fn write(product: &Product, entries: &[(&str, &str)]) {
+    product.apply(&docker_config(entries)).unwrap();
+}
+
+/// The same, and waits until every node has it.
+pub fn roll_out(product: &Product, entries: &[(&str, &str)]) {
+    write(product, entries);
+    product.wait_synced().unwrap();
+}
+
 pub fn base64(text: &str) -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(text)
@@ -58,11 +69,9 @@ pub fn decode(text: &str) -> Vec<u8> {
 /// Returns when this many controllers run and all of them are ready.
 pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     let flag = format!("--replicas={replicas}");
-    cluster
-        .kubectl_line(&format!(
-            "scale deployment/globalps-controller -n globalps-system {flag}"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "scale deployment/globalps-controller -n globalps-system {flag}"
+    ));
     until("the number of controllers", DEADLINE, POLL, || {
         let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;
         anyhow::ensure!(!deployment.is_null(), "there is no controller");
