@@ -946,15 +946,7 @@ impl World<'_> {
     }
 
     fn replicas(&self) -> u64 {
-        let get = [
-            "get",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            "-o",
-            "jsonpath={.spec.replicas}",
-        ];
-        self.cluster.kubectl(&get).unwrap().parse().unwrap()
+        self.cluster.types("get deployment/globalps-controller -n globalps-system -o jsonpath={.spec.replicas}").parse().unwrap()
     }
 
     fn starts(&self) -> usize {
