@@ -258,8 +258,7 @@ fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
     );
     if !code.is_empty() {
         assert_eq!(answer["containers"][0]["image"], image);
-        let all = product.types("why -n default --no-ask -o json", "");
-        assert_eq!(all.code, Some(1), "{all:?}");
+        product.ends("why -n default --no-ask -o json", 1);
     }
 }
 

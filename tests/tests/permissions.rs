@@ -88,8 +88,7 @@ fn rules_equal_calls_and_a_token_is_for_its_own_node() {
     product.wait_clean().unwrap();
     product.apply(&content(3)).unwrap();
     product.wait_synced().unwrap();
-    let ran = product.types("uninstall --yes", "");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    product.ends("uninstall --yes", 0);
 
     the_rules_and_the_calls_are_the_same(&cluster);
 }

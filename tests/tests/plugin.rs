@@ -168,8 +168,7 @@ fn done(ran: Ran) -> Ran {
 
 fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
     let product = Product::attach(cluster);
-    let status = product.types("status", "");
-    assert_eq!(status.code, Some(2), "{status:?}");
+    product.ends("status", 2);
     fails(
         &product.types("install --controller-image c:1 --syncer-image s:1", ""),
         2,
@@ -200,8 +199,7 @@ fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
 }
 
 fn what_is_said_before_anything_is_added(product: &Product) {
-    let status = product.types("status -o json", "");
-    assert_eq!(status.code, Some(1), "{status:?}");
+    let status = product.ends("status -o json", 1);
     assert_eq!(json(&status)["ready"], false);
     fails(&product.types("remove --all --yes", ""), 2, ADDITIONAL);
     done(product.types("remove --all --yes --ignore-not-found", ""));
@@ -453,8 +451,7 @@ fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
         2,
         &words,
     );
-    let status = product.types("status", "");
-    assert_eq!(status.code, Some(1), "{status:?}");
+    let status = product.ends("status", 1);
     assert!(
         format!("{}{}", status.stdout, status.stderr).contains("bad.example.com"),
         "{status:?}"

@@ -26,8 +26,7 @@ fn globalps_runs_where_priority_classes_need_a_quota() {
     roll_out(&product, &[("quota.example.com", "u:1")]);
     let quotas = cluster.get(NAMESPACE, "resourcequotas").unwrap();
     assert_eq!(quotas["items"].as_array().map(Vec::len), Some(1), "theirs");
-    let ran = product.types("uninstall --yes", "");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    product.ends("uninstall --yes", 0);
 
     apply(&cluster, &[namespace(OTHER)]);
     let product = Product::install_with(&cluster, &["--pull-secret-namespace", OTHER]).unwrap();

@@ -306,8 +306,7 @@ fn a_restoration_continues_past_a_node_that_refuses(
 
     let left = format!("not restored: `{}` (RolledBack", refuses.name());
     let line = "remove --all --yes --wait --timeout 4m";
-    let ran = product.types(line, "");
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = product.ends(line, 1);
     assert!(ran.stderr.contains(&left), "{ran:?}");
     assert_eq!(config_file::read(other).unwrap(), None);
     assert!(
@@ -318,8 +317,7 @@ fn a_restoration_continues_past_a_node_that_refuses(
     let object = format!("nodepullsecret/{}", refuses.name());
     assert_ne!(product.get(&object).unwrap(), Value::Null);
 
-    let ran = product.types(&format!("{line} --skip-unreachable"), "");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = product.ends(&format!("{line} --skip-unreachable"), 0);
     let skipped = format!(
         "nodes were skipped and keep their credentials: `{}`",
         refuses.name()

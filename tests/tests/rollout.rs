@@ -10,7 +10,7 @@ use common::shared::{Shared, tests_on};
 use common::{base64, decode, docker_config, roll_out, scale_controllers, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, configuration, merge,
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge,
 };
 use globalps_testkit::secrecy::{self, Search};
 use globalps_testkit::{Cluster, Node, config_file, until};
@@ -137,7 +137,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
     product.wait_phase(&nodes[0], "RolledBack").unwrap();
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
-    let waited = plugin(product, "status --wait --timeout 1m", 1);
+    let waited = product.ends("status --wait --timeout 1m", 1);
     assert!(
         waited.stderr.contains("the rollout stopped: ") && waited.stderr.contains("hint: "),
         "it does not wait for a rollout that has stopped: {waited:?}"
@@ -151,7 +151,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
         );
     }
     mend_kubelet(&nodes[0]).unwrap();
-    let retried = plugin(product, "retry --wait --timeout 2m", 0);
+    let retried = product.ends("retry --wait --timeout 2m", 0);
     let told = format!(
         "nodepullsecret.globalps.io/{} will be retried\n",
         nodes[0].name()
@@ -211,7 +211,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         Some("failure")
     );
     // The current content replaces the rejected one, so no node changes.
-    let undone = plugin(product, "undo --yes --wait --timeout 1m", 0);
+    let undone = product.ends("undo --yes --wait --timeout 1m", 0);
     assert!(
         undone
             .stderr
@@ -227,7 +227,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
 
 fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, nodes: &[Node]) {
     in_force(product, "flaky.example.com", "u:two");
-    let held = plugin(product, "pause", 0);
+    let held = product.ends("pause", 0);
     assert_eq!(
         held.stdout,
         "globalpullsecret.globalps.io/global-pull-secret paused\n"
@@ -243,11 +243,11 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
         },
     )
     .unwrap();
-    let status = plugin(product, "status -o json", 1);
+    let status = product.ends("status -o json", 1);
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["paused"], true);
     assert_eq!(status["counts"]["synced"], 0, "{status}");
-    let waited = plugin(product, "status --wait --timeout 5s", 1);
+    let waited = product.ends("status --wait --timeout 5s", 1);
     assert!(
         waited
             .stderr
@@ -260,7 +260,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
             .is_some()
     };
     assert!(!nodes.iter().any(has_it));
-    plugin(product, "resume --wait --timeout 2m", 0);
+    product.ends("resume --wait --timeout 2m", 0);
     assert!(nodes.iter().all(has_it), "{:?}", product.status());
 }
 
@@ -289,7 +289,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         content(1),
         base64(&docker_config(&[("flaky.example.com", "u:two")]))
     );
-    let history = plugin(product, "history -o json", 0);
+    let history = product.ends("history -o json", 0);
     let history: Value = serde_json::from_str(&history.stdout).unwrap();
     let registries: Vec<&Value> = (0..3)
         .map(|at| &history["revisions"][at]["registries"][0])
@@ -303,7 +303,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         product.status().unwrap()["revision"]
     );
     assert_eq!(history["revisions"][0]["inForce"], true);
-    let undone = plugin(product, "undo --yes --wait --timeout 2m", 0);
+    let undone = product.ends("undo --yes --wait --timeout 2m", 0);
     assert!(
         undone
             .stderr
@@ -319,7 +319,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         );
         assert_eq!(auth("better.example.com"), None);
     }
-    let ready = plugin(product, "status", 0);
+    let ready = product.ends("status", 0);
     assert!(ready.stderr.is_empty(), "{ready:?}");
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -341,7 +341,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     };
     let of = |password: &str| Search::for_login("robot", password);
     let where_old = |code| {
-        let ran = plugin(product, "list --where-old -o json", code);
+        let ran = product.ends("list --where-old -o json", code);
         let found: Value = serde_json::from_str(&ran.stdout).unwrap();
         let places = found["places"].as_array().unwrap().iter();
         let places = places.map(|it| {
@@ -416,7 +416,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
         "undo --yes".to_owned(),
         format!("undo --yes --to-revision {revision}"),
     ] {
-        let ran = plugin(product, &line, 2);
+        let ran = product.ends(&line, 2);
         let why = format!("content up to revision {revision} was forgotten on request");
         assert!(ran.stderr.contains(&why), "{ran:?}");
     }
@@ -469,13 +469,6 @@ fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, 
     product.wait_phase(&node, "Synced").unwrap();
     product.wait_synced().unwrap();
     assert_eq!(product.node_status(node.name()).unwrap()["restarts"], 1);
-}
-
-/// Runs the plugin, which must exit with this status.
-fn plugin(product: &Product, line: &str, code: i32) -> Ran {
-    let ran = product.types(line, "");
-    assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
-    ran
 }
 
 /// Name and result of each check in the output of `check`.

@@ -103,8 +103,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     );
     wait_auth(nodes, "b.example.com", Some("u:first"));
     product.wait_synced().unwrap();
-    let ran = product.types("remove --all --yes --wait --timeout 2m", "");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = product.ends("remove --all --yes --wait --timeout 2m", 0);
     let difference = "-b.example.com: *** (before)\n+b.example.com: *** (after, another pull secret)\n-c.example.com: ***\n";
     assert!(ran.stderr.starts_with(difference), "{ran:?}");
     let keep = "nodes keep the credentials of `team-a`, `team-b`, which `spec.sources` names\n";
@@ -118,8 +117,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         );
         assert_eq!(auth("b.example.com"), Some(base64("u:b2")));
     }
-    let status = product.types("status", "");
-    assert_eq!(status.code, Some(0), "{status:?}");
+    product.ends("status", 0);
     check_tells_of_sources(product);
 
     for name in ["team-a", "team-b"] {
@@ -219,8 +217,7 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     assert!((0..=15).contains(&late), "{late} s");
     let check = product.types("check", "");
     assert!(check.stdout.contains(&format!("‼ {expected}")), "{check:?}");
-    let shown = product.types("status", "");
-    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let shown = product.ends("status", 0);
     assert!(shown.stderr.contains(&expected), "{shown:?}");
 
     let events = |reason: &str| -> anyhow::Result<usize> {
@@ -262,8 +259,7 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
 
 /// `team-a` has an entry that can't be decoded; `team-b` is valid.
 fn check_tells_of_sources(product: &Product) {
-    let ran = product.types("check --registries --check-timeout 1s", "");
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = product.ends("check --registries --check-timeout 1s", 1);
     for part in [
         "× a Secret in `spec.sources` is not valid: `team-a`: `a.example.com`: `auth` is not base64",
         "√ revision ",

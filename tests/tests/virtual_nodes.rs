@@ -53,8 +53,7 @@ fn nobody_waits_for_virtual_nodes() {
             "{message}"
         );
 
-        let ran = product.types("status -o json", "");
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = product.ends("status -o json", 0);
         let status: Value = serde_json::from_str(&ran.stdout).unwrap();
         let expected = json!({
             "total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0, "unsupported": 2,
@@ -69,11 +68,9 @@ fn nobody_waits_for_virtual_nodes() {
             );
             assert!(row["message"].as_str().unwrap().contains(mark), "{row}");
         }
-        let ran = product.types("check", "");
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = product.ends("check", 0);
         assert!(ran.stdout.contains("by-label, by-taint"), "{ran:?}");
-        let ran = product.types("remove --all --yes --wait --timeout 2m", "");
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        product.ends("remove --all --yes --wait --timeout 2m", 0);
         product.wait_clean()
     })
     .unwrap();

@@ -105,6 +105,16 @@ impl<'a> Product<'a> {
         ran.unwrap_or_else(|error| panic!("{line}: {error:#}"))
     }
 
+    /// The same, without input: it must exit with this status.
+    ///
+    /// # Panics
+    /// If it exits with another one.
+    pub fn ends(&self, line: &str, code: i32) -> Ran {
+        let ran = self.types(line, "");
+        assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+        ran
+    }
+
     /// Runs `kubectl apply` for the additional Secret with this content. The type is `Opaque` if the API server would
     /// otherwise reject the content.
     pub fn apply(&self, content: &str) -> Result<()> {

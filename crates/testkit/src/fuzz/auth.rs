@@ -76,14 +76,18 @@ fn dirty(auth: &mut String) {
     }
 }
 
-#[rustfmt::skip]
 const SOUND: [Change; 6] = [
-    (Kind::AuthUnpadded, |_, auth| { *auth = unpadded(auth).to_owned() }),
+    (Kind::AuthUnpadded, |_, auth| {
+        *auth = unpadded(auth).to_owned()
+    }),
     (Kind::AuthLineBreak, |draw, auth| {
         let line_break = draw.pick(&["\n", "\r\n", "\r", "\n\n"]);
         draw.insert(auth, line_break);
     }),
-    (Kind::AuthLineBreakAtEnd, |draw, auth| { let line_break = draw.pick(&["\n", "\r\n"]); auth.push_str(line_break); }),
+    (Kind::AuthLineBreakAtEnd, |draw, auth| {
+        let line_break = draw.pick(&["\n", "\r\n"]);
+        auth.push_str(line_break);
+    }),
     (Kind::AuthWrapped, |_, auth| {
         let lines: Vec<&str> = auth
             .as_bytes()
@@ -96,10 +100,15 @@ const SOUND: [Change; 6] = [
     (Kind::AuthEmpty, |_, auth| auth.clear()),
 ];
 
-#[rustfmt::skip]
 const ODD: [Change; 17] = [
-    (Kind::AuthPaddingMissing, |_, auth| { *auth = BASE64_STANDARD.encode(b"user:passwd"); auth.push_str("MQ="); }),
-    (Kind::AuthPaddingMore, |draw, auth| { let more = draw.pick(&["=", "==", "===", "="]); auth.push_str(more); }),
+    (Kind::AuthPaddingMissing, |_, auth| {
+        *auth = BASE64_STANDARD.encode(b"user:passwd");
+        auth.push_str("MQ=");
+    }),
+    (Kind::AuthPaddingMore, |draw, auth| {
+        let more = draw.pick(&["=", "==", "===", "="]);
+        auth.push_str(more);
+    }),
     (Kind::AuthPaddingInside, |draw, auth| draw.insert(auth, "=")),
     (Kind::AuthPaddingOnly, |draw, auth| {
         *auth = draw
@@ -120,7 +129,9 @@ const ODD: [Change; 17] = [
             ])
             .to_owned();
     }),
-    (Kind::AuthUrlAlphabet, |_, auth| { *auth = BASE64_URL_SAFE.encode(b"u:\xff\xef\xbe\xfb\xff") }),
+    (Kind::AuthUrlAlphabet, |_, auth| {
+        *auth = BASE64_URL_SAFE.encode(b"u:\xff\xef\xbe\xfb\xff")
+    }),
     (Kind::AuthSpace, |draw, auth| {
         let space = draw.pick(&[" ", "\t", "  ", "\u{b}", "\u{c}"]);
         match draw.below(3) {
@@ -145,8 +156,14 @@ const ODD: [Change; 17] = [
         ]);
         draw.insert(auth, character);
     }),
-    (Kind::AuthCutOff, |draw, auth| { let at = draw.place(auth); auth.truncate(at); }),
-    (Kind::AuthLonger, |draw, auth| { let piece = draw.pick(&["A", "AA", "AAA", "AAAA"]); draw.insert(auth, piece); }),
+    (Kind::AuthCutOff, |draw, auth| {
+        let at = draw.place(auth);
+        auth.truncate(at);
+    }),
+    (Kind::AuthLonger, |draw, auth| {
+        let piece = draw.pick(&["A", "AA", "AAA", "AAAA"]);
+        draw.insert(auth, piece);
+    }),
     (Kind::AuthNoColon, |draw, auth| {
         let bytes = draw.pick(&[
             &b"user"[..],
@@ -182,9 +199,15 @@ const ODD: [Change; 17] = [
             *auth = unpadded(auth).to_owned();
         }
     }),
-    (Kind::AuthWhiteOnly, |draw, auth| { *auth = draw.pick(&[" ", "\n", "\r\n", "\t", "\n\n\n\n"]).to_owned(); }),
-    (Kind::AuthInvalidUtf8, |draw, auth| { draw.insert(auth, INVALID_UTF8) }),
-    (Kind::AuthSurrogate, |draw, auth| { draw.insert(auth, SURROGATE) }),
+    (Kind::AuthWhiteOnly, |draw, auth| {
+        *auth = draw.pick(&[" ", "\n", "\r\n", "\t", "\n\n\n\n"]).to_owned();
+    }),
+    (Kind::AuthInvalidUtf8, |draw, auth| {
+        draw.insert(auth, INVALID_UTF8)
+    }),
+    (Kind::AuthSurrogate, |draw, auth| {
+        draw.insert(auth, SURROGATE)
+    }),
 ];
 
 #[cfg(test)]

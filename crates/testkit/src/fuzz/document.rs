@@ -201,7 +201,6 @@ fn cred_helpers(draw: &mut Draw, places: &Places, members: &mut Vec<String>) {
 /// A possible change of the bytes, with its name.
 type Damage = (Kind, fn(&mut Draw, &mut Vec<u8>));
 
-#[rustfmt::skip]
 const DAMAGES: [Damage; 26] = [
     (Kind::FileUtf16, |draw, file| utf16(draw, file, "\u{feff}")),
     (Kind::FileUtf16Unmarked, |draw, file| utf16(draw, file, "")),
@@ -224,7 +223,9 @@ const DAMAGES: [Damage; 26] = [
         }
         .into();
     }),
-    (Kind::FileByteOrderMark, |_, file| { file.splice(0..0, *b"\xef\xbb\xbf"); }),
+    (Kind::FileByteOrderMark, |_, file| {
+        file.splice(0..0, *b"\xef\xbb\xbf");
+    }),
     (Kind::FileSpaceAround, |draw, file| {
         let piece = draw.pick(&[" ", "\n", "\r\n\t "]);
         file.splice(0..0, piece.bytes());
@@ -252,9 +253,18 @@ const DAMAGES: [Damage; 26] = [
         ]);
         file.extend_from_slice(piece.as_bytes());
     }),
-    (Kind::FileCutOff, |draw, file| { let length = draw.below(file.len() + 1); file.truncate(length); }),
-    (Kind::FileByteChanged, |draw, file| { let at = draw.below(file.len()); file[at] = draw.byte(); }),
-    (Kind::FileByteGone, |draw, file| { let at = draw.below(file.len()); file.remove(at); }),
+    (Kind::FileCutOff, |draw, file| {
+        let length = draw.below(file.len() + 1);
+        file.truncate(length);
+    }),
+    (Kind::FileByteChanged, |draw, file| {
+        let at = draw.below(file.len());
+        file[at] = draw.byte();
+    }),
+    (Kind::FileByteGone, |draw, file| {
+        let at = draw.below(file.len());
+        file.remove(at);
+    }),
     (Kind::FileByteMore, |draw, file| {
         let at = draw.below(file.len() + 1);
         let byte = draw.pick(b"\"\\{}[],: \n\t\0/aeu0-+.\x7f\x80");
@@ -276,15 +286,8 @@ const DAMAGES: [Damage; 26] = [
         insert_last(file, &format!(",\"x\":{number}"));
     }),
     (Kind::FileOddNumber, |draw, file| {
-        let number = draw.pick(&[
-            "-0",
-            "1E5",
-            "1e+5",
-            "0.0",
-            "1e-400",
-            "123456789012345678901234567890",
-            "1e99999999999",
-        ]);
+        let number =
+            draw.word("-0 1E5 1e+5 0.0 1e-400 123456789012345678901234567890 1e99999999999");
         insert_last(file, &format!(",\"x\":{number}"));
     }),
     (Kind::FileBadLiteral, |draw, file| {
@@ -326,7 +329,9 @@ const DAMAGES: [Damage; 26] = [
         ]);
         insert_last(file, text);
     }),
-    (Kind::FileEmpty, |draw, file| { *file = draw.pick(&["", " ", "\n", "\0", "\u{feff}"]).into(); }),
+    (Kind::FileEmpty, |draw, file| {
+        *file = draw.pick(&["", " ", "\n", "\0", "\u{feff}"]).into();
+    }),
     (Kind::FileNotObject, |draw, file| {
         *file = draw
             .pick(&[

@@ -59,21 +59,26 @@ fn short(draw: &mut Draw) -> String {
     .to_owned()
 }
 
-#[rustfmt::skip]
 const SOUND: [Change; 5] = [
-    (Kind::ImageTag, |draw, image| { let tag = draw.pick(&[":1.0", ":latest", ":v1-rc.2_x", ":A", ":_"]); image.push_str(tag); }),
+    (Kind::ImageTag, |draw, image| {
+        let tag = draw.pick(&[":1.0", ":latest", ":v1-rc.2_x", ":A", ":_"]);
+        image.push_str(tag);
+    }),
     (Kind::ImageTag, |_, image| image.push_str(":1")),
-    (Kind::ImageDigest, |_, image| { image.push_str(&format!("@sha256:{HEX}")) }),
+    (Kind::ImageDigest, |_, image| {
+        image.push_str(&format!("@sha256:{HEX}"))
+    }),
     (Kind::ImageDigest, |draw, image| {
         let digits = draw.pick(&[1, 2, 3]);
         let name = ["sha256", "sha512", "sha384"][digits - 1];
         let length = [64, 128, 96][digits - 1];
         image.push_str(&format!("@{name}:{}", &HEX.repeat(2)[..length]));
     }),
-    (Kind::ImageTagAndDigest, |_, image| { image.push_str(&format!(":1.0@sha256:{HEX}")) }),
+    (Kind::ImageTagAndDigest, |_, image| {
+        image.push_str(&format!(":1.0@sha256:{HEX}"))
+    }),
 ];
 
-#[rustfmt::skip]
 const ODD: [Change; 19] = [
     (Kind::ImageBadTag, |draw, image| {
         let tag = draw.pick(&[":", ":-x", ":.", ":a b", ":\u{e9}", ":a:b", ":a/b", ":+"]);
@@ -85,18 +90,14 @@ const ODD: [Change; 19] = [
         image.push_str(&"t".repeat(length));
     }),
     (Kind::ImageBadDigest, |draw, image| {
-        let digest = draw.pick(&[
-            "@",
-            "@sha256",
-            "@sha256:",
-            "@sha256:abc",
-            "@md5:0123456789abcdef0123456789abcdef",
-            "@SHA256:0123456789abcdef0123456789abcdef",
-            "@sha256:0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF",
-            "@a+b.c-d:0123456789abcdef0123456789abcdef",
-            "@sha256:zzzz456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-            "@1:0123456789abcdef0123456789abcdef",
-        ]);
+        let digest = draw.word(
+            "@ @sha256 @sha256: @sha256:abc @md5:0123456789abcdef0123456789abcdef \
+             @SHA256:0123456789abcdef0123456789abcdef \
+             @sha256:0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF \
+             @a+b.c-d:0123456789abcdef0123456789abcdef \
+             @sha256:zzzz456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef \
+             @1:0123456789abcdef0123456789abcdef",
+        );
         image.push_str(digest);
     }),
     (Kind::ImageUpperCase, |draw, image| {
@@ -120,12 +121,19 @@ const ODD: [Change; 19] = [
             ])
             .to_owned();
     }),
-    (Kind::ImageEmpty, |draw, image| { *image = draw.pick(&["", "/", ":", "@", " ", ".", "..", ":5000", "//"]).to_owned(); }),
+    (Kind::ImageEmpty, |draw, image| {
+        *image = draw
+            .pick(&["", "/", ":", "@", " ", ".", "..", ":5000", "//"])
+            .to_owned();
+    }),
     (Kind::ImageScheme, |draw, image| {
         let scheme = draw.pick(&["https://", "http://", "docker://", "//", "oci:"]);
         image.insert_str(0, scheme);
     }),
-    (Kind::ImageSpace, |draw, image| { let space = draw.pick(&[" ", "\t", "\n", "\0", "\u{a0}"]); draw.insert(image, space); }),
+    (Kind::ImageSpace, |draw, image| {
+        let space = draw.pick(&[" ", "\t", "\n", "\0", "\u{a0}"]);
+        draw.insert(image, space);
+    }),
     (Kind::ImageSlashes, |draw, image| match draw.below(3) {
         0 => image.insert(0, '/'),
         1 => image.push('/'),
@@ -145,20 +153,10 @@ const ODD: [Change; 19] = [
         image.insert_str(at, port);
     }),
     (Kind::ImageIpv6, |draw, image| {
-        let host = draw.pick(&[
-            "[::1]",
-            "[::1]:5000",
-            "[fd00:1::a]:5000",
-            "[FD00:1::A]",
-            "[fe80::1%25en0]",
-            "[fe80::1%en0]:5000",
-            "[::1",
-            "::1",
-            "[]",
-            "[:]:1",
-            "[g::1]",
-            "[::ffff:10.0.0.1]:5000",
-        ]);
+        let host = draw.word(
+            "[::1] [::1]:5000 [fd00:1::a]:5000 [FD00:1::A] [fe80::1%25en0] [fe80::1%en0]:5000 \
+             [::1 ::1 [] [:]:1 [g::1] [::ffff:10.0.0.1]:5000",
+        );
         let at = image.find('/').unwrap_or(image.len());
         image.replace_range(..at, host);
     }),
@@ -193,20 +191,10 @@ const ODD: [Change; 19] = [
         draw.insert(image, sign);
     }),
     (Kind::ImageHostOdd, |draw, image| {
-        let host = draw.pick(&[
-            "-quay.io",
-            "quay-.io",
-            "quay..io",
-            ".quay.io",
-            "quay.io.",
-            "a_b.io",
-            "quay",
-            "q-u.a--y.io",
-            "1.2.3.4.5",
-            "x.-y",
-            "localhost.",
-            "docker.io.",
-        ]);
+        let host = draw.word(
+            "-quay.io quay-.io quay..io .quay.io quay.io. a_b.io quay q-u.a--y.io 1.2.3.4.5 x.-y \
+             localhost. docker.io.",
+        );
         let at = image.find('/').unwrap_or(image.len());
         image.replace_range(..at, host);
     }),
@@ -223,5 +211,8 @@ const ODD: [Change; 19] = [
             }
         }
     }),
-    (Kind::ImageDot, |_, image| { let at = image.find('/').unwrap_or(image.len()); image.insert(at, '.'); }),
+    (Kind::ImageDot, |_, image| {
+        let at = image.find('/').unwrap_or(image.len());
+        image.insert(at, '.');
+    }),
 ];

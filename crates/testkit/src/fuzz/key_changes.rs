@@ -4,27 +4,15 @@ use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
 use super::kind::Kind;
 
-#[rustfmt::skip]
 pub(super) const CHANGES: [Change; 42] = [
     (Kind::KeyHttps, |_, key| prefix(key, "https://")),
     (Kind::KeyHttps, |_, key| prefix(key, "https://")),
     (Kind::KeyHttp, |_, key| prefix(key, "http://")),
     (Kind::KeyOtherScheme, |draw, key| {
-        let scheme = draw.pick(&[
-            "HTTPS://",
-            "Http://",
-            "docker://",
-            "oci:",
-            "ftp://",
-            "//",
-            "://",
-            "1:",
-            "https:",
-            "http:/",
-            "https:///",
-            "https://https://",
-            "http://https://",
-        ]);
+        let scheme = draw.word(
+            "HTTPS:// Http:// docker:// oci: ftp:// // :// 1: https: http:/ https:/// \
+             https://https:// http://https://",
+        );
         prefix(key, scheme);
     }),
     (Kind::KeyApiPath, |draw, key| {
@@ -34,7 +22,10 @@ pub(super) const CHANGES: [Change; 42] = [
             prefix(key, "https://");
         }
     }),
-    (Kind::KeyApiPathBefore, |draw, key| { let path = draw.pick(&["/v1", "/v2"]); behind_host(key, path); }),
+    (Kind::KeyApiPathBefore, |draw, key| {
+        let path = draw.pick(&["/v1", "/v2"]);
+        behind_host(key, path);
+    }),
     (Kind::KeyAlmostApiPath, |draw, key| {
         let path = draw.pick(&[
             "/v1", "/v2", "/v3/", "/V2/", "//v1/", "/v1//", "/v1/v2/", "/v2/.", "/%76%31/", "/v1/?",
@@ -43,23 +34,18 @@ pub(super) const CHANGES: [Change; 42] = [
     }),
     (Kind::KeyHubUrl, |draw, key| {
         *key = draw
-            .pick(&[
-                "https://index.docker.io/v1/",
-                "https://index.docker.io/v1/",
-                "index.docker.io/v1/",
-                "https://index.docker.io/v2/",
-                "https://registry-1.docker.io/v2/",
-                "https://docker.io",
-                "docker.io/library",
-                "index.docker.io/library",
-                "https://hub.docker.com",
-                "http://index.docker.io",
-                "index.docker.io:443",
-                "https://index.docker.io//",
-            ])
+            .word(
+                "https://index.docker.io/v1/ https://index.docker.io/v1/ index.docker.io/v1/ \
+             https://index.docker.io/v2/ https://registry-1.docker.io/v2/ https://docker.io \
+             docker.io/library index.docker.io/library https://hub.docker.com \
+             http://index.docker.io index.docker.io:443 https://index.docker.io//",
+            )
             .to_owned();
     }),
-    (Kind::KeyPort, |draw, key| { let port = draw.pick(&[":443", ":80", ":5000", ":8443"]); behind_host(key, port); }),
+    (Kind::KeyPort, |draw, key| {
+        let port = draw.pick(&[":443", ":80", ":5000", ":8443"]);
+        behind_host(key, port);
+    }),
     (Kind::KeyBadPort, |draw, key| {
         let port = draw.pick(&[
             ":",
@@ -76,8 +62,14 @@ pub(super) const CHANGES: [Change; 42] = [
         ]);
         behind_host(key, port);
     }),
-    (Kind::KeyPortGlob, |draw, key| { let port = draw.pick(&[":*", ":50*", ":[0-9]"]); behind_host(key, port); }),
-    (Kind::KeyGlobLabel, |draw, key| { let label = label(draw, key); key.replace_range(label, "*"); }),
+    (Kind::KeyPortGlob, |draw, key| {
+        let port = draw.pick(&[":*", ":50*", ":[0-9]"]);
+        behind_host(key, port);
+    }),
+    (Kind::KeyGlobLabel, |draw, key| {
+        let label = label(draw, key);
+        key.replace_range(label, "*");
+    }),
     (Kind::KeyGlobPart, |draw, key| {
         let label = label(draw, key);
         let piece = draw.pick(&["*", "**", "*a*", "*."]);
@@ -90,20 +82,13 @@ pub(super) const CHANGES: [Change; 42] = [
         key.replace_range(label, &text);
     }),
     (Kind::KeyGlobWhole, |draw, key| {
-        let glob = draw.pick(&[
-            "*",
-            "*.*",
-            "*.*.*",
-            "*.io",
-            "*.example.com",
-            "**",
-            "*:5000",
-            "*.*:5000",
-            "*/*",
-        ]);
+        let glob = draw.word("* *.* *.*.* *.io *.example.com ** *:5000 *.*:5000 */*");
         key.replace_range(..host_end(key), glob);
     }),
-    (Kind::KeyGlobPath, |draw, key| { let piece = draw.pick(&["/*", "/*/app", "/org/*", "/o*", "/**"]); key.push_str(piece); }),
+    (Kind::KeyGlobPath, |draw, key| {
+        let piece = draw.pick(&["/*", "/*/app", "/org/*", "/o*", "/**"]);
+        key.push_str(piece);
+    }),
     (Kind::KeyQuestionMark, |draw, key| {
         let label = label(draw, key);
         let at = label.start + draw.below(label.len() + 1);
@@ -120,7 +105,10 @@ pub(super) const CHANGES: [Change; 42] = [
         draw.insert(&mut text, piece);
         key.replace_range(label, &text);
     }),
-    (Kind::KeyBackslash, |draw, key| { let piece = draw.pick(&["\\", "\\q", "\\*", "\\\\"]); draw.insert(key, piece); }),
+    (Kind::KeyBackslash, |draw, key| {
+        let piece = draw.pick(&["\\", "\\q", "\\*", "\\\\"]);
+        draw.insert(key, piece);
+    }),
     (Kind::KeyTrailingSlash, |_, key| key.push('/')),
     (Kind::KeySlashes, |draw, key| {
         let piece = draw.pick(&["//", "///", "/./", "/../", "/.", "/..", "//org"]);
@@ -130,7 +118,10 @@ pub(super) const CHANGES: [Change; 42] = [
             key.push_str(piece);
         }
     }),
-    (Kind::KeyLeadingSlash, |draw, key| { let piece = draw.pick(&["/", "//", "./", "../"]); prefix(key, piece); }),
+    (Kind::KeyLeadingSlash, |draw, key| {
+        let piece = draw.pick(&["/", "//", "./", "../"]);
+        prefix(key, piece);
+    }),
     (Kind::KeyDot, |draw, key| {
         let piece = draw.pick(&[".", "..", ".a"]);
         if draw.one_in(3) {
@@ -149,7 +140,10 @@ pub(super) const CHANGES: [Change; 42] = [
             }
         }
     }),
-    (Kind::KeyTag, |draw, key| { let tag = draw.pick(&[":1.0", ":latest", "/app:v1", ":1"]); key.push_str(tag); }),
+    (Kind::KeyTag, |draw, key| {
+        let tag = draw.pick(&[":1.0", ":latest", "/app:v1", ":1"]);
+        key.push_str(tag);
+    }),
     (Kind::KeyDigest, |draw, key| {
         let digest = draw.pick(&["@sha256", "@sha256:abc", "/app@sha256:0123"]);
         key.push_str(digest);
@@ -241,46 +235,18 @@ pub(super) const CHANGES: [Change; 42] = [
         draw.insert(key, piece);
     }),
     (Kind::KeyIpv6, |draw, key| {
-        let host = draw.pick(&[
-            "[::1]",
-            "[::1]:5000",
-            "[::1]:",
-            "[::1]:abc",
-            "[fd00:1::a]",
-            "[FD00:1::A]",
-            "[::ffff:10.0.0.1]:5000",
-            "[fe80::1%25en0]",
-            "[fe80::1%en0]",
-            "[fe80::1%25en%30]:5000",
-            "[fe80::1%25]",
-            "[::1%25*]",
-            "[0:0:0:0:0:0:0:1]",
-        ]);
+        let host = draw.word(
+            "[::1] [::1]:5000 [::1]: [::1]:abc [fd00:1::a] [FD00:1::A] [::ffff:10.0.0.1]:5000 \
+             [fe80::1%25en0] [fe80::1%en0] [fe80::1%25en%30]:5000 [fe80::1%25] [::1%25*] \
+             [0:0:0:0:0:0:0:1]",
+        );
         key.replace_range(..host_end(key), host);
     }),
     (Kind::KeyBadIpv6, |draw, key| {
-        let host = draw.pick(&[
-            "[::1",
-            "::1]",
-            "::1",
-            "::1:5000",
-            "[]",
-            "[]:5000",
-            "[::1]x",
-            "a[::1]",
-            "[::g]",
-            "[quay.io]",
-            "[10.0.0.1]",
-            "[[::1]]",
-            "[::1]]",
-            "[::1][::1]",
-            "[1:2:3:4:5:6:7:8:9]",
-            "[:]",
-            "[::1%]",
-            "[v1.a]",
-            "[::01234]",
-            "[::1.2.3.256]",
-        ]);
+        let host = draw.word(
+            "[::1 ::1] ::1 ::1:5000 [] []:5000 [::1]x a[::1] [::g] [quay.io] [10.0.0.1] [[::1]] \
+             [::1]] [::1][::1] [1:2:3:4:5:6:7:8:9] [:] [::1%] [v1.a] [::01234] [::1.2.3.256]",
+        );
         key.replace_range(..host_end(key), host);
     }),
     (Kind::KeyEmpty, |draw, key| {
@@ -325,7 +291,10 @@ pub(super) const CHANGES: [Change; 42] = [
         ]);
         draw.insert(key, sign);
     }),
-    (Kind::KeyLong, |draw, key| { let piece = draw.pick(&["a", ".a", "/a", "*"]).repeat(300); draw.insert(key, &piece); }),
+    (Kind::KeyLong, |draw, key| {
+        let piece = draw.pick(&["a", ".a", "/a", "*"]).repeat(300);
+        draw.insert(key, &piece);
+    }),
     (Kind::KeyEdited, |draw, key| {
         for _ in 0..=draw.below(3) {
             if draw.one_in(2) {
@@ -341,7 +310,9 @@ pub(super) const CHANGES: [Change; 42] = [
             }
         }
     }),
-    (Kind::KeyInvalidUtf8, |draw, key| { draw.insert(key, INVALID_UTF8) }),
+    (Kind::KeyInvalidUtf8, |draw, key| {
+        draw.insert(key, INVALID_UTF8)
+    }),
     (Kind::KeySurrogate, |draw, key| draw.insert(key, SURROGATE)),
 ];
 
