@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::desk::Desk;
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, decode, docker_config, write};
 use globalps_testkit::lone_registry::{LoneRegistry, TokenServer, USER};
 use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran};
 use globalps_testkit::web::{Authority, Server, Validity};
@@ -86,11 +86,6 @@ fn registries(product: &Product) -> Vec<String> {
     entries(product).into_iter().map(|(key, _)| key).collect()
 }
 
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
-}
-
 fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
     done(
         &add_user(product, "one.example.com", &[]),
@@ -101,11 +96,9 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
     assert_eq!(made["type"], "kubernetes.io/dockerconfigjson");
     let manager = "-o=jsonpath={.metadata.managedFields[*].manager}";
     assert_eq!(
-        cluster
-            .kubectl_line(&format!(
-                "get secret {ADDITIONAL} -n {NAMESPACE} --show-managed-fields {manager}"
-            ))
-            .unwrap(),
+        cluster.types(&format!(
+            "get secret {ADDITIONAL} -n {NAMESPACE} --show-managed-fields {manager}"
+        )),
         "kubectl-globalps"
     );
     let auth = base64(&format!("robot:{PASSWORD}"));
@@ -355,15 +348,16 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     let (bearer, silent) = (bearer.address(), silent.address());
     let good = format!("{USER}:{PASSWORD}");
     let was = secret(product);
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             (&bearer, &good),
             (&format!("{bearer}/other/app"), &good),
             (&silent, &good),
             (&plain, &good),
             ("*.example.com", &good),
-        ]))
-        .unwrap();
+        ],
+    );
     // Content on the nodes: one entry is the same, and one was corrected by the user since.
     let in_force = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
@@ -398,11 +392,9 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         })
         .collect();
     let token_server = tokens.server.address();
-    for (result, message) in [
-        (
-            "ok",
-            "`B` accepts the credentials (`additional-pull-secret`, `global-pull-secret`)",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("ok", "`B` accepts the credentials (`additional-pull-secret`, `global-pull-secret`)"),
         (
             "warning",
             "`B/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository \
@@ -418,15 +410,13 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
             "warning",
             "`S` could not be checked: `S` accepted the connection but did not respond within 2 s (`additional-pull-secret`)",
         ),
-        (
-            "warning",
-            "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)",
-        ),
+        ("warning", "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)"),
         (
             "warning",
             "`*.example.com` stands for many registries, so its credentials could not be checked (`additional-pull-secret`)",
         ),
-    ] {
+    ];
+    for (result, message) in cases {
         let line = (result, message.to_owned());
         assert!(found.contains(&line), "{line:?} is not in {found:#?}");
     }
@@ -455,9 +445,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     let hidden = check(&["--as", "nobody"]).stdout;
     let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not checked";
     assert!(hidden.contains(message), "{hidden}");
-    cluster
-        .kubectl(&["delete", "secret", "global-pull-secret", "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete secret global-pull-secret -n {NAMESPACE}"));
     let was = was["data"][".dockerconfigjson"].as_str().unwrap();
     product
         .apply(&String::from_utf8(decode(was)).unwrap())
@@ -487,9 +475,8 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
         "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
-    let remove = ["remove", "--registry", "argo.example.com", "--yes"];
     refused(
-        &product.plugin(&remove, "").unwrap(),
+        &product.types("remove --registry argo.example.com --yes", ""),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
         "change it at that program's source; `--force-conflicts` changes it here anyway",
     );

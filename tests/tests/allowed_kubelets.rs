@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::cluster;
 use globalps_core::api::GlobalPullSecret;
 use globalps_manifests::{Allowed, Install};
-use globalps_testkit::product::{NAMESPACE, Ran, run};
+use globalps_testkit::product::{NAMESPACE, Ran, configuration, run};
 use globalps_testkit::{Cluster, until};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     let old =
         json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
     until("an object of the previous release", SOON, POLL, || {
-        Ok((apply(&cluster, &config(&old)).code == Some(0)).then_some(()))
+        Ok((apply(&cluster, &configuration(&old)).code == Some(0)).then_some(()))
     })
     .unwrap();
     define(&cluster, Allowed::default(), "my-kubelet.service");
@@ -40,70 +40,38 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         &["--subresource=status", "--type=merge", "-p", &status],
     )
     .taken("its status");
-    for (sentence, spec, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("another field", json!({"rollout": {"paused": true}}), None),
-        (
-            "the same unit",
-            json!({"kubelet": {"unit": "systemd-poweroff.service"}}),
-            None,
-        ),
-        (
-            "another one",
-            json!({"kubelet": {"unit": "systemd-reboot.service"}}),
-            Some("--allow-unit"),
-        ),
-        (
-            "a kubelet's",
-            json!({"kubelet": {"unit": "k3s-agent.service"}}),
-            None,
-        ),
-        (
-            "no way back to the old value",
-            json!({"kubelet": {"unit": "systemd-poweroff.service"}}),
-            Some("--allow-unit"),
-        ),
-    ] {
+        ("the same unit", json!({"kubelet": {"unit": "systemd-poweroff.service"}}), None),
+        ("another one", json!({"kubelet": {"unit": "systemd-reboot.service"}}), Some("--allow-unit")),
+        ("a kubelet's", json!({"kubelet": {"unit": "k3s-agent.service"}}), None),
+        ("no way back to the old value", json!({"kubelet": {"unit": "systemd-poweroff.service"}}), Some("--allow-unit")),
+    ];
+    for (sentence, spec, expected) in cases {
         let spec = json!({"spec": spec}).to_string();
         patch(&cluster, &["--type=merge", "-p", &spec]).is(sentence, expected);
     }
 
     let microk8s = "/var/snap/microk8s/common/var/lib/kubelet/config.json";
-    for (field, value, expected) in [
+    #[rustfmt::skip]
+    let rows = [
         ("unit", "Auto", None),
         ("unit", "kubelet.service", None),
         ("unit", "k0sworker.service", None),
         ("unit", "snap.microk8s.daemon-kubelite.service", None),
-        (
-            "unit",
-            "systemd-poweroff.service",
-            Some("unit must be one of Auto, kubelet.service"),
-        ),
+        ("unit", "systemd-poweroff.service", Some("unit must be one of Auto, kubelet.service")),
         ("unit", "kubelet.service.evil.service", Some("--allow-unit")),
         ("unit", "my-kubelet.service", Some("--allow-unit")),
         ("configFile", "/var/lib/kubelet/config.json", None),
         ("configFile", "/var/lib/k0s/kubelet/config.json", None),
         ("configFile", microk8s, None),
-        (
-            "configFile",
-            "/etc/passwd",
-            Some("configFile must be one of /var/lib/kubelet/config.json"),
-        ),
-        (
-            "configFile",
-            "/var/lib/kubelet/../../etc/config.json",
-            Some("--allow-config-file"),
-        ),
-        (
-            "configFile",
-            "/var/lib/kubelet/kubeconfig",
-            Some("--allow-config-file"),
-        ),
-        (
-            "configFile",
-            "/data/kubelet/config.json",
-            Some("--allow-config-file"),
-        ),
-    ] {
+        ("configFile", "/etc/passwd", Some("configFile must be one of /var/lib/kubelet/config.json")),
+        ("configFile", "/var/lib/kubelet/../../etc/config.json", Some("--allow-config-file")),
+        ("configFile", "/var/lib/kubelet/kubeconfig", Some("--allow-config-file")),
+        ("configFile", "/data/kubelet/config.json", Some("--allow-config-file")),
+    ];
+    for (field, value, expected) in rows {
         create(&cluster, field, value).is(value, expected);
     }
     // The field's format allows some values that the lists forbid.
@@ -116,21 +84,15 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         ),
         "other.service",
     );
-    for (field, value, expected) in [
+    #[rustfmt::skip]
+    let table = [
         ("unit", "my-kubelet.service", None),
         ("unit", "kubelet.service", None),
-        (
-            "unit",
-            "systemd-poweroff.service",
-            Some("my-kubelet.service"),
-        ),
+        ("unit", "systemd-poweroff.service", Some("my-kubelet.service")),
         ("configFile", "/data/kubelet/config.json", None),
-        (
-            "configFile",
-            "/data/other/config.json",
-            Some("--allow-config-file"),
-        ),
-    ] {
+        ("configFile", "/data/other/config.json", Some("--allow-config-file")),
+    ];
+    for (field, value, expected) in table {
         create(&cluster, field, value).is(value, expected);
     }
 }
@@ -154,16 +116,9 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
     .unwrap();
 }
 
-fn config(spec: &Value) -> Value {
-    json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": spec,
-    })
-}
-
 /// Validates a new object with a dry run.
 fn create(cluster: &Cluster, field: &str, value: &str) -> Answer {
-    let mut object = config(&json!({"kubelet": {field: value}}));
+    let mut object = configuration(&json!({"kubelet": {field: value}}));
     object["metadata"]["name"] = json!("another");
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["create", "--dry-run=server", "-f", "-"]);

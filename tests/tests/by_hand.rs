@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
-use common::{cluster, docker_config};
+use common::{cluster, roll_out};
 use globalps_core::names::SYNCER_BINARY;
 use globalps_testkit::product::{DEADLINE, Product};
 use globalps_testkit::programs::shipped;
@@ -21,10 +21,7 @@ fn a_restore_by_hand_touches_only_the_unit_of_the_nodes_kubelet() {
     let file = node.kubelet_dir().join("config.json");
     fs::write(&file, OWN).unwrap();
     let before = config_file::read(node).unwrap();
-    product
-        .apply(&docker_config(&[("by-hand.example.com", "u:by-h4nd")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("by-hand.example.com", "u:by-h4nd")]);
     no_memory_is_dumped_or_read(node);
     install_binary(node);
 

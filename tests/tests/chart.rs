@@ -656,11 +656,9 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     world.uninstall();
     let kinds = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                  mutatingadmissionpolicies";
-    let left = cluster
-        .kubectl_line(&format!(
-            "get {kinds} -o name -l app.kubernetes.io/name=globalps"
-        ))
-        .unwrap();
+    let left = cluster.types(&format!(
+        "get {kinds} -o name -l app.kubernetes.io/name=globalps"
+    ));
     let left: Vec<&str> = left
         .lines()
         .filter(|name| *name != "namespace/globalps-system")
@@ -751,29 +749,19 @@ impl World<'_> {
     }
 
     fn values_are_validated(&self) {
-        for (wrong, named) in [
+        #[rustfmt::skip]
+        let cases = [
             ("globalPullSecret.rollout.maxUnavailble=1", "maxUnavailble"),
             ("controller.replicas=0", "replicas"),
             ("images.registry=https://registry.example.com", "registry"),
             ("namespace=Kube_System", "namespace"),
-            (
-                "globalPullSecret.rollout.maxUnavailable=abc",
-                "maxUnavailable",
-            ),
-            (
-                "globalPullSecret.rollout.maxUnavailable=150%",
-                "maxUnavailable",
-            ),
-            (
-                "globalPullSecret.rollout.maxUnavailable=0",
-                "maxUnavailable",
-            ),
+            ("globalPullSecret.rollout.maxUnavailable=abc", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=150%", "maxUnavailable"),
+            ("globalPullSecret.rollout.maxUnavailable=0", "maxUnavailable"),
             ("globalPullSecret.rollout.maxFailures=0%", "maxFailures"),
-            (
-                "images.syncer.repository=registry:5000/globalps-syncer:0.1.0",
-                "repository",
-            ),
-        ] {
+            ("images.syncer.repository=registry:5000/globalps-syncer:0.1.0", "repository"),
+        ];
+        for (wrong, named) in cases {
             let chart = chart();
             let set = format!("--set={wrong}");
             let ran = self.run(&[
@@ -958,15 +946,7 @@ impl World<'_> {
     }
 
     fn replicas(&self) -> u64 {
-        let get = [
-            "get",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            "-o",
-            "jsonpath={.spec.replicas}",
-        ];
-        self.cluster.kubectl(&get).unwrap().parse().unwrap()
+        self.cluster.types("get deployment/globalps-controller -n globalps-system -o jsonpath={.spec.replicas}").parse().unwrap()
     }
 
     fn starts(&self) -> usize {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
-use common::{base64, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use common::{base64, write};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret};
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -45,11 +45,9 @@ fn flags(node: &Node) -> String {
 
 /// Creates a pod in this namespace with this service account; replaces an existing one.
 fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, policy: &str) {
-    cluster
-        .kubectl_line(&format!(
-            "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"
+    ));
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace},
         "spec": {
@@ -161,15 +159,16 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     );
 
     // A registry with a port that the provider does not serve yet.
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             (
                 &private,
                 &format!("puller:{}", registry.password().unwrap()),
             ),
             ("other.example.com:4711", "u:p-of-another-port"),
-        ]))
-        .unwrap();
+        ],
+    );
     wait_delivered(product, nodes, "CredentialProvider");
     assert_eq!(
         product.more_starts(nodes, &known).unwrap(),
@@ -230,25 +229,12 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     let image = format!("{private}/team/app:1");
     let node = &nodes[0];
     for namespace in ["team-a", "team-b"] {
-        cluster
-            .kubectl(&["create", "namespace", namespace])
-            .unwrap();
+        cluster.types(&format!("create namespace {namespace}"));
     }
     product.install_again(&["--source", SOURCE]).unwrap();
-    apply(
-        cluster,
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {".dockerconfigjson": registry.docker_config().unwrap()},
-        }),
-    );
-    product
-        .apply(&docker_config(&[(
-            "everybodys.example.com",
-            "u:everybodys",
-        )]))
-        .unwrap();
+    let content = registry.docker_config().unwrap();
+    apply(cluster, &pull_secret(NAMESPACE, SOURCE, &content));
+    write(product, &[("everybodys.example.com", "u:everybodys")]);
     scope(cluster, &["team-a", "team-a-*"]);
     wait_delivered(product, nodes, "CredentialProvider");
     let known = product.starts(nodes).unwrap();
@@ -268,9 +254,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     );
 
     // A namespace that is only a second old.
-    cluster
-        .kubectl(&["create", "namespace", "team-a-new"])
-        .unwrap();
+    cluster.types("create namespace team-a-new");
     start_pod(cluster, "team-a-new", &image, node, "Always");
     wait_pod(cluster, "team-a-new", true);
 
@@ -303,13 +287,9 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     wait_pod(cluster, "team-b", true);
 
     for namespace in ["team-a", "team-b", "team-a-new"] {
-        cluster
-            .kubectl(&["delete", "namespace", namespace, "--wait=false"])
-            .unwrap();
+        cluster.types(&format!("delete namespace {namespace} --wait=false"));
     }
-    cluster
-        .kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete secret {SOURCE} -n {NAMESPACE}"));
 }
 
 fn damaged_data_holds_up_no_pull_that_needs_nothing(
@@ -463,9 +443,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     .unwrap();
     println!("all after {:.1} s", begun.elapsed().as_secs_f32());
     assert_eq!(product.more_starts(nodes, &known).unwrap(), [0, 0, 0]);
-    cluster
-        .kubectl_line("delete pods --selector=many --force --grace-period=0")
-        .unwrap();
+    cluster.types("delete pods --selector=many --force --grace-period=0");
 }
 
 fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {

@@ -184,25 +184,16 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
         desk.add_with(&words, &[], input)
     };
     let no_ca = desk.write("no.crt", "hunter2");
-    for (line, input, message, hint) in [
+    #[rustfmt::skip]
+    let cases = [
         (
             "-u u --password-stdin",
             "p",
             "`REGISTRY` is missing",
             "name the registry, such as `quay.io`, or a source of credentials with `--authfile`, `--from-secret` or `--from-file`",
         ),
-        (
-            "--all",
-            "",
-            "`--all` needs a source of credentials",
-            "name a source: `--authfile`, `--from-secret` or `--from-file`",
-        ),
-        (
-            "--registry quay.io",
-            "",
-            "the user is missing",
-            "pass the user with `-u` and the password with `--password-stdin`",
-        ),
+        ("--all", "", "`--all` needs a source of credentials", "name a source: `--authfile`, `--from-secret` or `--from-file`"),
+        ("--registry quay.io", "", "the user is missing", "pass the user with `-u` and the password with `--password-stdin`"),
         (
             "--registry quay.io -u u",
             "",
@@ -259,7 +250,8 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
             "`/nowhere` could not be read: No such file or directory (os error 2)",
             "name docker's `~/.docker/config.json` or podman's `$XDG_RUNTIME_DIR/containers/auth.json`",
         ),
-    ] {
+    ];
+    for (line, input, message, hint) in cases {
         flags(line, input).refuses(&[], message, hint);
     }
     // Docker Hub gets one name in the Secret, whichever of its names the user gives.

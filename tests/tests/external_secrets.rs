@@ -46,9 +46,7 @@ fn nodes_keep_credentials_whatever_external_secrets_does() {
         "External Secrets runs after {} s",
         begun.elapsed().as_secs()
     );
-    cluster
-        .kubectl(&["create", "namespace", "credentials"])
-        .unwrap();
+    cluster.types("create namespace credentials");
     let api = world.cluster.api_url();
     let store = manifest(PAGE, "external-secrets-store").unwrap();
     world.apply(&store.replace("https://kubernetes.default.svc", &api));
@@ -227,11 +225,9 @@ impl World<'_> {
     }
 
     fn without_the_external_secrets_the_nodes_are_restored(&self) {
-        self.cluster
-            .kubectl_line(&format!(
-                "delete externalsecret {ADDITIONAL} {TEAM} -n {NAMESPACE}"
-            ))
-            .unwrap();
+        self.cluster.types(&format!(
+            "delete externalsecret {ADDITIONAL} {TEAM} -n {NAMESPACE}"
+        ));
         self.product.wait_clean().unwrap();
         assert_eq!(config_file::read(self.node).unwrap(), None);
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, write};
 use globalps_testkit::faults::{Fault, Row, Way, rows};
 use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_testkit::{Cluster, Node, until};
@@ -52,7 +52,7 @@ impl Asked {
         let delivery = match self.way {
             Way::Rotation => {
                 let auth = format!("u:{}", self.content);
-                return product.apply(&docker_config(&[(REGISTRY, &auth)])).unwrap();
+                return write(product, &[(REGISTRY, &auth)]);
             }
             Way::In => "CredentialProvider",
             Way::Out => "ConfigFile",

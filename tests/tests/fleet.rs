@@ -11,7 +11,8 @@ use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
 use globalps_testkit::broken_kubelet::break_kubelet;
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, is_about_its_spec, merge, run,
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec, merge,
+    pull_secret, run,
 };
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -44,13 +45,7 @@ fn content(password: &str) -> String {
 
 /// Replaces `spec` of the `GlobalPullSecret`.
 fn configure(cluster: &Cluster, spec: &Value) {
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1",
-        "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": spec,
-    });
-    cluster.apply(&config).unwrap();
+    cluster.apply(configuration(spec)).unwrap();
 }
 
 /// Rolls out this password to every node, with this configuration. Returns the revision.
@@ -67,15 +62,6 @@ fn has(node: &Node, password: &str) -> bool {
 
 fn all_have(nodes: &[Node], password: &str) -> bool {
     nodes.iter().all(|node| has(node, password))
-}
-
-fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
-    let what = format!("{} is {phase}", node.name());
-    until(&what, DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        Ok((status["phase"] == phase).then_some(status))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.node_status(node.name())))
 }
 
 fn set_paused(cluster: &Cluster, paused: bool) {
@@ -104,7 +90,7 @@ fn in_a_pause_a_new_node_gets_what_the_fleet_has(
     pause_with(cluster, product, "two");
     let new = cluster.add_node().unwrap();
     new.wait_ready(DEADLINE).unwrap();
-    let status = wait_phase(product, &new, "Synced");
+    let status = product.wait_phase(&new, "Synced").unwrap();
     assert_eq!(status["revision"], before);
     assert!(has(&new, "one") && all_have(nodes, "one"));
     set_paused(cluster, false);
@@ -130,7 +116,7 @@ fn a_new_node_does_not_get_a_revision_that_halted(
     assert_eq!(reason, "RolloutHalted");
     let new = cluster.add_node().unwrap();
     new.wait_ready(DEADLINE).unwrap();
-    let status = wait_phase(product, &new, "Synced");
+    let status = product.wait_phase(&new, "Synced").unwrap();
     assert_eq!(status["revision"], before);
     assert!(has(&new, "one") && all_have(nodes, "one"));
 }
@@ -145,9 +131,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     pause_with(cluster, product, "two");
     let begun = SystemTime::now();
     let starts_before = product.starts(nodes).unwrap();
-    cluster
-        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {CONFIG} -n {NAMESPACE}"));
     until("the event ConfigMissing", DEADLINE, POLL, || {
         let selector = "--field-selector=reason=ConfigMissing,type=Warning";
         let args = ["get", "events", "-n", NAMESPACE, selector, "-o", "json"];
@@ -184,15 +168,10 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
 ) {
     const SOURCE: &str = "fleet-team";
     let plugin = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ran = product.plugin(&words, "").unwrap();
+        let ran = product.types(line, "");
         assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
     };
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-        "stringData": {".dockerconfigjson": content("one")},
-    });
+    let secret = pull_secret(NAMESPACE, SOURCE, &content("one"));
     cluster
         .kubectl_with(&["apply", "-f", "-"], &secret)
         .unwrap();
@@ -217,9 +196,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         commands.map(str::to_owned).collect::<Vec<_>>()
     };
 
-    cluster
-        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {CONFIG} -n {NAMESPACE}"));
     configure(cluster, &json!({}));
     let advice = held();
     plugin(&advice[0]);
@@ -244,18 +221,12 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         Value::Null,
         "only the nodes lose it"
     );
-    cluster
-        .kubectl(&["delete", &source, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete {source} -n {NAMESPACE}"));
 }
 
 /// `kubectl replace --force`: a deletion, immediately followed by a creation.
 fn recreate(cluster: &Cluster, password: &str) {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
-        "stringData": {".dockerconfigjson": content(password)},
-    });
+    let secret = pull_secret(NAMESPACE, ADDITIONAL, &content(password));
     let begun = SystemTime::now();
     cluster
         .kubectl_with(&["replace", "--force", "-f", "-"], &secret)
@@ -337,9 +308,7 @@ fn nodes_without_their_objects_are_restored_within_the_limit(
     );
     let starts_before = product.starts(nodes).unwrap();
     scale_controllers(cluster, 0);
-    cluster
-        .kubectl(&["delete", "nodepullsecrets", "--all", "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!("delete nodepullsecrets --all -n {NAMESPACE}"));
     product.delete().unwrap();
     let begun = SystemTime::now();
     // Longer than the controller waits before it treats the Secret as deleted.
@@ -431,7 +400,7 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     let mend = "cd /var/lib/kubelet && mv -T kept config.json";
     first.exec(&["sh", "-c", mend]).unwrap().ok().unwrap();
     let mended = Instant::now();
-    wait_phase(product, first, "Synced");
+    product.wait_phase(first, "Synced").unwrap();
     product.wait_synced().unwrap();
     let took = mended.elapsed();
     println!("synced {:.1} s after the link was gone", took.as_secs_f32());
@@ -563,7 +532,7 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
         assert_eq!(product.revision().unwrap(), before, "{status}");
         let list = product.get("nodepullsecrets").unwrap();
         assert_eq!(list["items"].as_array().map(Vec::len), Some(nodes.len()));
-        let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
+        let ran = product.types("status -o json", "");
         let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!(shown["revision"], before, "{ran:?}");
         product.apply(&content(rotation)).unwrap();

@@ -190,7 +190,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
     node: &Node,
 ) {
     let found = || {
-        let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+        let ran = product.types("check -o json", "");
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
         let mut checks = report["checks"].as_array().unwrap().iter();
         let check = checks
@@ -258,10 +258,7 @@ fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
     );
     if !code.is_empty() {
         assert_eq!(answer["containers"][0]["image"], image);
-        let all = product
-            .plugin(&["why", "-n", "default", "--no-ask", "-o", "json"], "")
-            .unwrap();
-        assert_eq!(all.code, Some(1), "{all:?}");
+        product.ends("why -n default --no-ask -o json", 1);
     }
 }
 
@@ -440,23 +437,20 @@ fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
         "jsonpath={.type}",
     ]);
     assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
-    let pods = cluster
-        .kubectl_line(&format!(
-            "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
-        ))
-        .unwrap();
+    let pods = cluster.types(&format!(
+        "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
+    ));
     assert_eq!(
         pods.lines().filter(|line| line.contains("Running")).count(),
         nodes.len(),
         "{pods}"
     );
-    let table = cluster.kubectl(&["get", "nps", "-n", NAMESPACE]).unwrap();
+    let table = cluster.types(&format!("get nps -n {NAMESPACE}"));
     for column in ["PHASE", "REVISION", "AGE", "REASON", "Synced"] {
         assert!(table.contains(column), "{table}");
     }
     cluster
-        .kubectl_line(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"))
-        .unwrap();
+        .types(&format!("wait --for=condition=Ready globalpullsecret/global-pull-secret -n {NAMESPACE} --timeout=10s"));
 }
 
 fn status_tells_the_truth(product: &Product, revision: i64) {

@@ -65,9 +65,7 @@ impl World<'_> {
             "kustomize-controller runs after {} s",
             begun.elapsed().as_secs()
         );
-        self.cluster
-            .kubectl(&["create", "namespace", NAMESPACE])
-            .unwrap();
+        self.cluster.types(&format!("create namespace {NAMESPACE}"));
         self.apply(&manifest(PAGE, "flux").unwrap());
         controller
     }
@@ -109,15 +107,9 @@ impl World<'_> {
             assert!(ran.stderr.contains(&refusal), "{args:?}: {ran:?}");
         }
         let before = config_file::auth(self.node, &self.registry).unwrap();
-        let undo = [
-            "undo",
-            "--yes",
-            "--force-conflicts",
-            "--wait",
-            "--timeout",
-            "2m",
-        ];
-        let ran = self.product.plugin(&undo, "").unwrap();
+        let ran = self
+            .product
+            .types("undo --yes --force-conflicts --wait --timeout 2m", "");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let warning = format!("warning: `{OWNER}` may revert the change");
         assert!(ran.stderr.contains(&warning), "{ran:?}");

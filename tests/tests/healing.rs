@@ -282,7 +282,7 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
             .map(|what| kubectl(cluster, &["get", what, "-o", "name"]))
     };
     let before = everything();
-    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
+    let ran = product.types("uninstall --yes", "");
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(
         ran.stderr.contains("and the controller is not running"),
@@ -402,15 +402,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
         Ok(is_unknown.then_some(()))
     })
     .unwrap();
-    let words = [
-        "uninstall",
-        "--yes",
-        "--skip-unreachable",
-        "--timeout",
-        "4m",
-    ];
-    let ran = product.plugin(&words, "").unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = product.ends("uninstall --yes --skip-unreachable --timeout 4m", 0);
     let skipped = format!(
         "nodes were skipped and keep their credentials: `{}`",
         gone.name()

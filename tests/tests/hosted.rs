@@ -7,8 +7,8 @@ mod common;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use common::{base64, cluster, docker_config, roll_out, write};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -24,10 +24,7 @@ fn a_hosted_control_planes_secret_is_in_force_on_its_nodes() {
     let nodes = hosted.nodes().unwrap();
     let token = prepare(&management);
 
-    product
-        .apply(&docker_config(&[("additional.example.com", "u:p")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("additional.example.com", "u:p")]);
     let flags = [
         "--hosted-control-plane",
         "clusters/prod",
@@ -110,9 +107,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
         );
     }
     // Other changes are still rolled out.
-    product
-        .apply(&docker_config(&[("additional.example.com", "u:p2")]))
-        .unwrap();
+    write(product, &[("additional.example.com", "u:p2")]);
     until(
         "the additional Secret to be rolled out",
         DEADLINE,
@@ -154,9 +149,7 @@ fn prepare(management: &Cluster) -> String {
     management
         .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", crd])
         .unwrap();
-    management
-        .kubectl(&["create", "namespace", "clusters"])
-        .unwrap();
+    management.types("create namespace clusters");
     original(management, "pull-secret", PASSWORDS[0]);
     let metadata = |name: &str| json!({"name": name, "namespace": "clusters"});
     let rule = |group: &str, resource: &str, names: &[&str]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["list", "watch"]});
@@ -179,12 +172,9 @@ fn prepare(management: &Cluster) -> String {
 }
 
 fn original(management: &Cluster, name: &str, password: &str) {
-    let object = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "clusters"},
-        "type": "kubernetes.io/dockerconfigjson",
-        "stringData": {".dockerconfigjson": docker_config(&[(REGISTRY, &format!("o:{password}"))])},
-    });
-    management.apply(object).unwrap();
+    let content = docker_config(&[(REGISTRY, &format!("o:{password}"))]);
+    let secret = pull_secret("clusters", name, &content);
+    management.apply(secret).unwrap();
 }
 
 /// The admin's kubeconfig of the cluster, with another user.

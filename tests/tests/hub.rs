@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::capi::{Capi, MANIFEST, resource_set};
-use globalps_testkit::hub::{Hub, fleet, member_secret, source};
+use globalps_testkit::hub::{Hub, fleet, member_has, member_secret, source};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::watch::{Changes, median, seconds_between};
 use globalps_testkit::{Cluster, Node, config_file, until};
@@ -105,8 +105,7 @@ fn assert_nodes_have(member: &Cluster, password: &str) {
 }
 
 fn has_secret(member: &Cluster, password: &str) -> bool {
-    let secret = member_secret(member).unwrap();
-    secret["data"][".dockerconfigjson"] == base64(&content(password))
+    member_has(member, &content(password)).unwrap()
 }
 
 /// Prints how long a change of the source takes.
@@ -247,11 +246,9 @@ fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
 }
 
 fn removed(hub: &Hub, members: &[(String, Cluster)]) {
-    hub.management()
-        .kubectl_line(&format!(
-            "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
+    ));
     for (name, member) in members {
         assert!(member_secret(member).unwrap().is_null(), "{name}");
     }

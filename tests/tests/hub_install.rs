@@ -95,11 +95,9 @@ fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
     .unwrap();
 
     // After its removal from the spec, globalps stays installed, and the credentials are removed.
-    management
-        .kubectl_line(&format!(
-            "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
-        ))
-        .unwrap();
+    management.types(&format!(
+        "delete fleetpullsecret {NAME} -n {FLEET} --timeout=120s"
+    ));
     Product::attach(&member).wait_clean().unwrap();
     assert_ne!(controller_image(&member), "");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::objects::{apply, merge_in};
 use common::{base64, cluster, docker_config};
-use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_secret, source};
+use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_has, member_secret, source};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
@@ -54,8 +54,7 @@ fn content(round: u32) -> String {
 }
 
 fn has(member: &Cluster, round: u32) -> bool {
-    let secret = member_secret(member).unwrap();
-    secret["data"][".dockerconfigjson"] == base64(&content(round))
+    member_has(member, &content(round)).unwrap()
 }
 
 fn wait_has(member: &Cluster, round: u32) {
@@ -293,11 +292,9 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
     assert!(message.contains("refused-revision-1"), "{message}");
     let status = hub.fleet(FLEET, "refused").unwrap()["status"].clone();
     assert_eq!(status["revision"], 0, "it does not exist: {status}");
-    hub.management()
-        .kubectl_line(&format!(
-            "delete fleetpullsecret late refused -n {FLEET} --timeout=60s"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete fleetpullsecret late refused -n {FLEET} --timeout=60s"
+    ));
 }
 
 /// A policy that forbids a Secret with this name.
@@ -344,11 +341,9 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     let leader = hub.management().kubectl(&lease).unwrap();
     let (pod, _) = leader.rsplit_once('_').unwrap();
-    hub.management()
-        .kubectl_line(&format!(
-            "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
-        ))
-        .unwrap();
+    hub.management().types(&format!(
+        "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
+    ));
     rotate(hub, 4);
     until("another hub to lead", DEADLINE, POLL, || {
         let holder = hub.management().kubectl(&lease)?;

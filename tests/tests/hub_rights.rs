@@ -15,7 +15,7 @@ use globalps_manifests::HubInstall;
 use globalps_testkit::capi::CLUSTERS as CAPI_VERSION;
 use globalps_testkit::fleet::hub_stage::{CLUSTERS, HubStage};
 use globalps_testkit::hub::{Hub, fleet, member_secret, source};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, configuration};
 use globalps_testkit::rights::{Calls, Exceptions, assert_same, rights_of};
 use globalps_testkit::{Cluster, kubernetes, secrecy, until};
 use hyper::{Method, Request};
@@ -113,11 +113,9 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
     a_secret_named_like_a_cluster_is_unused_until_named(&hub);
-    management
-        .kubectl_line(&format!(
-            "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
-        ))
-        .unwrap();
+    management.types(&format!(
+        "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
+    ));
     until("its object to be deleted", DEADLINE, POLL, || {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
@@ -126,7 +124,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     // Another one leads, alone.
     stage.stop().unwrap();
     stage.start().unwrap();
-    apply(member, &[config()]);
+    apply(member, &[configuration(&json!({}))]);
     let nodes = json!({"spec": {"requireNodes": true}});
     merge_in(
         management,
@@ -140,11 +138,9 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
         every_node_has(member, round);
         hub.wait_ready(CLUSTERS, NAME, ("True", "Synced")).unwrap();
     }
-    management
-        .kubectl_line(&format!(
-            "delete fleetpullsecret {NAME} -n {CLUSTERS} --timeout=60s"
-        ))
-        .unwrap();
+    management.types(&format!(
+        "delete fleetpullsecret {NAME} -n {CLUSTERS} --timeout=60s"
+    ));
     assert!(member_secret(member).unwrap().is_null());
     stage.stop().unwrap();
 }
@@ -207,13 +203,6 @@ fn cluster_object(name: &str) -> Value {
         "apiVersion": CAPI_VERSION, "kind": "Cluster",
         "metadata": {"name": name, "namespace": CLUSTERS},
         "spec": {"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}},
-    })
-}
-
-fn config() -> Value {
-    json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": {},
     })
 }
 

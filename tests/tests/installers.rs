@@ -445,9 +445,7 @@ impl<'a> World<'a> {
 
     fn namespace(&self) {
         if self.uid(&format!("namespace/{SYSTEM}")).is_none() {
-            self.cluster
-                .kubectl(&["create", "namespace", SYSTEM])
-                .unwrap();
+            self.cluster.types(&format!("create namespace {SYSTEM}"));
         }
     }
 

@@ -72,10 +72,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it(
     deleted
         .exec(&["systemctl", "restart", "kubelet.service"])
         .unwrap();
-    let ran = product
-        .plugin(&["status", "--wait", "--timeout", "4m"], "")
-        .unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    product.ends("status --wait --timeout 4m", 0);
     // Each new kubelet registers its node, but the wait may have ended before this one did.
     until("its object with the revision", DEADLINE, POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", deleted.name()));
@@ -91,7 +88,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it(
     product.wait_synced().unwrap();
     assert!(all_have(nodes, "after"));
     let counts = &product.status().unwrap()["counts"];
-    let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
+    let ran = product.types("status -o json", "");
     let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(counts["synced"], nodes.len(), "{counts}");
     let rows = shown["nodes"].as_array().unwrap();

@@ -65,35 +65,24 @@ const LONG: &str = concat!(
 );
 
 /// Every file and image on which globalps and the readers once disagreed.
+#[rustfmt::skip]
 const CORPUS: [(&str, &str); 11] = [
     // containers/image rejects an IPv6 address as a registry.
-    (
-        r#"{"auths":{"[::1]:5000":{"auth":"dTpw"}}}"#,
-        "[::1]:5000/a",
-    ),
+    (r#"{"auths":{"[::1]:5000":{"auth":"dTpw"}}}"#, "[::1]:5000/a"),
     (r#"{"auths":{"https://[::1]":{"auth":"dTpw"}}}"#, "[::1]/a"),
     // It also rejects a host in upper case that has neither a dot nor a port.
     (r#"{"auths":{"Org":{"auth":"dTpw"}}}"#, "Org/app"),
     // It counts the host towards the maximum length of a name.
     (r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#, LONG),
     // An entry with no effect, because its key is repeated, still invalidates the file.
-    (
-        r#"{"auths":{"r.io":{"auth":"pants"},"r.io":{"auth":"dTpw"}}}"#,
-        "r.io/a",
-    ),
+    (r#"{"auths":{"r.io":{"auth":"pants"},"r.io":{"auth":"dTpw"}}}"#, "r.io/a"),
     (r#"{"auths":{"r.io":1},"auths":null}"#, "r.io/a"),
     // For the kubelet, null is an entry without credentials, and an absent value is no entry.
     (r#"{"auths":{"r.io":null}}"#, "r.io/a"),
     ("null", "r.io/a"),
     // Only the kubelet reads `HttpHeaders`, and only containers/image reads `credHelpers`.
-    (
-        r#"{"auths":{"r.io":{"auth":"dTpw"}},"HttpHeaders":[]}"#,
-        "r.io/a",
-    ),
-    (
-        r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":1}}"#,
-        "r.io/a",
-    ),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"}},"HttpHeaders":[]}"#, "r.io/a"),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":1}}"#, "r.io/a"),
     (r#"{"AUTHS":{"r.io":{"auth":"dTpw"}}}"#, "r.io/a"),
 ];
 

@@ -13,8 +13,10 @@ use common::objects::{
     account, apply, apply_references, get, merge_in, namespace, pod, references, wait_pod,
     wait_references,
 };
-use common::{cluster, docker_config};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use common::{cluster, docker_config, roll_out, write};
+use globalps_testkit::product::{
+    CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+};
 use globalps_testkit::{Access, Cluster, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -28,10 +30,9 @@ fn nothing_runs_on_nodes(cluster: &Cluster) {
     ] {
         assert_eq!(
             cluster
-                .kubectl_line(&format!(
+                .types(&format!(
                     "get {what} -n kube-system -o name --ignore-not-found"
                 ))
-                .unwrap()
                 .trim(),
             "",
             "{what}"
@@ -64,10 +65,7 @@ fn service_accounts_take_its_place(cluster: &Cluster) {
     let error = product.install_again(&refused).unwrap_err();
     let expected = "needs MutatingAdmissionPolicy v1, and the API server does not serve it";
     assert!(format!("{error:#}").contains(expected), "{error:#}");
-    product
-        .apply(&docker_config(&[("quay.io", "u:1")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("quay.io", "u:1")]);
     wait_references(cluster, "default", "default", &[NAME]);
     let status = &product.status().unwrap()["imagePullSecrets"];
     assert_eq!(status["attach"], "ServiceAccounts", "{status}");
@@ -191,12 +189,8 @@ fn configuration_is_lost(cluster: &Cluster, product: &Product<'_>, private: &str
     for namespace in all {
         assert_eq!(registries(cluster, namespace), [private], "{namespace}");
     }
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {"kubelet": {"delivery": "None"}},
-    });
-    apply(cluster, &[config]);
+    let spec = json!({"kubelet": {"delivery": "None"}});
+    apply(cluster, &[configuration(&spec)]);
     for namespace in all {
         wait_registries(cluster, namespace, &[]);
     }
@@ -230,10 +224,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     let product = install(&cluster, "service-accounts");
     let accounts = json!({"spec": {"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}});
     merge(&cluster, CONFIG, &accounts).unwrap();
-    product
-        .apply(&docker_config(&[("quay.io", "u:1")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("quay.io", "u:1")]);
     wait_references(&cluster, "a", "default", &[NAME]);
     wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
     wait_references(&cluster, "b", "crowd", &[&fifty()[..], &[NAME]].concat());
@@ -339,9 +330,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     let delete = ["delete", "namespace", "going", "--wait=false"];
     cluster.kubectl(&delete).unwrap();
     let product = install(&cluster, attach());
-    product
-        .apply(&docker_config(&[("quay.io", "u:1")]))
-        .unwrap();
+    write(&product, &[("quay.io", "u:1")]);
     for namespace in ["a", "zzz"] {
         wait_registries(&cluster, namespace, &["quay.io"]);
     }
@@ -361,16 +350,12 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         "dGhlaXJz"
     );
     // Without the cause, the failure disappears.
-    cluster
-        .kubectl(&["delete", "resourcequota", "q", "-n", "quota"])
-        .unwrap();
+    cluster.types("delete resourcequota q -n quota");
     wait_registries(&cluster, "quota", &["quay.io"]);
     let binding = "validatingadmissionpolicybinding/refusal";
     cluster.kubectl(&["delete", binding]).unwrap();
     wait_registries(&cluster, "refused", &["quay.io"]);
-    cluster
-        .kubectl(&["delete", "secret", NAME, "-n", "foreign"])
-        .unwrap();
+    cluster.types(&format!("delete secret {NAME} -n foreign"));
     wait_registries(&cluster, "foreign", &["quay.io"]);
     wait_reason(&product, "Synced");
 
@@ -379,17 +364,13 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         overwrite(&cluster, "a");
         wait_registries(&cluster, "a", &["quay.io"]);
     }
-    cluster
-        .kubectl(&["delete", "secret", NAME, "-n", "zzz"])
-        .unwrap();
+    cluster.types(&format!("delete secret {NAME} -n zzz"));
     wait_registries(&cluster, "zzz", &["quay.io"]);
     overwrite(&cluster, "a");
     let message = wait_reason(&product, "Conflict");
     assert!(message.contains("a/global-pull-secret"), "{message}");
     assert_eq!(registries(&cluster, "a"), ["overwritten"]);
-    product
-        .apply(&docker_config(&[("quay.io", "u:2"), ("ghcr.io", "u:2")]))
-        .unwrap();
+    write(&product, &[("quay.io", "u:2"), ("ghcr.io", "u:2")]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io"]);
     wait_reason(&product, "Synced");
 
@@ -406,10 +387,8 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
     merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
     // Created only now: with `--source` alone, every namespace would get it for a moment.
-    let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "team", "namespace": "kube-system"},
-        "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
-    apply(&cluster, &[scoped]);
+    let scoped = docker_config(&[("team.io", "t:1")]);
+    apply(&cluster, &[pull_secret(NAMESPACE, "team", &scoped)]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
     let before = version(&cluster, "zzz");
     apply(&cluster, &[namespace("team-7")]);
@@ -425,7 +404,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         &json!({"spec": {"rollout": {"paused": true}}}),
     )
     .unwrap();
-    product.apply(&docker_config(&[("new.io", "u:3")])).unwrap();
+    write(&product, &[("new.io", "u:3")]);
     wait_reason(&product, "RollingOut");
     apply(&cluster, &[namespace("late")]);
     wait_registries(&cluster, "late", &["ghcr.io", "quay.io"]);

@@ -10,9 +10,9 @@ use common::objects::{
 };
 use common::{cluster, docker_config, scale_controllers};
 use globalps_testkit::olm::{
-    OLM, catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
+    OLM, catalog, delete, install_olm, set_versions, subscription, version,
 };
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
 use globalps_testkit::{Access, Cluster, until};
 use serde_json::{Value, json};
 
@@ -56,12 +56,7 @@ fn wait_copy(cluster: &Cluster, namespace: &str, name: &str, wanted: &[&str]) ->
 
 /// Message of `OperatorsSynced`, when it has this reason.
 fn wait_reason(product: &Product, reason: &str) -> String {
-    let what = format!("OperatorsSynced: {reason}");
-    until(&what, DEADLINE, POLL, || {
-        let (_, found, message) = product.condition("OperatorsSynced")?;
-        Ok((found == reason).then_some(message))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("OperatorsSynced")))
+    product.wait_reason("OperatorsSynced", reason).unwrap()
 }
 
 /// Waits until a pod of the Deployment runs.
@@ -276,7 +271,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     )
     .unwrap();
     wait_references(&cluster, "ops", "op-b", &["later", "globalps-more.pull"]);
-    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
+    let ran = product.types("uninstall --yes", "");
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert_eq!(references(&cluster, "ops", "op-b"), ["later"]);
     assert!(registries_of(&cluster, "ops", "globalps-more.pull").is_empty());
@@ -286,7 +281,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
         "roles",
         "rolebindings",
     ] {
-        let names = cluster.kubectl(&["get", what, "-A", "-o", "name"]).unwrap();
+        let names = cluster.types(&format!("get {what} -A -o name"));
         assert!(!names.contains("globalps-operators"), "{names}");
     }
 }

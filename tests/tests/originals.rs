@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, roll_out};
 use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::json;
@@ -15,7 +15,7 @@ const SHARED: &str = "shared.example.com";
 #[test]
 fn original_and_additional_secret_never_delay_each_other() {
     let cluster = cluster("originals", 1);
-    cluster.kubectl(&["create", "namespace", "shared"]).unwrap();
+    cluster.types("create namespace shared");
     original(
         &cluster,
         &docker_config(&[("original.example.com", "o:one"), (SHARED, "o:one")]),
@@ -24,13 +24,7 @@ fn original_and_additional_secret_never_delay_each_other() {
     let nodes = cluster.nodes().unwrap();
     let node = &nodes[0];
 
-    product
-        .apply(&docker_config(&[
-            ("r.example.com", "a:one"),
-            (SHARED, "a:one"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("r.example.com", "a:one"), (SHARED, "a:one")]);
     in_force(
         node,
         &[
@@ -64,10 +58,7 @@ fn original_and_additional_secret_never_delay_each_other() {
     // And the other way round; the last valid content stays.
     original(&cluster, "no credentials");
     product.wait_condition("OriginalValid", "False").unwrap();
-    product
-        .apply(&docker_config(&[("r.example.com", "a:two")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("r.example.com", "a:two")]);
     in_force(
         node,
         &[

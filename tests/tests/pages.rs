@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use common::admin::{Admin, login};
 use common::cluster;
-use common::objects::{get, merge_in};
+use common::objects::{get, merge_in, namespace};
 use globalps_testkit::printed::console;
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, pull_secret};
 use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
@@ -101,9 +101,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     product.wait_synced().unwrap();
 
     admin.runs("distributions.md", "allow");
-    let policies = cluster
-        .kubectl(&["get", "validatingadmissionpolicies", "-o", "json"])
-        .unwrap();
+    let policies = cluster.types("get validatingadmissionpolicies -o json");
     assert!(policies.contains("my-kubelet.service"));
     assert!(policies.contains("/data/kubelet/config.json"));
 
@@ -130,15 +128,8 @@ fn the_user_guide(cluster: &Cluster, product: &Product, admin: &Admin) {
     admin.runs(page, "sources");
     assert_eq!(sources().as_array().map(Vec::len), Some(1));
 
-    apply(
-        cluster,
-        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "olm"}}),
-    );
-    apply(
-        cluster,
-        &json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": "pull", "namespace": "olm"}, "stringData": {".dockerconfigjson": login(cluster)}}),
-    );
+    apply(cluster, &namespace("olm"));
+    apply(cluster, &pull_secret("olm", "pull", &login(cluster)));
     admin.runs(page, "operators");
     assert_eq!(
         product.get(CONFIG).unwrap()["spec"]["operators"]["enabled"],

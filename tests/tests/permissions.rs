@@ -6,15 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::objects::{account, apply, namespace, registries_of, wait_references};
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, write};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_testkit::olm::{
-    catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
-};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret, run};
 use globalps_testkit::rights::{Calls, Exceptions, Right, assert_same, rights_of};
 use globalps_testkit::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
@@ -40,47 +38,25 @@ const CATALOG: (&str, &str) = ("olm", "pull");
 const COPY: &str = "globalps-olm.pull";
 
 /// Rights that no request needs: part of the printed right, and why the right exists.
+#[rustfmt::skip]
 const UNUSED: &[(&str, &str)] = &[
-    (
-        "globalps-controller: patch globalps.io/nodepullsecrets/status",
-        "a client that creates a Role must have its rights",
-    ),
-    (
-        "globalps-controller: get /secrets `global-pull-secret",
-        "a client that creates a Role must have its rights",
-    ),
-    (
-        "secrets `additional-pull-secret-history-",
-        "the used part of the history depends on `historyLimit`",
-    ),
+    ("globalps-controller: patch globalps.io/nodepullsecrets/status", "a client that creates a Role must have its rights"),
+    ("globalps-controller: get /secrets `global-pull-secret", "a client that creates a Role must have its rights"),
+    ("secrets `additional-pull-secret-history-", "the used part of the history depends on `historyLimit`"),
 ];
 
 /// Rights that a request needs only sometimes, and when.
+#[rustfmt::skip]
 const SOMETIMES: &[(&str, &str)] = &[
-    (
-        "globalps-controller: get coordination.k8s.io/leases",
-        "when a renewal gets a conflict or no response",
-    ),
-    (
-        "globalps-controller: list /namespaces",
-        "when a source selects namespaces by their labels",
-    ),
-    (
-        "globalps-controller: watch /namespaces",
-        "when a source selects namespaces by their labels",
-    ),
-    (
-        "get admissionregistration.k8s.io/mutatingadmissionpolicybindings",
-        "when the admission policy is installed",
-    ),
+    ("globalps-controller: get coordination.k8s.io/leases", "when a renewal gets a conflict or no response"),
+    ("globalps-controller: list /namespaces", "when a source selects namespaces by their labels"),
+    ("globalps-controller: watch /namespaces", "when a source selects namespaces by their labels"),
+    ("get admissionregistration.k8s.io/mutatingadmissionpolicybindings", "when the admission policy is installed"),
     (
         "globalps-controller: get /secrets `global-pull-secret-rolled-out`",
         "when a namespace is created while a newer revision waits for its canary",
     ),
-    (
-        "globalps-controller: list events.k8s.io/events",
-        "when pods of a DaemonSet are missing",
-    ),
+    ("globalps-controller: list events.k8s.io/events", "when pods of a DaemonSet are missing"),
     (
         "global-pull-secret-syncer: get /secrets `global-pull-secret-rolled-out`",
         "when a node is added while a newer revision is rolled out",
@@ -112,8 +88,7 @@ fn rules_equal_calls_and_a_token_is_for_its_own_node() {
     product.wait_clean().unwrap();
     product.apply(&content(3)).unwrap();
     product.wait_synced().unwrap();
-    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    product.ends("uninstall --yes", 0);
 
     the_rules_and_the_calls_are_the_same(&cluster);
 }
@@ -171,9 +146,7 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     })
     .unwrap();
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
-    product
-        .apply(&docker_config(&[("worse.example.com", "u:w")]))
-        .unwrap();
+    write(product, &[("worse.example.com", "u:w")]);
     until("the rollback", DEADLINE, POLL, || {
         Ok((product.condition("Ready")?.1 == "RolledBack").then_some(()))
     })

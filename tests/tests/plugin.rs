@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, decode, docker_config, roll_out};
 use flate2::read::GzDecoder;
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
 use globalps_testkit::secrecy::Search;
@@ -168,43 +168,21 @@ fn done(ran: Ran) -> Ran {
 
 fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
     let product = Product::attach(cluster);
-    let status = product.plugin(&["status"], "").unwrap();
-    assert_eq!(status.code, Some(2), "{status:?}");
-    let unasked = [
-        "install",
-        "--controller-image",
-        "c:1",
-        "--syncer-image",
-        "s:1",
-    ];
-    fails(&product.plugin(&unasked, "").unwrap(), 2, "--yes");
-    let add = [
-        "add",
-        "r.example.com",
-        "-u",
-        "u",
-        "--password-stdin",
-        "--skip-check",
-    ];
-    let refused = product.plugin(&add, PASSWORD).unwrap();
-    fails(&refused, 2, "--force");
-    let printed = done(
-        product
-            .plugin(
-                &[
-                    "install",
-                    "--controller-image",
-                    "c:1",
-                    "--syncer-image",
-                    "s:1",
-                    "--dry-run=client",
-                    "-o",
-                    "yaml",
-                ],
-                "",
-            )
-            .unwrap(),
+    product.ends("status", 2);
+    fails(
+        &product.types("install --controller-image c:1 --syncer-image s:1", ""),
+        2,
+        "--yes",
     );
+    let refused = product.types(
+        "add r.example.com -u u --password-stdin --skip-check",
+        PASSWORD,
+    );
+    fails(&refused, 2, "--force");
+    let printed = done(product.types(
+        "install --controller-image c:1 --syncer-image s:1 --dry-run=client -o yaml",
+        "",
+    ));
     for text in [
         "image: c:1",
         "--syncer-image=s:1",
@@ -214,26 +192,17 @@ fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
         assert!(printed.stdout.contains(text), "{text}");
     }
     assert_eq!(
-        cluster.kubectl(&["get", "crd", "-o", "name"]).unwrap(),
+        cluster.types("get crd -o name"),
         "",
         "printing changes nothing"
     );
 }
 
 fn what_is_said_before_anything_is_added(product: &Product) {
-    let status = product.plugin(&["status", "-o", "json"], "").unwrap();
-    assert_eq!(status.code, Some(1), "{status:?}");
+    let status = product.ends("status -o json", 1);
     assert_eq!(json(&status)["ready"], false);
-    fails(
-        &product.plugin(&["remove", "--all", "--yes"], "").unwrap(),
-        2,
-        ADDITIONAL,
-    );
-    done(
-        product
-            .plugin(&["remove", "--all", "--yes", "--ignore-not-found"], "")
-            .unwrap(),
-    );
+    fails(&product.types("remove --all --yes", ""), 2, ADDITIONAL);
+    done(product.types("remove --all --yes --ignore-not-found", ""));
 }
 
 fn passwords_come_in_as_with_docker_login(product: &Product) {
@@ -307,25 +276,8 @@ fn passwords_come_in_as_with_docker_login(product: &Product) {
     }
 }
 
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
-}
-
 fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
-    let args = [
-        "add",
-        "--registry",
-        "one.example.com",
-        "-u",
-        "robot",
-        "--password-stdin",
-        "--skip-check",
-        "--dry-run=none",
-        "--wait",
-        "-v=9",
-    ];
-    let ran = done(product.plugin(&args, PASSWORD).unwrap());
+    let ran = done(product.types("add --registry one.example.com -u robot --password-stdin --skip-check --dry-run=none --wait -v=9", PASSWORD));
     assert!(
         ran.stderr
             .contains("create Secret `kube-system/additional-pull-secret`: "),
@@ -340,17 +292,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
             "when `add --wait` returns, the content is in effect"
         );
     }
-    let args = [
-        "add",
-        "--docker-server",
-        "two.example.com",
-        "--docker-username",
-        "robot",
-        "--password-stdin",
-        "--skip-check",
-        "--wait",
-    ];
-    done(product.plugin(&args, PASSWORD).unwrap());
+    done(product.types("add --docker-server two.example.com --docker-username robot --password-stdin --skip-check --wait", PASSWORD));
 
     // A kubelet that restarts reports its pods as not ready until it has probed them again.
     let syncers = json!({"state": "Healthy", "ready": 2, "desired": 2, "message": ""});
@@ -383,7 +325,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
             .iter()
             .any(|c| c["type"] == "Ready" && c["status"] == "True")
     );
-    let table = done(product.plugin(&["status"], "").unwrap()).stdout;
+    let table = done(product.types("status", "")).stdout;
     for text in [
         "Controller   running, ",
         "Syncers      2/2 ready",
@@ -408,15 +350,11 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     );
     assert!(out("table").starts_with(table.lines().next().unwrap()));
     assert!(out("wide").contains("MESSAGE"));
-    done(
-        product
-            .plugin(&["status", "--wait", "--timeout", "1m"], "")
-            .unwrap(),
-    );
+    done(product.types("status --wait --timeout 1m", ""));
 }
 
 fn list_shows_what_is_in_force(product: &Product) {
-    let ran = done(product.plugin(&["list", "-o", "json"], "").unwrap());
+    let ran = done(product.types("list -o json", ""));
     shows_nothing_secret(&ran);
     let listing = json(&ran);
     assert_eq!(listing["hidden"], json!([]));
@@ -439,7 +377,7 @@ fn list_shows_what_is_in_force(product: &Product) {
             assert_eq!(row[field], value, "{field}: {row}");
         }
     }
-    let table = done(product.plugin(&["list"], "").unwrap());
+    let table = done(product.types("list", ""));
     assert_eq!(table.stdout.lines().count(), 3, "{table:?}");
     assert_eq!(table.stderr, "");
 }
@@ -471,15 +409,13 @@ fn diff_shows_what_is_not_in_force(product: &Product) {
         );
         assert!(ran.stderr.contains("hint: "), "{ran:?}");
     }
-    let none = done(product.plugin(&["diff", "-o", "json"], "").unwrap());
+    let none = done(product.types("diff -o json", ""));
     assert_eq!(json(&none), json!({"changes": [], "laggingNodes": []}));
     let proposed = docker_config(&[
         ("one.example.com", "robot:other"),
         ("three.example.com", "u:p"),
     ]);
-    let ran = product
-        .plugin(&["diff", "-f", "-", "-o", "json"], &proposed)
-        .unwrap();
+    let ran = product.types("diff -f - -o json", &proposed);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let changes = json(&ran)["changes"].clone();
     assert_eq!(
@@ -490,16 +426,12 @@ fn diff_shows_what_is_not_in_force(product: &Product) {
             {"registry": "two.example.com", "change": "removed"},
         ])
     );
-    let text = product.plugin(&["diff", "-f", "-"], &proposed).unwrap();
+    let text = product.types("diff -f -", &proposed);
     assert!(
         text.stdout.contains("***") && !text.stdout.contains(PASSWORD),
         "{text:?}"
     );
-    fails(
-        &product.plugin(&["diff", "-f", "/nowhere"], "").unwrap(),
-        2,
-        "/nowhere",
-    );
+    fails(&product.types("diff -f /nowhere", ""), 2, "/nowhere");
 }
 
 fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
@@ -511,62 +443,46 @@ fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
         words.contains("`bad.example.com`: `auth` is not base64"),
         "{words}"
     );
-    let add = [
-        "add",
-        "--registry",
-        "one.example.com",
-        "-u",
-        "robot",
-        "--password-stdin",
-        "--skip-check",
-    ];
-    fails(&product.plugin(&add, PASSWORD).unwrap(), 2, &words);
-    let status = product.plugin(&["status"], "").unwrap();
-    assert_eq!(status.code, Some(1), "{status:?}");
+    fails(
+        &product.types(
+            "add --registry one.example.com -u robot --password-stdin --skip-check",
+            PASSWORD,
+        ),
+        2,
+        &words,
+    );
+    let status = product.ends("status", 1);
     assert!(
         format!("{}{}", status.stdout, status.stderr).contains("bad.example.com"),
         "{status:?}"
     );
-    let waited = product
-        .plugin(&["status", "--wait", "--timeout", "30s"], "")
-        .unwrap();
+    let waited = product.types("status --wait --timeout 30s", "");
     assert_eq!(
         waited.code,
         Some(1),
         "it does not wait for an invalid Secret: {waited:?}"
     );
-    product
-        .apply(&docker_config(&[
+    roll_out(
+        product,
+        &[
             ("one.example.com", "robot:1"),
             ("two.example.com", "robot:2"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+        ],
+    );
 }
 
 fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
     fails(
-        &product
-            .plugin(&["remove", "--registry", "one.example.com"], "")
-            .unwrap(),
+        &product.types("remove --registry one.example.com", ""),
         2,
         "--yes",
     );
     fails(
-        &product
-            .plugin(&["remove", "--registry", "none.example.com", "--yes"], "")
-            .unwrap(),
+        &product.types("remove --registry none.example.com --yes", ""),
         2,
         "none.example.com",
     );
-    done(
-        product
-            .plugin(
-                &["remove", "--registry", "one.example.com", "--yes", "--wait"],
-                "",
-            )
-            .unwrap(),
-    );
+    done(product.types("remove --registry one.example.com --yes --wait", ""));
     for node in cluster.nodes().unwrap() {
         assert_eq!(config_file::auth(&node, "one.example.com").unwrap(), None);
         assert!(
@@ -575,11 +491,7 @@ fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
                 .is_some()
         );
     }
-    let ran = done(
-        product
-            .plugin(&["remove", "--all", "--yes", "--wait"], "")
-            .unwrap(),
-    );
+    let ran = done(product.types("remove --all --yes --wait", ""));
     assert!(ran.stderr.contains("stay usable"), "{ran:?}");
     product.wait_clean().unwrap();
     for node in cluster.nodes().unwrap() {
@@ -692,9 +604,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
     a_shown_credential_keeps_its_file_out(cluster, product, &file);
     let sources = json!({"spec": {"sources": []}});
     globalps_testkit::product::merge(cluster, globalps_testkit::product::CONFIG, &sources).unwrap();
-    cluster
-        .kubectl(&["delete", "secret", name, "-n", "kube-system"])
-        .unwrap();
+    cluster.types(&format!("delete secret {name} -n kube-system"));
     product.wait_synced().unwrap();
 }
 
@@ -741,9 +651,7 @@ fn unpacked(file: &Path) -> BTreeMap<String, Vec<u8>> {
 fn install_shows_what_it_changes_before_it_does(cluster: &Cluster, product: &Product) {
     let generation = || {
         let found: Value = serde_json::from_str(
-            &cluster
-                .kubectl_line("get deployment/globalps-controller -n globalps-system -o json")
-                .unwrap(),
+            &cluster.types("get deployment/globalps-controller -n globalps-system -o json"),
         )
         .unwrap();
         found["metadata"]["generation"].as_u64().unwrap()
@@ -830,7 +738,7 @@ fn a_dry_run_of_uninstall_names_what_goes(product: &Product) {
             assert!(ran.stdout.contains(line), "{how}: {ran:?}");
         }
         assert!(ran.stdout.contains("dry run)\n"), "{how}: {ran:?}");
-        done(product.plugin(&["status"], "").unwrap());
+        done(product.types("status", ""));
     }
 }
 
@@ -873,7 +781,7 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
 }
 
 fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Product) {
-    fails(&product.plugin(&["uninstall"], "").unwrap(), 2, "--yes");
+    fails(&product.types("uninstall", ""), 2, "--yes");
     let mut command = Command::new(Product::plugin_path());
     command
         .arg("uninstall")
@@ -884,8 +792,8 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
     terminal.wait_for(question, DEADLINE).unwrap();
     terminal.press("n\n").unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));
-    done(product.plugin(&["status"], "").unwrap());
-    done(product.plugin(&["uninstall", "--yes"], "").unwrap());
+    done(product.types("status", ""));
+    done(product.types("uninstall --yes", ""));
     for node in cluster.nodes().unwrap() {
         assert_eq!(config_file::read(&node).unwrap(), None);
         assert!(!node.kubelet_dir().join(".globalps").exists());
@@ -957,30 +865,20 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
         .unwrap();
     println!("reported after {:.1} s", begun.elapsed().as_secs_f64());
     ends_with(&ran, 1, "the test rejects this");
-    ends_with(
-        &product.plugin(&["status"], "").unwrap(),
-        1,
-        "the test rejects this",
-    );
-    let ran = product.plugin(&["check"], "").unwrap();
+    ends_with(&product.types("status", ""), 1, "the test rejects this");
+    let ran = product.types("check", "");
     assert!(ran.stdout.contains("the test rejects this"), "{ran:?}");
     let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
     cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
     let ready = "--for=condition=Ready";
-    cluster
-        .kubectl_line(&format!(
-            "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
-        ))
-        .unwrap();
-    done(product.plugin(&["status"], "").unwrap());
+    cluster.types(&format!(
+        "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
+    ));
+    done(product.types("status", ""));
 }
 
 fn the_status_is_at_rest_after_the_last_removal(product: &Product) {
-    done(
-        product
-            .plugin(&["remove", "--all", "--yes", "--wait"], "")
-            .unwrap(),
-    );
+    done(product.types("remove --all --yes --wait", ""));
     until(
         "a status without a restore in progress",
         DEADLINE,

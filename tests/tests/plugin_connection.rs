@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::cluster;
+use common::{cluster, decode};
 use globalps_testkit::product::{Product, Ran, run};
 use globalps_testkit::terminal::Terminal;
 use globalps_testkit::{Cluster, kubernetes, secrecy, until};
@@ -58,20 +58,13 @@ impl<'a> Access<'a> {
             server: cluster.api_url(),
             config,
         };
-        for (file, data) in [
-            (
-                "ca.crt",
-                &access.config["clusters"][0]["cluster"]["certificate-authority-data"],
-            ),
-            (
-                "user.crt",
-                &access.config["users"][0]["user"]["client-certificate-data"],
-            ),
-            (
-                "user.key",
-                &access.config["users"][0]["user"]["client-key-data"],
-            ),
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            ("ca.crt", &access.config["clusters"][0]["cluster"]["certificate-authority-data"]),
+            ("user.crt", &access.config["users"][0]["user"]["client-certificate-data"]),
+            ("user.key", &access.config["users"][0]["user"]["client-key-data"]),
+        ];
+        for (file, data) in cases {
             fs::write(directory.join(file), decode(data.as_str().unwrap())).unwrap();
         }
         access
@@ -99,11 +92,6 @@ impl<'a> Access<'a> {
     fn admin(&self) -> String {
         self.write("admin", &self.config)
     }
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
 /// Runs the plugin with no environment variable except `$KUBECONFIG`, if given.
@@ -259,17 +247,13 @@ fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
 
 fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
     let mut config = access.config.clone();
-    for (part, other) in [
-        (
-            "clusters",
-            json!({"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("clusters", json!({"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}})),
         ("users", json!({"name": "nobody", "user": {}})),
-        (
-            "contexts",
-            json!({"name": "gone", "context": {"cluster": "gone", "user": "nobody"}}),
-        ),
-    ] {
+        ("contexts", json!({"name": "gone", "context": {"cluster": "gone", "user": "nobody"}})),
+    ];
+    for (part, other) in cases {
         config[part].as_array_mut().unwrap().push(other);
     }
     config["current-context"] = json!("gone");
@@ -304,7 +288,7 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
         let words: Vec<&str> = line.split(' ').collect();
         cluster.kubectl(&words).unwrap();
     }
-    let token = cluster.kubectl(&["create", "token", "deputy"]).unwrap();
+    let token = cluster.types("create token deputy");
     secrecy::remember(token.trim());
     let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
     let admin = access.admin();
@@ -328,13 +312,10 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
 }
 
 fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
+    cluster.types("create serviceaccount operator");
     cluster
-        .kubectl(&["create", "serviceaccount", "operator"])
-        .unwrap();
-    cluster
-        .kubectl_line("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator")
-        .unwrap();
-    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+        .types("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator");
+    let token = cluster.types("create token operator");
     let token = token.trim();
     secrecy::remember(token);
     let admin = access.admin();
@@ -470,7 +451,7 @@ fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Acces
     let mut config = access.config.clone();
     config["current-context"] = json!("");
     let empty = access.write("empty-context", &config);
-    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+    let token = cluster.types("create token operator");
     let token = token.trim();
     secrecy::remember(token);
     let (server, ca) = (access.server.as_str(), access.file("ca.crt"));
@@ -479,57 +460,20 @@ fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Acces
     let (of_cluster, user) = (name("clusters"), name("users"));
     let kubeconfig = ["--kubeconfig", empty.as_str()];
     let with_server = ["--server", server, "--certificate-authority", &ca];
-    for (sentence, flags, reached) in [
+    #[rustfmt::skip]
+    let cases = [
         ("an empty context is none", vec![], false),
         ("it may be named", vec!["--context", context], true),
-        (
-            "without a timeout",
-            vec!["--context", context, "--request-timeout=0"],
-            true,
-        ),
-        (
-            "the same",
-            vec!["--context", context, "--request-timeout=0s"],
-            true,
-        ),
-        (
-            "a server needs no context",
-            [&with_server[..], &["--token", token]].concat(),
-            true,
-        ),
-        (
-            "nor do its users",
-            [&with_server[..], &["--user", user]].concat(),
-            true,
-        ),
-        (
-            "nor a cluster",
-            vec!["--cluster", of_cluster, "--user", user],
-            true,
-        ),
-        (
-            "a cluster's server may be another",
-            vec![
-                "--cluster",
-                of_cluster,
-                "--server",
-                server,
-                "--token",
-                token,
-            ],
-            true,
-        ),
-        (
-            "a context that is named must exist",
-            [&with_server[..], &["--token", token, "--context", "none"]].concat(),
-            false,
-        ),
-        (
-            "so must a cluster",
-            [&with_server[..], &["--token", token, "--cluster", "none"]].concat(),
-            false,
-        ),
-    ] {
+        ("without a timeout", vec!["--context", context, "--request-timeout=0"], true),
+        ("the same", vec!["--context", context, "--request-timeout=0s"], true),
+        ("a server needs no context", [&with_server[..], &["--token", token]].concat(), true),
+        ("nor do its users", [&with_server[..], &["--user", user]].concat(), true),
+        ("nor a cluster", vec!["--cluster", of_cluster, "--user", user], true),
+        ("a cluster's server may be another", vec!["--cluster", of_cluster, "--server", server, "--token", token], true),
+        ("a context that is named must exist", [&with_server[..], &["--token", token, "--context", "none"]].concat(), false),
+        ("so must a cluster", [&with_server[..], &["--token", token, "--cluster", "none"]].concat(), false),
+    ];
+    for (sentence, flags, reached) in cases {
         let flags = [&kubeconfig[..], &flags].concat();
         let ours = plugin(None, &[&["status"], &flags[..]].concat());
         assert_eq!(
@@ -605,10 +549,8 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
     let renew = || {
         let delete = ["delete", "serviceaccount", "operator", "--ignore-not-found"];
         cluster.kubectl(&delete).unwrap();
-        cluster
-            .kubectl(&["create", "serviceaccount", "operator"])
-            .unwrap();
-        let new = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+        cluster.types("create serviceaccount operator");
+        let new = cluster.types("create token operator");
         secrecy::remember(new.trim());
         let credential = json!({
             "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
@@ -667,9 +609,7 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
     renew();
     std::thread::sleep(Duration::from_secs(30));
     assert!(watch.try_wait().unwrap().is_none(), "it goes on");
-    cluster
-        .kubectl(&["delete", "serviceaccount", "operator"])
-        .unwrap();
+    cluster.types("delete serviceaccount operator");
     lines("the API server rejected your login", 1);
     assert_eq!(watch.wait().unwrap().code(), Some(2));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{cluster, docker_config};
+use common::{cluster, docker_config, install_crds};
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::state::{Configuration, State};
 use globalps_testkit::product::{ADDITIONAL, CONFIG, Product};
@@ -27,7 +27,7 @@ fn the_plugin_names_what_holds_a_rollout_or_a_cleanup() {
         cluster: &cluster,
         product: Product::attach(&cluster),
     };
-    stage.install();
+    install_crds(&cluster);
     without_a_global_pull_secret_the_way_on_is_named_and_works(&stage);
     refused_or_stuck_pods_are_named_with_their_reason(&stage);
     a_cleanup_finishes_without_unreachable_nodes_when_asked(&stage);
@@ -41,18 +41,7 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     fn kubectl(&self, line: &str) -> String {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        self.cluster.kubectl(&words).unwrap()
-    }
-
-    fn install(&self) {
-        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
-        self.kubectl(&format!("apply -f {crds}"));
-        for crd in ["globalpullsecrets", "nodepullsecrets"] {
-            self.kubectl(&format!(
-                "wait --for=condition=Established crd/{crd}.globalps.io"
-            ));
-        }
+        self.cluster.kubectl_line(line).unwrap()
     }
 
     fn apply(&self, object: &Value) {
@@ -65,10 +54,9 @@ impl Stage<'_> {
     }
 
     fn set_status(&self, object: &str, status: &Value) {
-        let patch = json!({"status": status}).to_string();
-        let line = format!("patch {object} -n {NAMESPACE} --subresource=status --type=merge -p");
-        let words: Vec<&str> = line.split_whitespace().chain([patch.as_str()]).collect();
-        self.cluster.kubectl(&words).unwrap();
+        let patch = json!({"status": status});
+        let patched = self.cluster.patch_status(NAMESPACE, object, &patch);
+        patched.unwrap();
     }
 
     /// Creates a node's object with this spec, and with this phase as its syncer would report it.
@@ -84,8 +72,7 @@ impl Stage<'_> {
 
     /// Standard output and standard error of a command that exits with 1.
     fn says_no(&self, line: &str) -> (String, String) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ran = self.product.plugin(&words, "").unwrap();
+        let ran = self.product.types(line, "");
         assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
         (ran.stdout, ran.stderr)
     }
@@ -136,8 +123,7 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     stage.apply(&secret);
     let way_on = status.split('`').nth(1).unwrap();
     let words = way_on.strip_prefix("kubectl globalps ").unwrap();
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let ran = stage.product.plugin(&words, "").unwrap();
+    let ran = stage.product.types(words, "");
     assert_eq!(ran.code, Some(0), "{way_on}: {ran:?}");
     let restored = stage.product.get(CONFIG).unwrap();
     assert_eq!(restored["spec"]["historyLimit"], 5, "{restored}");
@@ -268,8 +254,9 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     // The same in one command, without a terminal and without `--wait`.
     stage.apply_additional();
     stage.node("gone-1", &json!({"revision": 1}), "Synced");
-    let words = ["remove", "--all", "--skip-unreachable", "--yes"];
-    let ran = stage.product.plugin(&words, "").unwrap();
+    let ran = stage
+        .product
+        .types("remove --all --skip-unreachable --yes", "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
         ran.stdout.contains(&format!("secret/{ADDITIONAL} deleted")),

@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, decode, docker_config, install_crds};
 use globalps_testkit::Cluster;
-use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, run};
+use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, pull_secret, run};
 use globalps_testkit::terminal::Terminal;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn the_plugin_steers_a_rollout() {
     let cluster = cluster("plugin-operations", 1);
     let stage = Stage::new(&cluster);
     nothing_is_steered_where_nothing_is_installed(&stage);
-    stage.install();
+    install_crds(&cluster);
     pause_and_resume_change_that_one_field(&stage);
     failed_nodes_are_asked_to_try_again(&stage);
     history_shows_what_was_rolled_out(&stage);
@@ -74,8 +74,7 @@ fn what_is_shown_is_found(stage: &Stage<'_>) {
     shown("configmaps");
     stage
         .cluster
-        .kubectl(&["delete", "configmap", "some", "-n", NAMESPACE])
-        .unwrap();
+        .types(&format!("delete configmap some -n {NAMESPACE}"));
     nothing();
     let mut says = Command::new("echo");
     let printed = run(says.arg(format!("robot:{PASSWORD}")), "");
@@ -104,8 +103,7 @@ impl<'a> Stage<'a> {
     }
 
     fn plugin(&self, line: &str) -> Ran {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        self.product.plugin(&words, "").unwrap()
+        self.product.types(line, "")
     }
 
     fn done(&self, line: &str) -> Ran {
@@ -129,16 +127,6 @@ impl<'a> Stage<'a> {
             .args(line.split_whitespace())
             .env("KUBECONFIG", self.cluster.kubeconfig());
         Terminal::start(&command, columns, rows).unwrap()
-    }
-
-    fn install(&self) {
-        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
-        self.cluster.kubectl(&["apply", "-f", crds]).unwrap();
-        for crd in ["globalpullsecrets", "nodepullsecrets"] {
-            let name = format!("crd/{crd}.globalps.io");
-            let wait = ["wait", "--for=condition=Established", &name];
-            self.cluster.kubectl(&wait).unwrap();
-        }
     }
 
     fn apply(&self, object: &Value) {
@@ -402,32 +390,23 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     stage.product.apply(&content).unwrap();
 }
 
-fn decode(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
-}
-
 fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("kubectl_complete-globalps");
     std::os::unix::fs::symlink(Product::plugin_path(), &program).unwrap();
-    for (words, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         (
             vec!["remove", "--registry", ""],
             "a.example.com\tin additional-pull-secret\nb.example.com\tin additional-pull-secret\n:4\n",
         ),
-        (
-            vec!["retry", "node"],
-            "node-2\tRolledBack\nnode-3\tFailed\n:4\n",
-        ),
+        (vec!["retry", "node"], "node-2\tRolledBack\nnode-3\tFailed\n:4\n"),
         (vec!["retry", "node-2", "node"], "node-3\tFailed\n:4\n"),
-        (
-            vec!["undo", "--to-revision", ""],
-            "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
-        ),
+        (vec!["undo", "--to-revision", ""], "5\t2026-01-01T00:00:00Z\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n"),
         (vec!["diff", "-f", ""], ":0\n"),
         (vec!["--context", "nothing-like-it"], ":4\n"),
-    ] {
+    ];
+    for (words, expected) in cases {
         let complete = || {
             let mut command = Command::new(&program);
             command
@@ -554,12 +533,9 @@ fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
         status["hypershift"]["secrets"]["additional-pull-secret"],
         false
     );
-    stage
-        .cluster
-        .kubectl_line(&format!(
-            "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"
-        ))
-        .unwrap();
+    stage.cluster.types(&format!(
+        "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"
+    ));
 }
 
 fn status_shows_some_nodes_or_all(stage: &Stage<'_>) {
@@ -661,10 +637,7 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         .cluster
         .signal("kube-controller-manager", "CONT")
         .unwrap();
-    let nodes = stage
-        .cluster
-        .kubectl(&["get", "nodes", "-o", "name"])
-        .unwrap();
+    let nodes = stage.cluster.types("get nodes -o name");
     let mut delete = vec!["delete", "--wait=false"];
     delete.extend(nodes.lines().filter(|name| name.starts_with("node/x-")));
     stage.cluster.kubectl(&delete).unwrap();
@@ -787,10 +760,7 @@ fn another_program_may_show_the_difference(stage: &Stage<'_>) {
 
 fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     let team = |name: &str, content: &str| {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": name, "namespace": "default"}, "stringData": {".dockerconfigjson": content},
-        });
+        let secret = pull_secret("default", name, content);
         stage
             .cluster
             .kubectl_with(&["apply", "-f", "-"], &secret)

@@ -148,12 +148,9 @@ fn ways_out_are_refused(controller: &Account) {
     let of_container = |field: &str, value: Value| at(&format!("{container}/{field}"), value);
     let arg = |number: usize, text: &str| of_container(&format!("args/{number}"), json!(text));
     let args = "containers[syncer].args";
+    #[rustfmt::skip]
     let cases = [
-        (
-            "another image",
-            of_container("image", json!("evil/image:1")),
-            "the image must be the one",
-        ),
+        ("another image", of_container("image", json!("evil/image:1")), "the image must be the one"),
         (
             "another account",
             of_pod(
@@ -162,11 +159,7 @@ fn ways_out_are_refused(controller: &Account) {
             ),
             "spec.template.spec.serviceAccountName",
         ),
-        (
-            "the other agent's account",
-            of_pod("serviceAccountName", json!(RESTORER)),
-            "spec.template.spec.serviceAccountName",
-        ),
+        ("the other agent's account", of_pod("serviceAccountName", json!(RESTORER)), "spec.template.spec.serviceAccountName"),
         (
             "an init container",
             of_pod("initContainers", json!([{"name": "i", "image": IMAGE}])),
@@ -180,27 +173,11 @@ fn ways_out_are_refused(controller: &Account) {
             ),
             "spec.template.spec.containers[j]",
         ),
-        (
-            "a command",
-            of_container("command", json!(["/bin/sh"])),
-            "spec.template.spec.containers[syncer].command",
-        ),
+        ("a command", of_container("command", json!(["/bin/sh"])), "spec.template.spec.containers[syncer].command"),
         ("another subcommand", arg(0, "ready"), args),
-        (
-            "a unit that is not a kubelet",
-            arg(3, "--unit=systemd-poweroff.service"),
-            args,
-        ),
-        (
-            "a file outside the directory",
-            arg(2, "--config-file=/host/kubelet/../../etc/passwd"),
-            args,
-        ),
-        (
-            "another namespace's content",
-            arg(1, "--namespace=default"),
-            args,
-        ),
+        ("a unit that is not a kubelet", arg(3, "--unit=systemd-poweroff.service"), args),
+        ("a file outside the directory", arg(2, "--config-file=/host/kubelet/../../etc/passwd"), args),
+        ("another namespace's content", arg(1, "--namespace=default"), args),
         (
             "a lifecycle hook",
             of_container(
@@ -264,21 +241,9 @@ fn ways_out_are_refused(controller: &Account) {
             of_container("securityContext/capabilities/add", json!(["SYS_ADMIN"])),
             "spec.template.spec.containers[syncer].securityContext.capabilities.add",
         ),
-        (
-            "the node's processes",
-            of_pod("hostPID", json!(true)),
-            "spec.template.spec.hostPID",
-        ),
-        (
-            "the node's IPC",
-            of_pod("hostIPC", json!(true)),
-            "spec.template.spec.hostIPC",
-        ),
-        (
-            "the whole disk",
-            of_pod("volumes/0/hostPath/path", json!("/")),
-            "spec.template.spec.volumes[kubelet]",
-        ),
+        ("the node's processes", of_pod("hostPID", json!(true)), "spec.template.spec.hostPID"),
+        ("the node's IPC", of_pod("hostIPC", json!(true)), "spec.template.spec.hostIPC"),
+        ("the whole disk", of_pod("volumes/0/hostPath/path", json!("/")), "spec.template.spec.volumes[kubelet]"),
         (
             "a directory next to the kubelet's",
             of_pod("volumes/0/hostPath/path", json!("/var/lib/kubelet/../..")),
@@ -367,20 +332,10 @@ fn ways_out_are_refused(controller: &Account) {
     });
     let write_sets = json!([{"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [SYNCER], "verbs": ["patch"]}]);
     let role_rule = "other values: rules";
-    for (sentence, object, rule) in [
-        (
-            "the right to write the DaemonSet, for its nodes",
-            role(SYNCER, write_sets),
-            role_rule,
-        ),
-        (
-            "the right to write the content",
-            role(
-                SYNCER,
-                secrets(json!(["global-pull-secret"]), json!(["patch"])),
-            ),
-            role_rule,
-        ),
+    #[rustfmt::skip]
+    let rows = [
+        ("the right to write the DaemonSet, for its nodes", role(SYNCER, write_sets), role_rule),
+        ("the right to write the content", role(SYNCER, secrets(json!(["global-pull-secret"]), json!(["patch"]))), role_rule),
         (
             "the right to read the user's Secret",
             role(
@@ -414,33 +369,14 @@ fn ways_out_are_refused(controller: &Account) {
             ),
             "other values: subjects",
         ),
-        (
-            "the other agent's account",
-            bound("/subjects/0/name", json!(RESTORER)),
-            "other values: subjects",
-        ),
-        (
-            "an account of another namespace",
-            bound("/subjects/0/namespace", json!("default")),
-            "other values: subjects",
-        ),
-        (
-            "a cloud identity",
-            account,
-            "metadata.annotations.eks.amazonaws.com/role-arn",
-        ),
-        (
-            "another cloud's identity",
-            labelled,
-            "metadata.labels.azure.workload.identity/use",
-        ),
+        ("the other agent's account", bound("/subjects/0/name", json!(RESTORER)), "other values: subjects"),
+        ("an account of another namespace", bound("/subjects/0/namespace", json!("default")), "other values: subjects"),
+        ("a cloud identity", account, "metadata.annotations.eks.amazonaws.com/role-arn"),
+        ("another cloud's identity", labelled, "metadata.labels.azure.workload.identity/use"),
         ("a Secret of the account", pulls, "imagePullSecrets[any]"),
-        (
-            "a token of any account",
-            token,
-            "other values: metadata.annotations.kubernetes.io/service-account.name, type",
-        ),
-    ] {
+        ("a token of any account", token, "other values: metadata.annotations.kubernetes.io/service-account.name, type"),
+    ];
+    for (sentence, object, rule) in rows {
         refused(sentence, rule, controller.apply(&object, true));
     }
 
@@ -620,9 +556,9 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     ];
     let ours = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
     of_others.extend(ours);
-    cluster
-        .kubectl(&["delete", "-n", SYSTEM, "serviceaccount/globalps-leader"])
-        .unwrap();
+    cluster.types(&format!(
+        "delete -n {SYSTEM} serviceaccount/globalps-leader"
+    ));
     // The API server learns of deletions of policies by a watch.
     std::thread::sleep(Duration::from_secs(2));
     for object in of_others {

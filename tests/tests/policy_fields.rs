@@ -56,6 +56,7 @@ const REFUSALS: [&str; 2] = [
 ];
 
 /// Kind, its schema, and the fields that may change.
+#[rustfmt::skip]
 const KINDS: [(&str, &str, &[&str]); 5] = [
     (
         "DaemonSet",
@@ -73,26 +74,10 @@ const KINDS: [(&str, &str, &[&str]); 5] = [
             "spec.template.spec.tolerations",
         ],
     ),
-    (
-        "Role",
-        "io.k8s.api.rbac.v1.Role",
-        &["metadata.labels", "rules"],
-    ),
-    (
-        "RoleBinding",
-        "io.k8s.api.rbac.v1.RoleBinding",
-        &["metadata.labels", "subjects"],
-    ),
-    (
-        "ServiceAccount",
-        "io.k8s.api.core.v1.ServiceAccount",
-        &["metadata.labels"],
-    ),
-    (
-        "Secret",
-        "io.k8s.api.core.v1.Secret",
-        &["data", "stringData"],
-    ),
+    ("Role", "io.k8s.api.rbac.v1.Role", &["metadata.labels", "rules"]),
+    ("RoleBinding", "io.k8s.api.rbac.v1.RoleBinding", &["metadata.labels", "subjects"]),
+    ("ServiceAccount", "io.k8s.api.core.v1.ServiceAccount", &["metadata.labels"]),
+    ("Secret", "io.k8s.api.core.v1.Secret", &["data", "stringData"]),
 ];
 
 #[test]

@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::objects::apply;
-use common::{cluster, docker_config};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, run};
+use common::objects::{apply, namespace};
+use common::{cluster, docker_config, roll_out};
+use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, pull_secret, run};
 use globalps_testkit::{Cluster, until};
 use serde_json::{Value, json};
 
@@ -23,27 +23,15 @@ fn globalps_runs_where_priority_classes_need_a_quota() {
     apply(&cluster, &[quota(NAMESPACE)]);
 
     let product = Product::install(&cluster).unwrap();
-    product
-        .apply(&docker_config(&[("quota.example.com", "u:1")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[("quota.example.com", "u:1")]);
     let quotas = cluster.get(NAMESPACE, "resourcequotas").unwrap();
     assert_eq!(quotas["items"].as_array().map(Vec::len), Some(1), "theirs");
-    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    product.ends("uninstall --yes", 0);
 
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}});
-    apply(&cluster, &[namespace]);
+    apply(&cluster, &[namespace(OTHER)]);
     let product = Product::install_with(&cluster, &["--pull-secret-namespace", OTHER]).unwrap();
     let content = docker_config(&[("quota.example.com", "u:2")]);
-    apply(
-        &cluster,
-        &[
-            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": ADDITIONAL, "namespace": OTHER},
-            "stringData": {".dockerconfigjson": content}}),
-        ],
-    );
+    apply(&cluster, &[pull_secret(OTHER, ADDITIONAL, &content)]);
     until(
         "the syncer's pod in the other namespace",
         DEADLINE,

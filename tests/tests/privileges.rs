@@ -105,9 +105,7 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
     product.wait_synced().unwrap();
     without_restarts_there_is_no_bus(&cluster, &product, node);
     // From here on the test assigns revisions, and no controller reverts its changes.
-    cluster
-        .kubectl_line("scale deployment/globalps-controller -n globalps-system --replicas=0")
-        .unwrap();
+    cluster.types("scale deployment/globalps-controller -n globalps-system --replicas=0");
     until("no controller", DEADLINE, POLL, || {
         let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
         Ok(pods.trim().is_empty().then_some(()))
@@ -201,11 +199,9 @@ fn restart(cluster: &Cluster, node: &Node) {
     };
     let before = processes().unwrap();
     let selector = format!("name={SYNCER}");
-    cluster
-        .kubectl_line(&format!(
-            "delete pod -n {NAMESPACE} -l {selector} --force --grace-period=0"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "delete pod -n {NAMESPACE} -l {selector} --force --grace-period=0"
+    ));
     until("the old syncer to exit", DEADLINE, POLL, || {
         let left = processes()?;
         Ok((!left.iter().any(|pid| before.contains(pid))).then_some(()))
@@ -217,9 +213,7 @@ fn restart(cluster: &Cluster, node: &Node) {
 fn assign(cluster: &Cluster, node: &Node, revision: u32) {
     let id = format!("{revision:016x}");
     let name = "secret/global-pull-secret";
-    let found = cluster
-        .kubectl(&["get", name, "-n", NAMESPACE, "-o", "json"])
-        .unwrap();
+    let found = cluster.types(&format!("get {name} -n {NAMESPACE} -o json"));
     let mut secret: Value = serde_json::from_str(&found).unwrap();
     secret["metadata"]["annotations"]["globalps.io/revision"] = revision.to_string().into();
     secret["metadata"]["annotations"]["globalps.io/revision-id"] = id.clone().into();

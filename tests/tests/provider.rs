@@ -280,27 +280,17 @@ fn a_person_gets_names_and_an_exit_status() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
-    for (arguments, status, expected) in [
-        (
-            &["--explain", "quay.io/org/app"][..],
-            0,
-            "pods of team-a, from source `team-a-pull-secret`",
-        ),
-        (
-            &["--explain", "quay.io/org/app", "--namespace", "team-b"],
-            0,
-            "quay.io/org: not for this pod",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (&["--explain", "quay.io/org/app"][..], 0, "pods of team-a, from source `team-a-pull-secret`"),
+        (&["--explain", "quay.io/org/app", "--namespace", "team-b"], 0, "quay.io/org: not for this pod"),
         (&["--explain", "nginx"], 1, "no entry matches this image"),
         (&["--explain", "UPPER/X"], 2, "invalid image name"),
         (&["--nonsense"], 2, "unknown argument \"--nonsense\""),
         (&["--version"], 0, env!("CARGO_PKG_VERSION")),
-        (
-            &["--help"],
-            0,
-            "Usage: globalps-credential-provider --data FILE",
-        ),
-    ] {
+        (&["--help"], 0, "Usage: globalps-credential-provider --data FILE"),
+    ];
+    for (arguments, status, expected) in cases {
         let (code, text) = ask(arguments);
         assert_eq!(code, Some(status), "{arguments:?}: {text}");
         assert!(text.contains(expected), "{arguments:?}: {text}");

@@ -249,21 +249,12 @@ fn where_impossible_the_file_goes_on_and_the_reason_is_named() {
         kubelet_version: version,
         ..by_provider(1)
     };
-    for (ask, flags, arguments, message) in [
+    #[rustfmt::skip]
+    let cases = [
         (older(""), FLAGS, "--restart=Always", "version is unknown"),
-        (
-            older("v1.25.9"),
-            FLAGS,
-            "--restart=Always",
-            "1.25, older than 1.26",
-        ),
+        (older("v1.25.9"), FLAGS, "--restart=Always", "1.25, older than 1.26"),
         (by_provider(1), FLAGS, "--restart=Never", "Never"),
-        (
-            by_provider(1),
-            "",
-            "--restart=Always",
-            "must set `KUBELET_KUBEADM_ARGS`",
-        ),
+        (by_provider(1), "", "--restart=Always", "must set `KUBELET_KUBEADM_ARGS`"),
         (
             by_provider(1),
             "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=DIRECTORY/theirs.yaml \
@@ -271,7 +262,8 @@ fn where_impossible_the_file_goes_on_and_the_reason_is_named() {
             "--restart=Always",
             "spec.kubelet.credentialProvider",
         ),
-    ] {
+    ];
+    for (ask, flags, arguments, message) in cases {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("theirs.yaml"), "providers: []").unwrap();
         let flags = flags.replace("DIRECTORY", directory.path().to_str().unwrap());

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
-use common::{base64, docker_config};
+use common::{base64, docker_config, roll_out, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::{Cluster, Node, config_file, until};
@@ -119,10 +119,7 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     product: &Product,
     nodes: &[Node],
 ) {
-    product
-        .apply(&docker_config(&[("first.example.com", "u:first")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("first.example.com", "u:first")]);
     let before: Vec<_> = nodes
         .iter()
         .map(|node| config_file::read(node).unwrap())
@@ -131,12 +128,13 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     for node in nodes {
         break_kubelet(node, "broken.example.com").unwrap();
     }
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             ("first.example.com", "u:first"),
             ("broken.example.com", &format!("u:{HIDDEN}")),
-        ]))
-        .unwrap();
+        ],
+    );
     let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
     assert_eq!(reason, "RolloutHalted");
     let (canaries, others): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| {
@@ -189,13 +187,13 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
 }
 
 fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[Node]) {
-    product
-        .apply(&docker_config(&[
+    roll_out(
+        product,
+        &[
             ("first.example.com", "u:first"),
             ("better.example.com", "u:better"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+        ],
+    );
     for node in nodes {
         assert_eq!(
             config_file::auth(node, "better.example.com").unwrap(),
@@ -209,9 +207,7 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
     let first = &nodes[0];
     assert_eq!(config_file::read(first).unwrap(), None);
     break_kubelet(first, "broken.example.com").unwrap();
-    product
-        .apply(&docker_config(&[("broken.example.com", "u:p")]))
-        .unwrap();
+    write(product, &[("broken.example.com", "u:p")]);
     product.wait_condition("Degraded", "True").unwrap();
     assert_eq!(config_file::read(first).unwrap(), None, "absent, not empty");
     assert_eq!(
@@ -237,10 +233,7 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
 
 /// systemd soon stops restarting it. The cause is repaired a while later.
 fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes: &[Node]) {
-    product
-        .apply(&docker_config(&[("first.example.com", "u:first")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("first.example.com", "u:first")]);
     let drop_in = |script: &str| {
         for node in nodes {
             let script = format!(
@@ -250,9 +243,7 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes
         }
     };
     drop_in("printf '[Service]\nExecStartPre=/bin/false\n' > down.conf");
-    product
-        .apply(&docker_config(&[("first.example.com", "u:second")]))
-        .unwrap();
+    write(product, &[("first.example.com", "u:second")]);
     let is_down = |node: &&Node| {
         let status = product.node_status(node.name()).unwrap_or_default();
         status["phase"] == "Failed" && status["reason"] == "KubeletDown"
@@ -306,9 +297,7 @@ fn a_restoration_continues_past_a_node_that_refuses(
     })
     .unwrap();
     assert!(message.contains(refuses.name()), "{message}");
-    product
-        .apply(&docker_config(&[("first.example.com", "u:second")]))
-        .unwrap();
+    write(product, &[("first.example.com", "u:second")]);
     until("the other node", DEADLINE, POLL, || {
         let found = config_file::auth(other, "first.example.com")?;
         Ok((found == Some(base64("u:second"))).then_some(()))
@@ -316,9 +305,8 @@ fn a_restoration_continues_past_a_node_that_refuses(
     .unwrap();
 
     let left = format!("not restored: `{}` (RolledBack", refuses.name());
-    let words = ["remove", "--all", "--yes", "--wait", "--timeout", "4m"];
-    let ran = product.plugin(&words, "").unwrap();
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let line = "remove --all --yes --wait --timeout 4m";
+    let ran = product.ends(line, 1);
     assert!(ran.stderr.contains(&left), "{ran:?}");
     assert_eq!(config_file::read(other).unwrap(), None);
     assert!(
@@ -329,9 +317,7 @@ fn a_restoration_continues_past_a_node_that_refuses(
     let object = format!("nodepullsecret/{}", refuses.name());
     assert_ne!(product.get(&object).unwrap(), Value::Null);
 
-    let words = [&words[..], &["--skip-unreachable"]].concat();
-    let ran = product.plugin(&words, "").unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = product.ends(&format!("{line} --skip-unreachable"), 0);
     let skipped = format!(
         "nodes were skipped and keep their credentials: `{}`",
         refuses.name()

@@ -10,8 +10,7 @@ use common::delivery::{
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::Cluster;
-use globalps_testkit::olm::pull_secret;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
 use globalps_testkit::until;
 use globalps_testkit::web::{Authority, Server};
 use globalps_testkit::webhook::{Webhook, configuration};
@@ -199,9 +198,7 @@ fn what_is_too_large_is_refused_at_its_source_or_named() {
     let secret = || get(&cluster, "full", &format!("secret/{NAME}"));
     assert_eq!(secret()["data"]["theirs"], theirs.as_str());
     let out = json!([{"op": "remove", "path": "/data/theirs"}]).to_string();
-    cluster
-        .kubectl_line(&format!("patch secret {NAME} -n full --type=json -p {out}"))
-        .unwrap();
+    cluster.types(&format!("patch secret {NAME} -n full --type=json -p {out}"));
     wait_registries(&cluster, "full", &["r3.io"]);
     wait_reason(&product, "Synced");
 }

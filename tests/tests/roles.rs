@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{cluster, docker_config};
+use common::{cluster, roll_out};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
 use globalps_testkit::{Cluster, until};
 
@@ -34,8 +34,7 @@ fn viewers_read_no_secrets_and_operators_work_day_by_day() {
     assert!(ran.stderr.contains("create"), "{ran:?}");
     for number in [1, 2] {
         let pair = format!("robot:roles-password-{number}");
-        product.apply(&docker_config(&[(REGISTRY, &pair)])).unwrap();
-        product.wait_synced().unwrap();
+        roll_out(&product, &[(REGISTRY, &pair)]);
     }
 
     for user in [VIEWER, READER] {

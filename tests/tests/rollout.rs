@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::shared::{Shared, tests_on};
-use common::{base64, docker_config, scale_controllers};
+use common::{base64, decode, docker_config, roll_out, scale_controllers, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
+use globalps_testkit::product::{
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge,
+};
 use globalps_testkit::secrecy::{self, Search};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
@@ -32,41 +34,23 @@ tests_on! { SHARED, |cluster, product, nodes|
 
 /// Rolls out content to every node.
 fn in_force(product: &Product, registry: &str, login: &str) {
-    product.apply(&docker_config(&[(registry, login)])).unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[(registry, login)]);
 }
 
 fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
-    for (spec, sentence) in [
-        (
-            json!({"rollout": {"maxUnavailable": "150%"}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxUnavailable": 0}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxUnavailable": "3"}}),
-            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxFailures": 0}}),
-            "maxFailures must be a number of nodes, at least 1, or a percentage",
-        ),
-        (
-            json!({"rollout": {"maxFailures": "0%"}}),
-            "maxFailures must be a number of nodes, at least 1, or a percentage",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (json!({"rollout": {"maxUnavailable": "150%"}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxUnavailable": 0}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxUnavailable": "3"}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxFailures": 0}}), "maxFailures must be a number of nodes, at least 1, or a percentage"),
+        (json!({"rollout": {"maxFailures": "0%"}}), "maxFailures must be a number of nodes, at least 1, or a percentage"),
         (
             json!({"historyLimit": 0, "rollout": {"onFailure": "Rollback"}}),
             "onFailure: Rollback needs a historyLimit of at least 1",
         ),
         (json!({"historyLimit": 11}), "less than or equal to 10"),
-        (
-            json!({"original": {"secretRef": {"namespace": "", "name": ""}}}),
-            "at least 1 chars long",
-        ),
+        (json!({"original": {"secretRef": {"namespace": "", "name": ""}}}), "at least 1 chars long"),
         (
             json!({"original": {
                 "secretRef": {"namespace": "a", "name": "b"},
@@ -74,22 +58,12 @@ fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
             }}),
             "original: set secretRef or hostedControlPlane, not both",
         ),
-        (
-            json!({"kubelet": {"configFile": "config.json"}}),
-            "configFile",
-        ),
+        (json!({"kubelet": {"configFile": "config.json"}}), "configFile"),
         (json!({"kubelet": {"unit": "kubelet"}}), "unit"),
-        (
-            json!({"sources": [{"name": "a"}, {"name": "a"}]}),
-            "Duplicate value",
-        ),
-    ] {
-        let object = json!({
-            "apiVersion": "globalps.io/v1alpha1",
-            "kind": "GlobalPullSecret",
-            "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-            "spec": spec,
-        });
+        (json!({"sources": [{"name": "a"}, {"name": "a"}]}), "Duplicate value"),
+    ];
+    for (spec, sentence) in cases {
+        let object = configuration(&spec);
         let mut command = cluster.kubectl_command();
         command.args(["apply", "--dry-run=server", "-f", "-"]);
         let ran = globalps_testkit::product::run(&mut command, &object.to_string()).unwrap();
@@ -115,13 +89,11 @@ fn a_file_that_another_program_manages_is_left_to_it(
             &format!("{MCO_ANNOTATION}=rendered-worker-1"),
         ])
         .unwrap();
-    product
-        .apply(&docker_config(&[("r.example.com", "u:one")]))
-        .unwrap();
+    write(product, &[("r.example.com", "u:one")]);
     for node in &nodes[..2] {
-        wait_phase(product, node, "Synced");
+        product.wait_phase(node, "Synced").unwrap();
     }
-    let told = wait_phase(product, managed, "ForeignOwner");
+    let told = product.wait_phase(managed, "ForeignOwner").unwrap();
     assert_eq!(told["reason"], "ManagedFile");
     assert!(
         told["message"]
@@ -154,20 +126,18 @@ fn a_file_that_another_program_manages_is_left_to_it(
             &format!("{MCO_ANNOTATION}-"),
         ])
         .unwrap();
-    wait_phase(product, managed, "Synced");
+    product.wait_phase(managed, "Synced").unwrap();
     product.wait_synced().unwrap();
 }
 
 fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes: &[Node]) {
     in_force(product, "r.example.com", "u:one");
     break_kubelet(&nodes[0], "flaky.example.com").unwrap();
-    product
-        .apply(&docker_config(&[("flaky.example.com", "u:two")]))
-        .unwrap();
-    wait_phase(product, &nodes[0], "RolledBack");
+    write(product, &[("flaky.example.com", "u:two")]);
+    product.wait_phase(&nodes[0], "RolledBack").unwrap();
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
-    let waited = plugin(product, "status --wait --timeout 1m", 1);
+    let waited = product.ends("status --wait --timeout 1m", 1);
     assert!(
         waited.stderr.contains("the rollout stopped: ") && waited.stderr.contains("hint: "),
         "it does not wait for a rollout that has stopped: {waited:?}"
@@ -181,7 +151,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
         );
     }
     mend_kubelet(&nodes[0]).unwrap();
-    let retried = plugin(product, "retry --wait --timeout 2m", 0);
+    let retried = product.ends("retry --wait --timeout 2m", 0);
     let told = format!(
         "nodepullsecret.globalps.io/{} will be retried\n",
         nodes[0].name()
@@ -210,9 +180,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     // The first node applies it, the second one fails, and the third is never assigned it.
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     let starts = product.kubelet_starts(&nodes[2]).unwrap();
-    product
-        .apply(&docker_config(&[("worse.example.com", "u:three")]))
-        .unwrap();
+    write(product, &[("worse.example.com", "u:three")]);
     let (_, reason, message) = until("the rollback", DEADLINE, POLL, || {
         let ready = product.condition("Ready")?;
         Ok((ready.1 == "RolledBack").then_some(ready))
@@ -243,7 +211,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         Some("failure")
     );
     // The current content replaces the rejected one, so no node changes.
-    let undone = plugin(product, "undo --yes --wait --timeout 1m", 0);
+    let undone = product.ends("undo --yes --wait --timeout 1m", 0);
     assert!(
         undone
             .stderr
@@ -259,14 +227,12 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
 
 fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, nodes: &[Node]) {
     in_force(product, "flaky.example.com", "u:two");
-    let held = plugin(product, "pause", 0);
+    let held = product.ends("pause", 0);
     assert_eq!(
         held.stdout,
         "globalpullsecret.globalps.io/global-pull-secret paused\n"
     );
-    product
-        .apply(&docker_config(&[("better.example.com", "u:four")]))
-        .unwrap();
+    write(product, &[("better.example.com", "u:four")]);
     until(
         "the controller to see the change and wait",
         DEADLINE,
@@ -277,11 +243,11 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
         },
     )
     .unwrap();
-    let status = plugin(product, "status -o json", 1);
+    let status = product.ends("status -o json", 1);
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["paused"], true);
     assert_eq!(status["counts"]["synced"], 0, "{status}");
-    let waited = plugin(product, "status --wait --timeout 5s", 1);
+    let waited = product.ends("status --wait --timeout 5s", 1);
     assert!(
         waited
             .stderr
@@ -294,7 +260,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
             .is_some()
     };
     assert!(!nodes.iter().any(has_it));
-    plugin(product, "resume --wait --timeout 2m", 0);
+    product.ends("resume --wait --timeout 2m", 0);
     assert!(nodes.iter().all(has_it), "{:?}", product.status());
 }
 
@@ -323,7 +289,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         content(1),
         base64(&docker_config(&[("flaky.example.com", "u:two")]))
     );
-    let history = plugin(product, "history -o json", 0);
+    let history = product.ends("history -o json", 0);
     let history: Value = serde_json::from_str(&history.stdout).unwrap();
     let registries: Vec<&Value> = (0..3)
         .map(|at| &history["revisions"][at]["registries"][0])
@@ -337,7 +303,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         product.status().unwrap()["revision"]
     );
     assert_eq!(history["revisions"][0]["inForce"], true);
-    let undone = plugin(product, "undo --yes --wait --timeout 2m", 0);
+    let undone = product.ends("undo --yes --wait --timeout 2m", 0);
     assert!(
         undone
             .stderr
@@ -353,7 +319,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         );
         assert_eq!(auth("better.example.com"), None);
     }
-    let ready = plugin(product, "status", 0);
+    let ready = product.ends("status", 0);
     assert!(ready.stderr.is_empty(), "{ready:?}");
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -369,14 +335,13 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     let add = |password: &str, flags: &str| {
         secrecy::remember_login("robot", password);
         let line = format!("add {REGISTRY} -u robot --password-stdin --skip-check {flags}");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ran = product.plugin(&words, password).unwrap();
+        let ran = product.types(&line, password);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran
     };
     let of = |password: &str| Search::for_login("robot", password);
     let where_old = |code| {
-        let ran = plugin(product, "list --where-old -o json", code);
+        let ran = product.ends("list --where-old -o json", code);
         let found: Value = serde_json::from_str(&ran.stdout).unwrap();
         let places = found["places"].as_array().unwrap().iter();
         let places = places.map(|it| {
@@ -451,7 +416,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
         "undo --yes".to_owned(),
         format!("undo --yes --to-revision {revision}"),
     ] {
-        let ran = plugin(product, &line, 2);
+        let ran = product.ends(&line, 2);
         let why = format!("content up to revision {revision} was forgotten on request");
         assert!(ran.stderr.contains(&why), "{ran:?}");
     }
@@ -501,22 +466,14 @@ fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, 
     let object = format!("nodepullsecret/{}", node.name());
     assert_eq!(product.get(&object).unwrap(), Value::Null);
     scale_controllers(cluster, 1);
-    wait_phase(product, &node, "Synced");
+    product.wait_phase(&node, "Synced").unwrap();
     product.wait_synced().unwrap();
     assert_eq!(product.node_status(node.name()).unwrap()["restarts"], 1);
 }
 
-/// Runs the plugin, which must exit with this status.
-fn plugin(product: &Product, line: &str, code: i32) -> Ran {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let ran = product.plugin(&words, "").unwrap();
-    assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
-    ran
-}
-
 /// Name and result of each check in the output of `check`.
 fn checks(product: &Product) -> BTreeMap<String, String> {
-    let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+    let ran = product.types("check -o json", "");
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let checks = report["checks"].as_array().unwrap();
@@ -528,20 +485,9 @@ fn checks(product: &Product) -> BTreeMap<String, String> {
 
 /// The credentials in a Secret.
 fn content_of(product: &Product, name: &str) -> String {
-    use base64::Engine as _;
     let secret = product.get(&format!("secret/{name}")).unwrap();
     let data = secret["data"][".dockerconfigjson"].as_str().unwrap();
-    let bytes = base64::prelude::BASE64_STANDARD.decode(data).unwrap();
-    String::from_utf8(bytes).unwrap()
-}
-
-fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
-    let what = format!("{} is {phase}", node.name());
-    until(&what, DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        Ok((status["phase"] == phase).then_some(status))
-    })
-    .unwrap()
+    String::from_utf8(decode(data)).unwrap()
 }
 
 fn patch(cluster: &Cluster, patch: &Value) {

@@ -181,18 +181,7 @@ impl World<'_> {
         let azure_host = azure.address();
         let printed = manifest(PAGE, "azure").unwrap();
         self.apply(&printed.replace("example.azurecr.io", &azure_host));
-        let install = [
-            "install",
-            "--source",
-            "google-pull-secret",
-            "--source",
-            "azure-pull-secret",
-            "--delivery",
-            "ConfigFile",
-            "--apply",
-        ];
-        let ran = self.product.plugin(&install, "").unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        self.product.ends("install --source google-pull-secret --source azure-pull-secret --delivery ConfigFile --apply", 0);
         let google_host = "europe-west3-docker.pkg.dev";
         self.wait_auth(google_host, &format!("oauth2accesstoken:{GOOGLE_TOKEN}"));
         self.wait_auth(&azure_host, &format!("{AZURE_USER}:{AZURE_TOKEN}"));
@@ -262,7 +251,7 @@ impl World<'_> {
     }
 
     fn check(&self) -> String {
-        self.product.plugin(&["check"], "").unwrap().stdout
+        self.product.types("check", "").stdout
     }
 
     fn secret(&self, name: &str, data: &Value) {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use common::{base64, cluster, docker_config, wait_auth};
-use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use common::{base64, cluster, docker_config, roll_out, wait_auth, write};
+use globalps_testkit::product::{
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,12 +41,8 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         "team-a",
         &docker_config(&[("a.example.com", "u:a"), ("both.example.com", "u:a")]),
     );
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {"sources": [{"name": "team-a"}, {"name": "team-b"}]},
-    });
-    cluster.apply(&config).unwrap();
+    let spec = json!({"sources": [{"name": "team-a"}, {"name": "team-b"}]});
+    cluster.apply(configuration(&spec)).unwrap();
     let forbidden = wait_sources(product, "False", "Forbidden");
     assert!(
         forbidden.contains("`team-a`: the controller may not read it")
@@ -52,14 +50,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         "{forbidden}"
     );
     // The other source is created later.
-    let ran = product
-        .plugin(
-            &[
-                "install", "--source", "team-a", "--source", "team-b", "--apply",
-            ],
-            "",
-        )
-        .unwrap();
+    let ran = product.types("install --source team-a --source team-b --apply", "");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     wait_auth(nodes, "a.example.com", Some("u:a"));
     let absent = wait_sources(product, "False", "Absent");
@@ -106,17 +97,13 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     wait_auth(nodes, "a.example.com", Some("u:a"));
 
     // The additional Secret overrides both, and deleting it keeps them.
-    product
-        .apply(&docker_config(&[
-            ("b.example.com", "u:first"),
-            ("c.example.com", "u:c"),
-        ]))
-        .unwrap();
+    write(
+        product,
+        &[("b.example.com", "u:first"), ("c.example.com", "u:c")],
+    );
     wait_auth(nodes, "b.example.com", Some("u:first"));
     product.wait_synced().unwrap();
-    let remove = ["remove", "--all", "--yes", "--wait", "--timeout", "2m"];
-    let ran = product.plugin(&remove, "").unwrap();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = product.ends("remove --all --yes --wait --timeout 2m", 0);
     let difference = "-b.example.com: *** (before)\n+b.example.com: *** (after, another pull secret)\n-c.example.com: ***\n";
     assert!(ran.stderr.starts_with(difference), "{ran:?}");
     let keep = "nodes keep the credentials of `team-a`, `team-b`, which `spec.sources` names\n";
@@ -130,14 +117,11 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         );
         assert_eq!(auth("b.example.com"), Some(base64("u:b2")));
     }
-    let status = product.plugin(&["status"], "").unwrap();
-    assert_eq!(status.code, Some(0), "{status:?}");
+    product.ends("status", 0);
     check_tells_of_sources(product);
 
     for name in ["team-a", "team-b"] {
-        cluster
-            .kubectl(&["delete", "secret", name, "-n", NAMESPACE])
-            .unwrap();
+        cluster.types(&format!("delete secret {name} -n {NAMESPACE}"));
     }
     product.wait_clean().unwrap();
     for node in nodes {
@@ -153,10 +137,7 @@ fn an_oversized_secret_is_refused_and_what_was_in_force_stays(product: &Product,
         content["auths"]["large.example.com"]["note"] = "x".repeat(bytes).into();
         content.to_string()
     };
-    product
-        .apply(&docker_config(&[("first.example.com", "u:first")]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("first.example.com", "u:first")]);
     product.apply(&large(1_048_000)).unwrap();
     let (_, reason, message) = product.wait_condition("AdditionalValid", "False").unwrap();
     assert_eq!(reason, "Invalid");
@@ -207,12 +188,13 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     let begins = Timestamp::now().as_second() + 40;
     let claims = format!(r#"{{"exp":{}}}"#, begins + 3 * 24 * 3600);
     let token = format!("u:e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims));
-    product
-        .apply(&docker_config(&[
+    write(
+        product,
+        &[
             ("token.example.com", &token),
             ("plain.example.com", "u:plain"),
-        ]))
-        .unwrap();
+        ],
+    );
     let (_, reason, message) = product.wait_condition(EXPIRING, "False").unwrap();
     assert_eq!((reason.as_str(), message.as_str()), ("NoneExpiring", ""));
     product.wait_synced().unwrap();
@@ -233,10 +215,9 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     let late = since.as_second() - begins;
     println!("{EXPIRING} is True {late} s after the warning begins");
     assert!((0..=15).contains(&late), "{late} s");
-    let check = product.plugin(&["check"], "").unwrap();
+    let check = product.types("check", "");
     assert!(check.stdout.contains(&format!("‼ {expected}")), "{check:?}");
-    let shown = product.plugin(&["status"], "").unwrap();
-    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let shown = product.ends("status", 0);
     assert!(shown.stderr.contains(&expected), "{shown:?}");
 
     let events = |reason: &str| -> anyhow::Result<usize> {
@@ -256,13 +237,13 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
     };
     wait_event(EXPIRING);
     // A reconcile that changes nothing about it.
-    product
-        .apply(&docker_config(&[
+    roll_out(
+        product,
+        &[
             ("token.example.com", &token),
             ("plain.example.com", "u:other"),
-        ]))
-        .unwrap();
-    product.wait_synced().unwrap();
+        ],
+    );
     assert_eq!(events(EXPIRING).unwrap(), 1, "once");
 
     let renewed = docker_config(&[("token.example.com", "u:renewed")]);
@@ -278,10 +259,7 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
 
 /// `team-a` has an entry that can't be decoded; `team-b` is valid.
 fn check_tells_of_sources(product: &Product) {
-    let ran = product
-        .plugin(&["check", "--registries", "--check-timeout", "1s"], "")
-        .unwrap();
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = product.ends("check --registries --check-timeout 1s", 1);
     for part in [
         "× a Secret in `spec.sources` is not valid: `team-a`: `a.example.com`: `auth` is not base64",
         "√ revision ",
@@ -293,11 +271,8 @@ fn check_tells_of_sources(product: &Product) {
 }
 
 fn source(cluster: &Cluster, name: &str, content: &str) {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
-        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
-    });
-    cluster.apply(&secret).unwrap();
+    let secret = pull_secret(NAMESPACE, name, content);
+    cluster.apply(secret).unwrap();
 }
 
 /// Waits for this status and reason of `SourcesValid`. Returns its message.

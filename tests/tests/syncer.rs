@@ -312,50 +312,16 @@ fn an_older_revision_is_found_in_the_second_secret() {
         revision,
         credentials: credentials(revision),
     };
-    for (sentence, newest, second, phase, reason) in [
-        (
-            "next to a newer one",
-            rolled_out(2),
-            rolled_out(1),
-            "Synced",
-            "",
-        ),
-        (
-            "without a newest one",
-            Secret::Error(404),
-            rolled_out(1),
-            "Synced",
-            "",
-        ),
-        (
-            "of another revision",
-            rolled_out(2),
-            rolled_out(3),
-            "Syncing",
-            "Superseded",
-        ),
-        (
-            "not there",
-            rolled_out(2),
-            Secret::Error(404),
-            "Syncing",
-            "Superseded",
-        ),
-        (
-            "an old Role",
-            rolled_out(2),
-            Secret::Error(403),
-            "Syncing",
-            "Superseded",
-        ),
-        (
-            "an error",
-            rolled_out(2),
-            Secret::Error(500),
-            "Syncing",
-            "SecretNotRead",
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("next to a newer one", rolled_out(2), rolled_out(1), "Synced", ""),
+        ("without a newest one", Secret::Error(404), rolled_out(1), "Synced", ""),
+        ("of another revision", rolled_out(2), rolled_out(3), "Syncing", "Superseded"),
+        ("not there", rolled_out(2), Secret::Error(404), "Syncing", "Superseded"),
+        ("an old Role", rolled_out(2), Secret::Error(403), "Syncing", "Superseded"),
+        ("an error", rolled_out(2), Secret::Error(500), "Syncing", "SecretNotRead"),
+    ];
+    for (sentence, newest, second, phase, reason) in cases {
         let directory = tempfile::tempdir().unwrap();
         let node = start(directory.path(), &ask(1));
         node.secret(GLOBAL_SECRET, newest);

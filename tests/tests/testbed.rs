@@ -72,7 +72,7 @@ fn clusters_stand_side_by_side_and_leave_nothing_at_any_end() {
     let second = cluster("bed-second", 1);
     assert_ne!(first.api_url(), second.api_url());
     for cluster in [&first, &second] {
-        let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"]).unwrap();
+        let nodes = cluster.types("get nodes -o name");
         assert_eq!(nodes.trim(), "node/node-1");
     }
     let seen = added();

@@ -8,26 +8,17 @@ use std::time::Duration;
 
 use common::admin::{Admin, login};
 use common::cluster;
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use common::objects::namespace;
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
 use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const PAGE: &str = "tutorials.md";
 const POLL: Duration = Duration::from_millis(100);
-const TYPE: &str = "kubernetes.io/dockerconfigjson";
 
 fn apply(cluster: &Cluster, objects: &[Value]) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
-}
-
-fn secret(namespace: &str, name: &str, config: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": {"name": name, "namespace": namespace},
-        "stringData": {".dockerconfigjson": config}})
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// A Deployment of the private image.
@@ -42,11 +33,9 @@ fn deployment(cluster: &Cluster, namespace: &str) -> Value {
 }
 
 fn has_rolled_out(cluster: &Cluster, namespace: &str) {
-    cluster
-        .kubectl_line(&format!(
-            "rollout status deployment/app -n {namespace} --timeout=2m"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "rollout status deployment/app -n {namespace} --timeout=2m"
+    ));
 }
 
 #[test]
@@ -85,7 +74,7 @@ fn from_image_pull_secrets() {
         &cluster,
         &[
             namespace("team-a"),
-            secret("team-a", "registry", &login(&cluster)),
+            pull_secret("team-a", "registry", &login(&cluster)),
             deployment(&cluster, "team-a"),
         ],
     );
@@ -97,12 +86,8 @@ fn from_image_pull_secrets() {
             has_rolled_out(&cluster, "team-a");
         }
     });
-    cluster
-        .kubectl(&["delete", "secret", "registry", "-n", "team-a"])
-        .unwrap();
-    cluster
-        .kubectl(&["rollout", "restart", "deployment/app", "-n", "team-a"])
-        .unwrap();
+    cluster.types("delete secret registry -n team-a");
+    cluster.types("rollout restart deployment/app -n team-a");
     has_rolled_out(&cluster, "team-a");
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -119,7 +104,11 @@ fn from_hypershifts_global_pull_secret() {
     let product = Product::install(&other).unwrap();
     apply(
         &hosted,
-        &[secret(NAMESPACE, "additional-pull-secret", &login(&other))],
+        &[pull_secret(
+            NAMESPACE,
+            "additional-pull-secret",
+            &login(&other),
+        )],
     );
     let admin = Admin::new(&other);
     let mut all =
@@ -154,14 +143,14 @@ fn from_imagepullsecret_patcher() {
     let labels = json!({"name": tool});
     let container =
         json!({"name": tool, "image": "quay.io/titansoft/imagepullsecret-patcher:v0.14"});
-    let mut copied = secret("team-a", "image-pull-secret", &login(&cluster));
+    let mut copied = pull_secret("team-a", "image-pull-secret", &login(&cluster));
     copied["metadata"]["annotations"] = by_tool;
     apply(
         &cluster,
         &[
             namespace("team-a"),
             namespace(tool),
-            secret(NAMESPACE, "image-pull-secret-src", &login(&cluster)),
+            pull_secret(NAMESPACE, "image-pull-secret-src", &login(&cluster)),
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": tool, "namespace": tool},
                 "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
                     "spec": {"containers": [container]}}}}),
@@ -182,9 +171,7 @@ fn from_imagepullsecret_patcher() {
         }
     });
     assert_eq!(
-        cluster
-            .kubectl_line("get secret image-pull-secret -n team-a --ignore-not-found")
-            .unwrap(),
+        cluster.types("get secret image-pull-secret -n team-a --ignore-not-found"),
         ""
     );
     let mut pod = deployment(&cluster, "team-a");

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, roll_out};
 use globalps_testkit::product::{DEADLINE, Product};
 use globalps_testkit::{Node, config_file, until};
 
@@ -36,8 +36,7 @@ fn an_agents_unit_is_restarted_and_a_servers_is_not() {
         .map(|(node, (unit, _))| invocation(node, unit))
         .collect();
     for pair in ["robot:first", "robot:second"] {
-        product.apply(&docker_config(&[(REGISTRY, pair)])).unwrap();
-        product.wait_synced().unwrap();
+        roll_out(&product, &[(REGISTRY, pair)]);
         restarted(&units, &mut invocations);
         for (node, (unit, restartable)) in &units {
             let auth = config_file::auth(node, REGISTRY).unwrap();
@@ -63,8 +62,7 @@ fn an_agents_unit_is_restarted_and_a_servers_is_not() {
     units[0].1.0 = to;
     invocations[0] = invocation(&nodes[0], to);
     let pair = "robot:third";
-    product.apply(&docker_config(&[(REGISTRY, pair)])).unwrap();
-    product.wait_synced().unwrap();
+    roll_out(&product, &[(REGISTRY, pair)]);
     restarted(&units, &mut invocations);
     let auth = config_file::auth(&nodes[0], REGISTRY).unwrap();
     assert_eq!(auth, Some(base64(pair)), "{to}");

@@ -68,13 +68,12 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
     println!("a revoked password was reported after {time:.1?}");
     let rejected = format!("registries reject the credentials: `{key}` (401); ");
     assert!(message.starts_with(&rejected), "{message}");
-    let status = product.plugin(&["status"], "").unwrap();
+    let status = product.types("status", "");
     assert!(
         status.stderr.contains(&message) && status.stderr.contains("globalps add"),
         "{status:?}"
     );
-    let check = product.plugin(&["check"], "").unwrap();
-    assert_eq!(check.code, Some(1), "{check:?}");
+    let check = product.ends("check", 1);
     assert!(check.stdout.contains(&message), "{check:?}");
     event(&cluster, "CredentialsRejected");
 
@@ -94,9 +93,7 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
 /// The certificate authority of the registry, before the controller's pods start.
 fn trust(cluster: &Cluster, pem: &str) {
     let namespace = "globalps-system";
-    cluster
-        .kubectl(&["create", "namespace", namespace])
-        .unwrap();
+    cluster.types(&format!("create namespace {namespace}"));
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "globalps-registry-authorities", "namespace": namespace},

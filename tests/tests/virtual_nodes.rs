@@ -5,7 +5,7 @@ mod common;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::docker_config;
+use common::roll_out;
 use globalps_testkit::product::Product;
 use globalps_testkit::{until, virtual_nodes};
 use serde_json::{Value, json};
@@ -53,8 +53,7 @@ fn nobody_waits_for_virtual_nodes() {
             "{message}"
         );
 
-        let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = product.ends("status -o json", 0);
         let status: Value = serde_json::from_str(&ran.stdout).unwrap();
         let expected = json!({
             "total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0, "unsupported": 2,
@@ -69,16 +68,9 @@ fn nobody_waits_for_virtual_nodes() {
             );
             assert!(row["message"].as_str().unwrap().contains(mark), "{row}");
         }
-        let ran = product.plugin(&["check"], "").unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = product.ends("check", 0);
         assert!(ran.stdout.contains("by-label, by-taint"), "{ran:?}");
-        let ran = product
-            .plugin(
-                &["remove", "--all", "--yes", "--wait", "--timeout", "2m"],
-                "",
-            )
-            .unwrap();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        product.ends("remove --all --yes --wait --timeout 2m", 0);
         product.wait_clean()
     })
     .unwrap();
@@ -89,9 +81,6 @@ fn rotation(product: &Product, password: &str) -> Duration {
     sleep(PAUSE);
     let begun = Instant::now();
     let login = format!("u:{password}");
-    product
-        .apply(&docker_config(&[("r.example.com", &login)]))
-        .unwrap();
-    product.wait_synced().unwrap();
+    roll_out(product, &[("r.example.com", &login)]);
     begun.elapsed()
 }

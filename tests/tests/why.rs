@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::cluster;
 use common::objects::apply;
-use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::product::{DEADLINE, Product, pull_secret};
 use globalps_testkit::{Access, Cluster, Node, until};
 use serde_json::{Value, json};
 
@@ -45,12 +45,7 @@ fn the_image_that_was_broken_is_named() {
     let open = registry.address(Access::Open);
     let private = registry.address(Access::Private);
     let (pause, image) = (format!("{open}/pause:1"), format!("{private}/team/app:1"));
-    let secret = |name: &str, content: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
-        })
-    };
+    let secret = |name: &str, content: &str| pull_secret("default", name, content);
     let unreadable = json!({"auths": {&private: {"auth": "x"}}}).to_string();
     let container = |image: &str| json!([{"name": "c", "image": image}]);
     let volume = json!({
@@ -96,9 +91,7 @@ fn the_image_that_was_broken_is_named() {
 
     // Pulled with a Secret, and not for a pod without it.
     apply(&cluster, &[pod("pulled", &node, &with("good"))]);
-    cluster
-        .kubectl_line("wait --for=condition=Ready pod/pulled --timeout=60s")
-        .unwrap();
+    cluster.types("wait --for=condition=Ready pod/pulled --timeout=60s");
     let mut never = json!({"containers": container(&image)});
     never["containers"][0]["imagePullPolicy"] = json!("Never");
     apply(&cluster, &[pod("never", &node, &never)]);

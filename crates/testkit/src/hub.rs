@@ -1,8 +1,11 @@
 //! The hub on a management cluster, and helpers for tests of it.
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+pub use crate::product::pull_secret as source;
 use crate::product::{self, DEADLINE, Product};
 use crate::{Access, Cluster, kubernetes, until};
 
@@ -115,15 +118,6 @@ impl<'a> Hub<'a> {
     }
 }
 
-/// A Secret with these credentials, as JSON.
-pub fn source(namespace: &str, name: &str, config: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": name, "namespace": namespace},
-        "stringData": {".dockerconfigjson": config},
-    })
-}
-
 /// A `FleetPullSecret` with a source of the same name, and more fields of its spec.
 pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
     let mut fleet = json!({
@@ -135,6 +129,12 @@ pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
         fleet["spec"][field] = value.clone();
     }
     fleet
+}
+
+/// Whether the hub's Secret in a member has this content.
+pub fn member_has(member: &Cluster, content: &str) -> Result<bool> {
+    let content = BASE64_STANDARD.encode(content);
+    Ok(member_secret(member)?["data"][".dockerconfigjson"] == content)
 }
 
 /// The hub's Secret in a member.

@@ -15,14 +15,11 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// The images of globalps: entrypoint, user, and the program beside it.
+#[rustfmt::skip]
 pub const IMAGES: [(&str, &str, Option<&str>); 3] = [
     ("globalps-controller", "65532:65532", None),
     (HUB, "65532:65532", None),
-    (
-        "globalps-syncer",
-        "0:0",
-        Some("globalps-credential-provider"),
-    ),
+    ("globalps-syncer", "0:0", Some("globalps-credential-provider")),
 ];
 const HUB: &str = "globalps-hub";
 
@@ -323,24 +320,14 @@ mod tests {
             base,
             archive(&image("app", "0:0"), &one("app", program(62, "x"))).unwrap()
         );
-        for (case, other) in [
-            (
-                "program",
-                archive(&image("app", "0:0"), &one("app", program(62, "y"))),
-            ),
-            (
-                "user",
-                archive(&image("app", "1:1"), &one("app", program(62, "x"))),
-            ),
-            (
-                "name",
-                archive(&image("ape", "0:0"), &one("ape", program(62, "x"))),
-            ),
-            (
-                "architecture",
-                archive(&image("app", "0:0"), &one("app", program(183, "x"))),
-            ),
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            ("program", archive(&image("app", "0:0"), &one("app", program(62, "y")))),
+            ("user", archive(&image("app", "1:1"), &one("app", program(62, "x")))),
+            ("name", archive(&image("ape", "0:0"), &one("ape", program(62, "x")))),
+            ("architecture", archive(&image("app", "0:0"), &one("app", program(183, "x")))),
+        ];
+        for (case, other) in cases {
             assert_ne!(base.1.digest, other.unwrap().1.digest, "{case}");
         }
     }

@@ -205,28 +205,13 @@ mod tests {
         let full: Vec<_> = (0..INSTANCES)
             .map(|i| record(i, &format!("/{i}"), owned))
             .collect();
-        for (case, records, choice) in [
+        #[rustfmt::skip]
+        let cases = [
             ("the first is free", vec![], take(0, None)),
-            (
-                "others run",
-                vec![record(0, "/a", owned), record(1, "/b", Use::Kept)],
-                take(2, None),
-            ),
-            (
-                "a gap is filled",
-                vec![record(1, "/a", owned)],
-                take(0, None),
-            ),
-            (
-                "a killed cluster makes room",
-                vec![record(0, "/a", Use::Abandoned)],
-                take(0, Some("/a")),
-            ),
-            (
-                "its own number again, kept",
-                vec![record(3, "/me", Use::Kept)],
-                take(3, None),
-            ),
+            ("others run", vec![record(0, "/a", owned), record(1, "/b", Use::Kept)], take(2, None)),
+            ("a gap is filled", vec![record(1, "/a", owned)], take(0, None)),
+            ("a killed cluster makes room", vec![record(0, "/a", Use::Abandoned)], take(0, Some("/a"))),
+            ("its own number again, kept", vec![record(3, "/me", Use::Kept)], take(3, None)),
             (
                 "its own number again, killed",
                 vec![
@@ -235,13 +220,10 @@ mod tests {
                 ],
                 take(5, None),
             ),
-            (
-                "its own, in use",
-                vec![record(3, "/me", owned)],
-                Choice::HeldBy(7),
-            ),
+            ("its own, in use", vec![record(3, "/me", owned)], Choice::HeldBy(7)),
             ("none is left", full, Choice::Full),
-        ] {
+        ];
+        for (case, records, choice) in cases {
             assert_eq!(choose(Path::new("/me"), &records), choice, "{case}");
         }
     }

@@ -22,6 +22,15 @@ impl Cluster {
         self.kubectl(&line.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// The same, as somebody types it: it must succeed.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn types(&self, line: &str) -> String {
+        let printed = self.kubectl_line(line);
+        printed.unwrap_or_else(|error| panic!("kubectl {line}: {error:#}"))
+    }
+
     /// Runs kubectl with this standard input.
     pub fn kubectl_with(&self, args: &[&str], input: impl Display) -> Result<String> {
         let ran = run(self.kubectl_command().args(args), &input.to_string())?;

@@ -370,27 +370,17 @@ mod tests {
                 },
             }]})
         };
-        for (case, nodes, ready) in [
+        #[rustfmt::skip]
+        let cases = [
             ("ready", node("True", "b", json!(null)), true),
-            (
-                "own taint",
-                node("True", "b", json!([{"key": "team"}])),
-                true,
-            ),
+            ("own taint", node("True", "b", json!([{"key": "team"}])), true),
             ("not ready", node("False", "b", json!(null)), false),
             ("unknown", node("Unknown", "b", json!(null)), false),
             ("boot before", node("True", "a", json!(null)), false),
-            (
-                "tainted",
-                node(
-                    "True",
-                    "b",
-                    json!([{"key": "node.kubernetes.io/not-ready"}]),
-                ),
-                false,
-            ),
+            ("tainted", node("True", "b", json!([{"key": "node.kubernetes.io/not-ready"}])), false),
             ("no nodes", json!({"items": []}), false),
-        ] {
+        ];
+        for (case, nodes, ready) in cases {
             assert_eq!(is_ready(&nodes, "node-1", "b"), ready, "{case}");
         }
     }

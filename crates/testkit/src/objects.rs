@@ -19,6 +19,7 @@ use crate::layout::Layout;
 const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Kinds that tests wait for: name, API, plural, and whether objects belong to a namespace.
+#[rustfmt::skip]
 const KINDS: [(&str, &str, &str, bool); 11] = [
     ("secret", "api/v1", "secrets", true),
     ("pod", "api/v1", "pods", true),
@@ -27,30 +28,10 @@ const KINDS: [(&str, &str, &str, bool); 11] = [
     ("daemonset", "apis/apps/v1", "daemonsets", true),
     ("deployment", "apis/apps/v1", "deployments", true),
     ("lease", "apis/coordination.k8s.io/v1", "leases", true),
-    (
-        "globalpullsecret",
-        "apis/globalps.io/v1alpha1",
-        "globalpullsecrets",
-        true,
-    ),
-    (
-        "nodepullsecret",
-        "apis/globalps.io/v1alpha1",
-        "nodepullsecrets",
-        true,
-    ),
-    (
-        "fleetpullsecret",
-        "apis/globalps.io/v1alpha1",
-        "fleetpullsecrets",
-        true,
-    ),
-    (
-        "clusterpullsecret",
-        "apis/globalps.io/v1alpha1",
-        "clusterpullsecrets",
-        true,
-    ),
+    ("globalpullsecret", "apis/globalps.io/v1alpha1", "globalpullsecrets", true),
+    ("nodepullsecret", "apis/globalps.io/v1alpha1", "nodepullsecrets", true),
+    ("fleetpullsecret", "apis/globalps.io/v1alpha1", "fleetpullsecrets", true),
+    ("clusterpullsecret", "apis/globalps.io/v1alpha1", "clusterpullsecrets", true),
 ];
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {

@@ -18,11 +18,6 @@ pub fn install_olm(cluster: &Cluster) {
     cluster.kubectl(&wait).unwrap();
 }
 
-pub fn pull_secret(namespace: &str, name: &str, config: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": name, "namespace": namespace}, "stringData": {".dockerconfigjson": config}})
-}
-
 pub fn catalog(namespace: &str, name: &str, secrets: &[&str]) -> Value {
     json!({"apiVersion": OLM, "kind": "CatalogSource", "metadata": {"name": name, "namespace": namespace},
         "spec": {"sourceType": "grpc", "image": "quay.io/catalog:1", "secrets": secrets}})

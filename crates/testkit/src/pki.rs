@@ -45,15 +45,10 @@ impl Authority {
             "kubernetes.default".to_owned(),
             "kubernetes.default.svc".to_owned(),
         ];
+        #[rustfmt::skip]
         let pairs = [
-            (
-                "apiserver",
-                authority.issue("kube-apiserver", None, &names)?,
-            ),
-            (
-                "apiserver-kubelet",
-                authority.issue("kube-apiserver", Some("system:masters"), &[])?,
-            ),
+            ("apiserver", authority.issue("kube-apiserver", None, &names)?),
+            ("apiserver-kubelet", authority.issue("kube-apiserver", Some("system:masters"), &[])?),
         ];
         for (name, identity) in pairs {
             write_private(&layout.pki(&format!("{name}.crt")), &identity.certificate)?;

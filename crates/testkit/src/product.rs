@@ -95,6 +95,26 @@ impl<'a> Product<'a> {
         run(&mut command, input)
     }
 
+    /// Runs the plugin with the words of this line, as somebody types it.
+    ///
+    /// # Panics
+    /// If it can't be run, or shows a credential.
+    pub fn types(&self, line: &str, input: &str) -> Ran {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = self.plugin(&words, input);
+        ran.unwrap_or_else(|error| panic!("{line}: {error:#}"))
+    }
+
+    /// The same, without input: it must exit with this status.
+    ///
+    /// # Panics
+    /// If it exits with another one.
+    pub fn ends(&self, line: &str, code: i32) -> Ran {
+        let ran = self.types(line, "");
+        assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+        ran
+    }
+
     /// Runs `kubectl apply` for the additional Secret with this content. The type is `Opaque` if the API server would
     /// otherwise reject the content.
     pub fn apply(&self, content: &str) -> Result<()> {
@@ -223,6 +243,25 @@ impl<'a> Product<'a> {
         })
     }
 
+    /// Waits until the condition has this reason. Returns its message.
+    pub fn wait_reason(&self, type_: &str, reason: &str) -> Result<String> {
+        until(&format!("{type_}: {reason}"), DEADLINE, POLL, || {
+            let (_, found, message) = self.condition(type_)?;
+            Ok((found == reason).then_some(message))
+        })
+        .with_context(|| format!("{:?}", self.condition(type_)))
+    }
+
+    /// Waits until the node reports this phase. Returns its status.
+    pub fn wait_phase(&self, node: &Node, phase: &str) -> Result<Value> {
+        let what = format!("{} is {phase}", node.name());
+        until(&what, DEADLINE, POLL, || {
+            let status = self.node_status(node.name())?;
+            Ok((status["phase"] == phase).then_some(status))
+        })
+        .with_context(|| format!("{:?}", self.node_status(node.name())))
+    }
+
     /// Waits until each of these nodes has the content by this delivery.
     pub fn wait_delivered(&self, nodes: &[Node], delivery: &str) -> Result<()> {
         let statuses = || -> Result<Vec<Value>> {
@@ -343,6 +382,23 @@ impl<'a> Product<'a> {
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
     }
+}
+
+/// A pull secret with this content.
+pub fn pull_secret(namespace: &str, name: &str, content: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {".dockerconfigjson": content},
+    })
+}
+
+/// A `GlobalPullSecret` with this spec.
+pub fn configuration(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": spec,
+    })
 }
 
 /// The `GlobalPullSecret`, as kubectl names it.

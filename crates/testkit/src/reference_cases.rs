@@ -121,19 +121,12 @@ pub const ENDS: &[&str] = &[
 
 /// Content of the Secret, whether HyperShift's syncer accepts it, and what globalps reports: nothing, or the code of
 /// the first error.
+#[rustfmt::skip]
 pub const CONTENTS: &[(&str, bool, &str)] = &[
     (r#"{"auths":{"r.io":{"auth":"dTpw"}}}"#, true, ""),
-    (
-        r#"{"auths":{"r.io":{"auth":"dTpw"},"s.io":{"auth":"dTpw"}}}"#,
-        true,
-        "",
-    ),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"},"s.io":{"auth":"dTpw"}}}"#, true, ""),
     (r#"{"auths":{}}"#, true, "NoEntries"),
-    (
-        r#"{"auths":{"r.io":{"auth":"dTpw"}},"credsStore":"x","credHelpers":{"s.io":"y"}}"#,
-        true,
-        "",
-    ),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"}},"credsStore":"x","credHelpers":{"s.io":"y"}}"#, true, ""),
     (r#"{"auths":null}"#, true, "NoEntries"),
     (r#"{"auths":"not an object"}"#, true, "AuthsNotObject"),
     (r#"{"auths":[]}"#, true, "AuthsNotObject"),
@@ -149,11 +142,7 @@ pub const CONTENTS: &[(&str, bool, &str)] = &[
     ("true", false, "NotObject"),
     ("   ", false, "NotJson"),
     ("{}", false, "NoAuths"),
-    (
-        r#"{"config":{"auths":{"r.io":{"auth":"dTpw"}}}}"#,
-        false,
-        "NoAuths",
-    ),
+    (r#"{"config":{"auths":{"r.io":{"auth":"dTpw"}}}}"#, false, "NoAuths"),
 ];
 
 /// The tables as Markdown.

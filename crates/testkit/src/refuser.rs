@@ -66,15 +66,10 @@ impl Refuser {
 
     /// The configuration for the API server that refuses the writes of these users. `silent`: there is no response to them.
     pub fn configuration(&self, users: &[&str], refused: &Refused<'_>, silent: bool) -> Value {
+        #[rustfmt::skip]
         let conditions = [
-            (
-                "user",
-                format!("request.userInfo.username in {}", json!(users)),
-            ),
-            (
-                "namespace",
-                format!("request.namespace == '{}'", refused.namespace),
-            ),
+            ("user", format!("request.userInfo.username in {}", json!(users))),
+            ("namespace", format!("request.namespace == '{}'", refused.namespace)),
             ("name", refused.condition()),
         ];
         let conditions = conditions.map(|(name, text)| json!({"name": name, "expression": text}));

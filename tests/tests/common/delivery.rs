@@ -38,12 +38,7 @@ pub fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
 
 /// Message of `NamespacesSynced`, when it has this reason.
 pub fn wait_reason(product: &Product, reason: &str) -> String {
-    let what = format!("NamespacesSynced: {reason}");
-    until(&what, DEADLINE, POLL, || {
-        let (_, found, message) = product.condition("NamespacesSynced")?;
-        Ok((found == reason).then_some(message))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
+    product.wait_reason("NamespacesSynced", reason).unwrap()
 }
 
 /// Waits until the status has failures of exactly these namespaces, each with its reason; returns the first one's message.

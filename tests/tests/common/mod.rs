@@ -11,7 +11,7 @@ pub mod upgrade;
 
 use std::time::Duration;
 
-use globalps_testkit::product::DEADLINE;
+use globalps_testkit::product::{DEADLINE, Product};
 use globalps_testkit::{Cluster, Node, config_file, secrecy, until};
 use serde_json::json;
 
@@ -20,6 +20,16 @@ const POLL: Duration = Duration::from_millis(100);
 /// A cluster for this test file, removed when it is dropped and also when the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
     Cluster::up_named(name, nodes).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
+}
+
+/// Only the definitions of the nodes' resources: objects stay as the test writes them.
+pub fn install_crds(cluster: &Cluster) {
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
+    cluster.kubectl(&["apply", "-f", crds]).unwrap();
+    for crd in ["globalpullsecrets", "nodepullsecrets"] {
+        let line = format!("wait --for=condition=Established crd/{crd}.globalps.io");
+        cluster.kubectl_line(&line).unwrap();
+    }
 }
 
 /// A credentials file with these pairs of registry and `user:password`.
@@ -35,19 +45,33 @@ pub fn docker_config(entries: &[(&str, &str)]) -> String {
     json!({"auths": auths}).to_string()
 }
 
+/// Writes the additional Secret, with these pairs of registry and `user:password`.
+pub fn write(product: &Product, entries: &[(&str, &str)]) {
+    product.apply(&docker_config(entries)).unwrap();
+}
+
+/// The same, and waits until every node has it.
+pub fn roll_out(product: &Product, entries: &[(&str, &str)]) {
+    write(product, entries);
+    product.wait_synced().unwrap();
+}
+
 pub fn base64(text: &str) -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(text)
 }
 
+pub fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
+}
+
 /// Returns when this many controllers run and all of them are ready.
 pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     let flag = format!("--replicas={replicas}");
-    cluster
-        .kubectl_line(&format!(
-            "scale deployment/globalps-controller -n globalps-system {flag}"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "scale deployment/globalps-controller -n globalps-system {flag}"
+    ));
     until("the number of controllers", DEADLINE, POLL, || {
         let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;
         anyhow::ensure!(!deployment.is_null(), "there is no controller");

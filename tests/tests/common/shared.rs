@@ -65,11 +65,9 @@ fn reset(cluster: &Cluster, product: &Product) {
     }
     product.delete().unwrap();
     product.wait_clean().unwrap();
-    cluster
-        .kubectl_line(&format!(
-            "delete {CONFIG} --namespace=kube-system --ignore-not-found"
-        ))
-        .unwrap();
+    cluster.types(&format!(
+        "delete {CONFIG} --namespace=kube-system --ignore-not-found"
+    ));
 }
 
 /// Turns each call into a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars

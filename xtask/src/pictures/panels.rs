@@ -381,19 +381,13 @@ mod tests {
 
     #[test]
     fn a_stat_shows_its_last_value_its_name_or_that_it_has_none() {
-        for (options, answer, expected) in [
-            (
-                Value::Null,
-                vec![series("p", &[(1.0, 1.0), (2.0, 0.5)])],
-                "50%",
-            ),
-            (
-                serde_json::json!({"textMode": "name"}),
-                vec![series("pod-1", &[(1.0, 1.0)])],
-                "pod-1",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            (Value::Null, vec![series("p", &[(1.0, 1.0), (2.0, 0.5)])], "50%"),
+            (serde_json::json!({"textMode": "name"}), vec![series("pod-1", &[(1.0, 1.0)])], "pod-1"),
             (Value::Null, vec![], "No data"),
-        ] {
+        ];
+        for (options, answer, expected) in cases {
             let drawn = svg(&[(panel("stat", options), vec![answer])], (0.0, 9.0)).unwrap();
             assert!(drawn.contains(&format!("{expected}\n")), "{drawn}");
         }

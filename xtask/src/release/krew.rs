@@ -261,71 +261,28 @@ mod tests {
             *manifest.pointer_mut(pointer).unwrap() = value;
             manifest
         };
-        for (manifest, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (with("/apiVersion", json!("v1")), "apiVersion is wrong"),
             (with("/kind", json!("Plug")), "kind is not Plugin"),
-            (
-                with("/metadata/name", json!("global_ps")),
-                "the name has characters other than a-z, 0-9 and -",
-            ),
-            (
-                with("/metadata/name", json!("other")),
-                "the file is not named after the plugin",
-            ),
-            (
-                with("/spec/version", json!("1.2.3")),
-                "version is not vMAJOR.MINOR.PATCH",
-            ),
-            (
-                with("/spec/shortDescription", json!("a\nb")),
-                "shortDescription is not one short line",
-            ),
+            (with("/metadata/name", json!("global_ps")), "the name has characters other than a-z, 0-9 and -"),
+            (with("/metadata/name", json!("other")), "the file is not named after the plugin"),
+            (with("/spec/version", json!("1.2.3")), "version is not vMAJOR.MINOR.PATCH"),
+            (with("/spec/shortDescription", json!("a\nb")), "shortDescription is not one short line"),
             (with("/spec/platforms", json!([])), "there is no platform"),
-            (
-                platform("uri", json!("http://x/a.tar.gz")),
-                "uri is not https",
-            ),
-            (
-                platform("uri", json!("https://x/a.deb")),
-                "uri is neither .tar.gz nor .zip",
-            ),
-            (
-                platform("sha256", json!("00")),
-                "sha256 is not a SHA-256 in hex",
-            ),
-            (
-                platform("bin", json!("../x")),
-                "bin is not a file of the plugin",
-            ),
-            (
-                platform("bin", json!("x.exe")),
-                "bin ends with .exe on Windows only",
-            ),
+            (platform("uri", json!("http://x/a.tar.gz")), "uri is not https"),
+            (platform("uri", json!("https://x/a.deb")), "uri is neither .tar.gz nor .zip"),
+            (platform("sha256", json!("00")), "sha256 is not a SHA-256 in hex"),
+            (platform("bin", json!("../x")), "bin is not a file of the plugin"),
+            (platform("bin", json!("x.exe")), "bin ends with .exe on Windows only"),
             (platform("files", json!([])), "files is empty"),
-            (
-                platform("files", json!([{"from": "x", "to": "."}])),
-                "there is no LICENSE",
-            ),
-            (
-                platform("selector", json!({})),
-                "a selector does not match one platform",
-            ),
-            (
-                platform("selector", json!({"matchLabels": {"os": "linux"}})),
-                "a selector does not match one platform",
-            ),
-            (
-                platform(
-                    "selector",
-                    json!({"matchLabels": {"os": "linux", "arch": "arm64"}}),
-                ),
-                "two selectors match one platform",
-            ),
-            (
-                platform("checksum", json!("0")),
-                "a field of a platform that krew does not know",
-            ),
-        ] {
+            (platform("files", json!([{"from": "x", "to": "."}])), "there is no LICENSE"),
+            (platform("selector", json!({})), "a selector does not match one platform"),
+            (platform("selector", json!({"matchLabels": {"os": "linux"}})), "a selector does not match one platform"),
+            (platform("selector", json!({"matchLabels": {"os": "linux", "arch": "arm64"}})), "two selectors match one platform"),
+            (platform("checksum", json!("0")), "a field of a platform that krew does not know"),
+        ];
+        for (manifest, expected) in cases {
             let found = violations(&manifest, "globalps.yaml");
             assert!(
                 found.iter().any(|words| words == expected),

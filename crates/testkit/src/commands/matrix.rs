@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::matrix_kubeadm as kubeadm;
 use crate::compatibility::{Observed, Release, with_clusters};
-use crate::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use crate::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret};
 use crate::suite::{self, Capacity};
 use crate::{Access, Cluster, Node, config_file, containerd, crio, kubernetes, until};
 use anyhow::{Context as _, Result, ensure};
@@ -249,11 +249,8 @@ impl World<'_> {
     fn scopes(&self) -> Result<(bool, Option<bool>, String)> {
         let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
         self.product.apply(&other.to_string())?;
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {".dockerconfigjson": self.cluster.registry().docker_config()?},
-        });
+        let content = self.cluster.registry().docker_config()?;
+        let secret = pull_secret(NAMESPACE, SOURCE, &content);
         self.cluster.kubectl_with(&["apply", "-f", "-"], &secret)?;
         self.configure(&json!({
             "kubelet": {"delivery": "CredentialProvider"},

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::fleet::{delivery_soak, hub_soak};
-use crate::{Cluster, soak};
+use crate::{Cluster, soak::nodes};
 
 #[derive(Subcommand)]
 pub enum Soak {
@@ -34,61 +34,21 @@ pub struct Random {
     seed: u64,
 }
 
-impl Random {
-    fn time(&self) -> Duration {
-        Duration::from_mins(self.minutes)
-    }
-}
-
 pub fn run(soak: &Soak) -> Result<()> {
+    let (Soak::Nodes { random, .. } | Soak::Delivery(random) | Soak::Hub(random)) = soak;
+    let Random { minutes, seed } = random;
+    println!("{minutes} minutes, seed {seed}");
+    let time = Duration::from_mins(*minutes);
     match soak {
-        Soak::Nodes { nodes, random } => on_nodes(*nodes, random),
-        Soak::Delivery(random) => {
-            let done = delivery_soak::soak(random.time(), random.seed)?;
-            println!(
-                "seed {}: {} iterations, {} events, {} controllers killed; the expected state was reached within {:.1} s at most",
-                random.seed,
-                done.rounds,
-                done.events,
-                done.kills,
-                done.slowest.as_secs_f32(),
-            );
-            Ok(())
-        }
-        Soak::Hub(random) => {
-            let done = hub_soak::soak(random.time(), random.seed)?;
-            println!(
-                "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times, \
-                 {} odd values, {} false identities or kubeconfigs, writes refused {} times, {} attacks of a tenant; \
-                 at most {} KiB for a hub, \
-                 at most {} in flight; the expected state was reached within {:.1} s at most",
-                random.seed,
-                done.rounds,
-                done.events,
-                done.kills,
-                done.outages,
-                done.waits,
-                done.freezes,
-                done.odd_values,
-                done.lies,
-                done.refusals,
-                done.attacks,
-                done.memory,
-                done.most_in_flight,
-                done.slowest.as_secs_f32(),
-            );
-            Ok(())
-        }
+        Soak::Nodes { nodes, .. } => on_nodes(*nodes, time, *seed),
+        Soak::Delivery(_) => delivery_soak::soak(time, *seed),
+        Soak::Hub(_) => hub_soak::soak(time, *seed),
     }
 }
 
-fn on_nodes(nodes: u8, random: &Random) -> Result<()> {
+fn on_nodes(nodes: u8, time: Duration, seed: u64) -> Result<()> {
     let cluster = Cluster::up_named("soak", nodes)?;
-    println!(
-        "{nodes} nodes, {} minutes, seed {}",
-        random.minutes, random.seed
-    );
-    let outcome = soak::soak(&cluster, random.time(), random.seed);
+    let outcome = nodes::soak(&cluster, time, seed);
     if outcome.is_err() {
         // The cluster stays for an investigation: `testkit cluster down` stops it.
         let kubeconfig = cluster.kubeconfig();

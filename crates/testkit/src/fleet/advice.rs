@@ -12,7 +12,7 @@ use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
-use crate::product::{CONFIG, NAMESPACE, Product};
+use crate::product::{CONFIG, NAMESPACE, Product, pull_secret};
 use crate::until;
 
 /// Watches that are not permitted are tried again within this time.
@@ -20,11 +20,9 @@ const SOON: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
 
 /// A change of the configuration that needs rights which were not installed, and the advised command.
+#[rustfmt::skip]
 const SITUATIONS: [(&str, &str); 5] = [
-    (
-        r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#,
-        "kubectl globalps install --source one --source two",
-    ),
+    (r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#, "kubectl globalps install --source one --source two"),
     (
         r#"{"sources": [{"name": "one", "scope": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}, {"name": "two"}]}"#,
         "kubectl globalps install",
@@ -33,14 +31,8 @@ const SITUATIONS: [(&str, &str); 5] = [
         r#"{"original": {"secretRef": {"namespace": "team", "name": "original"}}}"#,
         "kubectl globalps install --original team/original",
     ),
-    (
-        r#"{"imagePullSecrets": {"enabled": true}}"#,
-        "kubectl globalps install --deliver-to-namespaces",
-    ),
-    (
-        r#"{"operators": {"enabled": true}}"#,
-        "kubectl globalps install --operators NAMESPACE/SECRET",
-    ),
+    (r#"{"imagePullSecrets": {"enabled": true}}"#, "kubectl globalps install --deliver-to-namespaces"),
+    (r#"{"operators": {"enabled": true}}"#, "kubectl globalps install --operators NAMESPACE/SECRET"),
 ];
 
 /// Follows the advice in each situation, one after the other: a later command must not undo what an earlier one did.
@@ -56,11 +48,7 @@ pub fn run() -> Result<usize> {
         ("team", "original"),
     ] {
         let auths = json!({"auths": {format!("{name}.example.com"): {"auth": "dTpw"}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": auths.to_string()},
-        });
-        stage.apply(&secret)?;
+        stage.apply(pull_secret(namespace, name, &auths.to_string()))?;
     }
     stage.start_controller()?;
     // The controller creates the configuration.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::names::GLOBAL_SECRET;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
@@ -17,7 +16,7 @@ use super::objects::status;
 use super::odd_values::node;
 use super::stage::Stage;
 use super::syncers::{Kubelets, Syncers};
-use crate::product::NAMESPACE;
+use crate::product::configuration;
 
 const NODES: usize = 8;
 const MOST: usize = 2;
@@ -170,12 +169,8 @@ impl Scene<'_> {
             "maxUnavailable": MOST, "minReadySeconds": 1,
             "canary": {"minReadySeconds": SOAK.as_secs()},
         });
-        let config = json!({
-            "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-            "metadata": {"name": GLOBAL_SECRET, "namespace": NAMESPACE},
-            "spec": {"rollout": rollout},
-        });
-        self.stage.apply(&config)
+        self.stage
+            .apply(configuration(&json!({"rollout": rollout})))
     }
 
     async fn roll_out(&self, clocks: Clocks, revision: i64) -> Result<Rollout> {

@@ -18,6 +18,7 @@ use super::hub_stage::{CLUSTERS, HubProcess, HubStage};
 use super::hub_steps::{Mark, files, waves};
 use super::members::Members;
 use super::meter::Usage;
+use crate::product::pull_secret;
 
 pub use super::hub_steps::Step;
 
@@ -204,10 +205,7 @@ impl Bench<'_> {
         self.revision += 1;
         let entry = json!({"username": "bench", "password": format!("password-{}", self.revision)});
         let config = json!({"auths": {"bench.example.com": entry}}).to_string();
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": FLEET},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config},
-        });
+        let secret = pull_secret(CLUSTERS, FLEET, &config);
         apply_secret(&self.admin, secret).await
     }
 

@@ -2,28 +2,25 @@
 //! clients interfere, controllers are killed. After each iteration exactly the expected objects must exist.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fastrand::Rng;
 use globalps_core::api::Attach;
 use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
 use globalps_dockerconfig::parse;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::objects::{apply_secret, config, configure, unless};
 use super::stage::Stage;
+use crate::fleet::block_on;
 use crate::process::kill;
 use crate::product::NAMESPACE;
+use crate::soak::{self, Events, World, events};
 
-/// How long the controllers may take after an iteration: the next leader waits until the Lease of a killed one expires.
-const SETTLED: Duration = Duration::from_mins(2);
-const POLL: Duration = Duration::from_millis(200);
-const EVENTS: usize = 12;
 const CONTROLLERS: [&str; 2] = ["globalps-controller", "globalps-controller-2"];
 const TEAM: &str = "team";
 /// How often another client may remove a reference before the controller gives up.
@@ -32,19 +29,12 @@ const REMOVALS: u32 = 3;
 const GONE: &[u16] = &[404, 409];
 const ACCOUNTS: [&str; 2] = ["ci", "default"];
 
-/// Counts of what happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    pub rounds: usize,
-    pub events: usize,
-    pub kills: usize,
-    /// The longest time until the expected state was reached.
-    pub slowest: Duration,
-}
-
-pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
+pub fn soak(time: Duration, seed: u64) -> Result<()> {
     let stage = Stage::managed("delivery-soak", Attach::ServiceAccounts)?;
-    crate::fleet::block_on(run(&stage, time, seed))
+    block_on(async {
+        let mut delivery = Delivery::new(&stage, seed).await?;
+        soak::soak(&mut delivery, time).await
+    })
 }
 
 /// A namespace of a user.
@@ -55,9 +45,12 @@ struct Space {
     removals: u32,
 }
 
-struct World {
+struct Delivery<'a> {
+    stage: &'a Stage,
     client: Client,
-    rng: Rng,
+    events: Events,
+    /// Process id of each.
+    controllers: Vec<u32>,
     spaces: BTreeMap<String, Space>,
     /// Number in the password of each content.
     additional: u32,
@@ -68,215 +61,63 @@ struct World {
     excludes_x: bool,
 }
 
-async fn run(stage: &Stage, time: Duration, seed: u64) -> Result<Outcome> {
-    let mut world = World {
-        client: stage.admin_client().await?,
-        rng: Rng::with_seed(seed),
-        spaces: BTreeMap::new(),
-        additional: 0,
-        team: 0,
-        attach: Attach::ServiceAccounts,
-        is_enabled: true,
-        excludes_x: false,
-    };
-    stage.allow_source(TEAM)?;
-    let source = json!({"name": TEAM, "scope": {"namespaces": ["t-*"]}});
-    world
-        .configure(&json!({"sources": [source], "imagePullSecrets": {"serviceAccounts": ACCOUNTS}}))
-        .await?;
-    world.rotate(true).await?;
-    world.rotate(false).await?;
-    let mut controllers = CONTROLLERS.map(|component| stage.start(component));
-    let mut outcome = Outcome::default();
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        for _ in 0..EVENTS {
-            world.event().await?;
-            sleep(Duration::from_millis(world.rng.u64(0..200))).await;
+impl World for Delivery<'_> {
+    events! { |it, name|
+        "namespace created", 4, it.create().await;
+        "rotation", 1, it.rotate(true).await;
+        "rotation of a source", 1, it.rotate(false).await;
+        "paused or resumed", 1, it.pause_or_resume().await;
+        "other attachment", 1, it.attach().await;
+        "enabled or disabled", 1, it.enable().await;
+        "other exclusions", 1, it.exclude().await;
+        "namespace deleted", 2, it.delete(&name).await;
+        "namespace marked", 3, it.mark(&name).await;
+        "Secret changed", 1, it.overwrite(&name).await;
+        "Secret deleted", 1, it.delete_secret(&name).await;
+        "reference removed", 3, it.detach(&name).await;
+    }
+    /// A namespace.
+    type Drawn = String;
+    const ROUND: usize = 12;
+    /// The next leader waits until the Lease of a killed one expires.
+    const SETTLED: Duration = Duration::from_mins(2);
+    const POLL: Duration = Duration::from_millis(200);
+
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    async fn draw(&mut self) -> Result<String> {
+        if self.spaces.is_empty() {
+            self.create().await?;
         }
-        outcome.events += EVENTS;
-        for (component, controller) in CONTROLLERS.iter().zip(&mut controllers) {
-            if world.rng.u8(0..3) == 0 {
-                let pid = controller
-                    .as_ref()
-                    .map_err(|error| anyhow::anyhow!("{error:#}"))?;
-                kill(*pid);
-                outcome.kills += 1;
+        let at = self.events.random.usize(0..self.spaces.len());
+        self.spaces.keys().nth(at).cloned().context("a namespace")
+    }
+
+    fn pause(&mut self) -> Duration {
+        self.events.below(200)
+    }
+
+    /// Kills controllers first. New content ends every conflict.
+    async fn heal(&mut self) -> Result<()> {
+        for (at, component) in CONTROLLERS.into_iter().enumerate() {
+            if self.events.random.u8(0..3) == 0 {
+                kill(self.controllers[at]);
+                self.events.count("controller killed", true);
                 // The controller may still be working on the previous event.
-                world.event().await?;
-                sleep(Duration::from_millis(world.rng.u64(0..500))).await;
-                *controller = stage.start(component);
+                soak::make_any(self).await?;
+                sleep(self.events.below(500)).await;
+                self.controllers[at] = self.stage.start(component)?;
             }
         }
-        // New content ends every conflict.
-        world
-            .configure(&json!({"rollout": {"paused": false}}))
+        self.configure(&json!({"rollout": {"paused": false}}))
             .await?;
-        world.rotate(true).await?;
-        world.rotate(false).await?;
-        outcome.rounds += 1;
-        outcome.slowest = outcome.slowest.max(world.settle(outcome.rounds).await?);
-    }
-    Ok(outcome)
-}
-
-impl World {
-    async fn configure(&self, spec: &Value) -> Result<()> {
-        configure(&self.client, spec).await
+        self.rotate(true).await?;
+        self.rotate(false).await
     }
 
-    /// `is_additional`: rotates the content for every pod; otherwise that of the source with a scope.
-    async fn rotate(&mut self, is_additional: bool) -> Result<()> {
-        let (name, registry, number) = if is_additional {
-            (ADDITIONAL_SECRET, "quay.io", &mut self.additional)
-        } else {
-            (TEAM, "ghcr.io", &mut self.team)
-        };
-        *number += 1;
-        let config = config(&[(registry, *number)]);
-        apply_secret(&self.client, NAMESPACE, name, config).await
-    }
-
-    fn some_space(&mut self) -> Option<String> {
-        let at = self.rng.usize(0..self.spaces.len().max(1));
-        self.spaces.keys().nth(at).cloned()
-    }
-
-    async fn event(&mut self) -> Result<()> {
-        let what = self.rng.u8(0..20);
-        match what {
-            0..4 => return self.create().await,
-            4 => return self.rotate(true).await,
-            5 => return self.rotate(false).await,
-            6 => {
-                let paused = self.rng.bool();
-                return self
-                    .configure(&json!({"rollout": {"paused": paused}}))
-                    .await;
-            }
-            7 => {
-                self.attach = if self.rng.bool() {
-                    Attach::Admission
-                } else {
-                    Attach::ServiceAccounts
-                };
-                return self
-                    .configure(&json!({"imagePullSecrets": {"attach": self.attach}}))
-                    .await;
-            }
-            8 => {
-                self.is_enabled = self.rng.u8(0..3) > 0;
-                let enabled = self.is_enabled;
-                return self
-                    .configure(&json!({"imagePullSecrets": {"enabled": enabled}}))
-                    .await;
-            }
-            9 => {
-                self.excludes_x = self.rng.bool();
-                let excluded = if self.excludes_x {
-                    vec!["kube-*", "globalps-system", "x-*"]
-                } else {
-                    vec!["kube-*", "globalps-system"]
-                };
-                return self
-                    .configure(&json!({"imagePullSecrets": {"excludedNamespaces": excluded}}))
-                    .await;
-            }
-            _ => {}
-        }
-        let Some(name) = self.some_space() else {
-            return Ok(());
-        };
-        match what {
-            10 | 11 => {
-                self.spaces.remove(&name);
-                let api: Api<Namespace> = Api::all(self.client.clone());
-                api.delete(&name, &DeleteParams::default()).await?;
-                Ok(())
-            }
-            12..15 => self.mark(&name).await,
-            15 => {
-                let config = config(&[("overwritten", 1)]).to_string();
-                let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
-                let patch = Patch::Merge(json!({"stringData": {DATA_KEY: config}}));
-                let params = PatchParams::default();
-                unless(GONE, api.patch(GLOBAL_SECRET, &params, &patch).await).map(drop)
-            }
-            16 => {
-                let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
-                let params = DeleteParams::default();
-                unless(GONE, api.delete(GLOBAL_SECRET, &params).await).map(drop)
-            }
-            _ => self.detach(&name).await,
-        }
-    }
-
-    async fn create(&mut self) -> Result<()> {
-        let prefix = ["t", "x"][self.rng.usize(0..2)];
-        let name = format!("{prefix}-{}", self.rng.u32(..));
-        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        api.create(&kube::api::PostParams::default(), &namespace)
-            .await?;
-        let account: ServiceAccount = serde_json::from_value(
-            json!({"metadata": {"name": "ci"}, "imagePullSecrets": [{"name": "own"}]}),
-        )?;
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &name);
-        api.create(&kube::api::PostParams::default(), &account)
-            .await?;
-        self.spaces.insert(name, Space::default());
-        Ok(())
-    }
-
-    /// Excludes a namespace by its label or annotation, or includes it again.
-    async fn mark(&mut self, name: &str) -> Result<()> {
-        let (by_label, is_marked) = (self.rng.bool(), self.rng.bool());
-        let space = self.spaces.get_mut(name).context("a namespace")?;
-        let value = is_marked.then_some("true");
-        let metadata = if by_label {
-            space.has_label = is_marked;
-            json!({"labels": {"globalps.io/exclude": value}})
-        } else {
-            space.has_annotation = is_marked;
-            json!({"annotations": {"k8s.titansoft.com/imagepullsecret-patcher-exclude": value}})
-        };
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let patch = Patch::Merge(json!({"metadata": metadata}));
-        api.patch(name, &PatchParams::default(), &patch).await?;
-        Ok(())
-    }
-
-    /// Another client applies a service account in its original form.
-    async fn detach(&mut self, name: &str) -> Result<()> {
-        let space = self.spaces.get_mut(name).context("a namespace")?;
-        if space.removals >= REMOVALS {
-            return Ok(());
-        }
-        space.removals += 1;
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
-        let patch = Patch::Merge(json!({"imagePullSecrets": [{"name": "own"}]}));
-        let params = PatchParams::default();
-        unless(GONE, api.patch("ci", &params, &patch).await).map(drop)
-    }
-
-    /// Waits for the expected state; returns how long it took.
-    async fn settle(&self, round: usize) -> Result<Duration> {
-        let begun = Instant::now();
-        loop {
-            let Err(error) = self.check().await else {
-                return Ok(begun.elapsed());
-            };
-            if begun.elapsed() > SETTLED {
-                return Err(error.context(format!(
-                    "iteration {round}: not within {} s",
-                    SETTLED.as_secs()
-                )));
-            }
-            sleep(POLL).await;
-        }
-    }
-
-    async fn check(&self) -> Result<()> {
+    async fn settled(&mut self) -> Result<()> {
         let params = ListParams::default().fields(&format!("metadata.name={GLOBAL_SECRET}"));
         let secrets = Api::<Secret>::all(self.client.clone())
             .list(&params)
@@ -306,12 +147,8 @@ impl World {
                 let names = account.image_pull_secrets.iter().flatten();
                 let names: Vec<&str> = names.map(|reference| reference.name.as_str()).collect();
                 let is_ours = is_attached && ACCOUNTS.contains(&account_name.as_str());
-                let own = if account_name == "ci" {
-                    vec!["own"]
-                } else {
-                    vec![]
-                };
-                let expected = [own, if is_ours { vec![GLOBAL_SECRET] } else { vec![] }].concat();
+                let own: &[&str] = if account_name == "ci" { &["own"] } else { &[] };
+                let expected = [own, if is_ours { &[GLOBAL_SECRET] } else { &[] }].concat();
                 ensure!(
                     names == expected,
                     "{name}/{account_name} has {names:?}, not {expected:?}"
@@ -324,6 +161,155 @@ impl World {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Delivery<'a> {
+    async fn new(stage: &'a Stage, seed: u64) -> Result<Self> {
+        let mut delivery = Self {
+            stage,
+            client: stage.admin_client().await?,
+            events: Events::new(seed),
+            controllers: Vec::new(),
+            spaces: BTreeMap::new(),
+            additional: 0,
+            team: 0,
+            attach: Attach::ServiceAccounts,
+            is_enabled: true,
+            excludes_x: false,
+        };
+        stage.allow_source(TEAM)?;
+        let source = json!({"name": TEAM, "scope": {"namespaces": ["t-*"]}});
+        let spec = json!({"sources": [source], "imagePullSecrets": {"serviceAccounts": ACCOUNTS}});
+        delivery.configure(&spec).await?;
+        delivery.rotate(true).await?;
+        delivery.rotate(false).await?;
+        for component in CONTROLLERS {
+            delivery.controllers.push(stage.start(component)?);
+        }
+        Ok(delivery)
+    }
+
+    fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+
+    async fn configure(&self, spec: &Value) -> Result<()> {
+        configure(&self.client, spec).await
+    }
+
+    /// `is_additional`: rotates the content for every pod; otherwise that of the source with a scope.
+    async fn rotate(&mut self, is_additional: bool) -> Result<()> {
+        let (name, registry, number) = if is_additional {
+            (ADDITIONAL_SECRET, "quay.io", &mut self.additional)
+        } else {
+            (TEAM, "ghcr.io", &mut self.team)
+        };
+        *number += 1;
+        let config = config(&[(registry, *number)]);
+        apply_secret(&self.client, NAMESPACE, name, config).await
+    }
+
+    async fn pause_or_resume(&mut self) -> Result<()> {
+        let paused = self.events.random.bool();
+        self.configure(&json!({"rollout": {"paused": paused}}))
+            .await
+    }
+
+    async fn attach(&mut self) -> Result<()> {
+        self.attach = if self.events.random.bool() {
+            Attach::Admission
+        } else {
+            Attach::ServiceAccounts
+        };
+        self.configure(&json!({"imagePullSecrets": {"attach": self.attach}}))
+            .await
+    }
+
+    async fn enable(&mut self) -> Result<()> {
+        self.is_enabled = self.events.random.u8(0..3) > 0;
+        self.configure(&json!({"imagePullSecrets": {"enabled": self.is_enabled}}))
+            .await
+    }
+
+    async fn exclude(&mut self) -> Result<()> {
+        self.excludes_x = self.events.random.bool();
+        let all = ["kube-*", "globalps-system", "x-*"];
+        let excluded = &all[..if self.excludes_x { 3 } else { 2 }];
+        self.configure(&json!({"imagePullSecrets": {"excludedNamespaces": excluded}}))
+            .await
+    }
+
+    async fn delete(&mut self, name: &str) -> Result<()> {
+        self.spaces.remove(name);
+        self.namespaces()
+            .delete(name, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+
+    async fn overwrite(&mut self, name: &str) -> Result<()> {
+        let config = config(&[("overwritten", 1)]).to_string();
+        let patch = Patch::Merge(json!({"stringData": {DATA_KEY: config}}));
+        let (api, params) = (self.api::<Secret>(name), PatchParams::default());
+        unless(GONE, api.patch(GLOBAL_SECRET, &params, &patch).await).map(drop)
+    }
+
+    async fn delete_secret(&mut self, name: &str) -> Result<()> {
+        let (api, params) = (self.api::<Secret>(name), DeleteParams::default());
+        unless(GONE, api.delete(GLOBAL_SECRET, &params).await).map(drop)
+    }
+
+    async fn create(&mut self) -> Result<()> {
+        let prefix = ["t", "x"][self.events.random.usize(0..2)];
+        let name = format!("{prefix}-{}", self.events.random.u32(..));
+        let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        let params = PostParams::default();
+        self.namespaces().create(&params, &namespace).await?;
+        let account = json!({"metadata": {"name": "ci"}, "imagePullSecrets": [{"name": "own"}]});
+        let account: ServiceAccount = serde_json::from_value(account)?;
+        self.api(&name).create(&params, &account).await?;
+        self.spaces.insert(name, Space::default());
+        Ok(())
+    }
+
+    /// Excludes a namespace by its label or annotation, or includes it again.
+    async fn mark(&mut self, name: &str) -> Result<()> {
+        let (by_label, is_marked) = (self.events.random.bool(), self.events.random.bool());
+        let space = self.spaces.get_mut(name).context("a namespace")?;
+        let value = is_marked.then_some("true");
+        let metadata = if by_label {
+            space.has_label = is_marked;
+            json!({"labels": {"globalps.io/exclude": value}})
+        } else {
+            space.has_annotation = is_marked;
+            json!({"annotations": {"k8s.titansoft.com/imagepullsecret-patcher-exclude": value}})
+        };
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        self.namespaces()
+            .patch(name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Another client applies a service account in its original form.
+    async fn detach(&mut self, name: &str) -> Result<()> {
+        let space = self.spaces.get_mut(name).context("a namespace")?;
+        if space.removals >= REMOVALS {
+            return Ok(());
+        }
+        space.removals += 1;
+        let patch = Patch::Merge(json!({"imagePullSecrets": [{"name": "own"}]}));
+        let (api, params) = (self.api::<ServiceAccount>(name), PatchParams::default());
+        unless(GONE, api.patch("ci", &params, &patch).await).map(drop)
     }
 
     fn check_content(&self, name: &str, secret: &Secret) -> Result<()> {

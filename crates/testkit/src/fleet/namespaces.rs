@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, SECRET_TYPE};
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::meter::{Requests, Usage};
 use super::objects::{apply_secret, configure};
 use super::stage::Stage;
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, pull_secret};
 
 const POLL: Duration = Duration::from_millis(10);
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -206,10 +206,7 @@ async fn capacity(client: &Client, namespaces: usize) -> Result<f64> {
                     let at = (usize::try_from(writes)? * clients + writer) % namespaces;
                     let api: Api<Secret> = Api::namespaced(client.clone(), &format!("bench-{at}"));
                     let config = config(&format!("{writes}-{clients}")).to_string();
-                    let secret = json!({
-                        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "capacity"},
-                        "type": SECRET_TYPE, "stringData": {DATA_KEY: config},
-                    });
+                    let secret = pull_secret(&format!("bench-{at}"), "capacity", &config);
                     let params = PatchParams::apply("bench").force();
                     api.patch_metadata("capacity", &params, &Patch::Apply(&secret))
                         .await

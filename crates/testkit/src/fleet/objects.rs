@@ -6,13 +6,13 @@ use anyhow::{Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
-use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, SECRET_TYPE};
+use globalps_core::names::GLOBAL_SECRET;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, pull_secret};
 
 fn configs(client: &Client) -> Api<GlobalPullSecret> {
     Api::namespaced(client.clone(), NAMESPACE)
@@ -40,10 +40,7 @@ pub(super) async fn apply_secret(
     name: &str,
     config: impl Display,
 ) -> Result<()> {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": SECRET_TYPE,
-        "stringData": {DATA_KEY: config.to_string()},
-    });
+    let secret = pull_secret(namespace, name, &config.to_string());
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let params = PatchParams::apply("user").force();
     api.patch(name, &params, &Patch::Apply(&secret)).await?;

@@ -20,7 +20,7 @@ use super::objects::configure;
 use super::stage::Stage;
 use super::syncers::Syncers;
 use super::{Figures, Options, Rotation, capacity, nodes};
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, pull_secret};
 
 /// Clients whose connections all syncers share for everything except watches.
 const CLIENTS: usize = 16;
@@ -232,11 +232,7 @@ impl Run<'_> {
         let password = format!("password-{}", self.revision);
         let content =
             json!({"auths": {"bench.example.com": {"username": "bench", "password": password}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADDITIONAL_SECRET},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {".dockerconfigjson": content.to_string()},
-        });
+        let secret = pull_secret(NAMESPACE, ADDITIONAL_SECRET, &content.to_string());
         let api: Api<Secret> = Api::namespaced(self.admin.clone(), NAMESPACE);
         let params = PatchParams::apply(PLUGIN_MANAGER).force();
         api.patch(ADDITIONAL_SECRET, &params, &Patch::Apply(&secret))

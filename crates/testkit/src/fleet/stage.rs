@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use globalps_core::api::{Attach, DeliveryType};
-use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET, SECRET_TYPE,
-};
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,7 +15,7 @@ use serde_json::{Value, json};
 use crate::objects::client;
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, spawn};
-use crate::product::NAMESPACE;
+use crate::product::{NAMESPACE, pull_secret};
 use crate::programs::shipped;
 use crate::{Cluster, DEADLINE, until};
 
@@ -128,12 +126,8 @@ impl Stage {
     pub(super) fn write_password(&self, password: impl Display) -> Result<()> {
         let login = json!({"username": "u", "password": password.to_string()});
         let content = json!({"auths": {"r.example.com": login}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
-            "type": SECRET_TYPE, "stringData": {DATA_KEY: content.to_string()},
-        });
-        self.apply(&secret)
+        let content = content.to_string();
+        self.apply(pull_secret(NAMESPACE, ADDITIONAL_SECRET, &content))
     }
 
     /// Lets the controller read a source.

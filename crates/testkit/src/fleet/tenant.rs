@@ -5,7 +5,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
-    CLUSTER_LABEL, DATA_KEY, FLEET_LABEL, REVISION_ANNOTATION, SECRET_TYPE, cluster_pull_secret,
+    CLUSTER_LABEL, DATA_KEY, FLEET_LABEL, REVISION_ANNOTATION, cluster_pull_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::lies::{Asked, Lie};
 use super::objects::unless_gone;
+use crate::product::pull_secret;
 
 /// The tenant's namespace.
 pub const TENANT: &str = "tenant";
@@ -37,10 +38,7 @@ impl Tenant {
             number: 1000,
         };
         let config = json!({"auths": {"tenant.example.com": {"auth": "dTpw"}}});
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE, "metadata": {"name": NAME},
-            "stringData": {DATA_KEY: config.to_string()},
-        });
+        let secret = pull_secret(TENANT, NAME, &config.to_string());
         tenant.apply(NAME, &secret).await?;
         let fleet = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret", "metadata": {"name": NAME},

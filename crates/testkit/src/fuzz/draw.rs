@@ -41,6 +41,12 @@ impl Draw {
         from[self.below(from.len())]
     }
 
+    /// One of these words.
+    pub(super) fn word(&mut self, words: &'static str) -> &'static str {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        self.pick(&words)
+    }
+
     pub(super) fn shuffle<T>(&mut self, list: &mut [T]) {
         self.random.shuffle(list);
     }

@@ -116,14 +116,7 @@ pub(super) fn odd(draw: &mut Draw) -> String {
         }
         6 | 7 => {
             draw.note(Kind::EntryFieldOtherType);
-            let name = draw.pick(&[
-                "auth",
-                "username",
-                "password",
-                "email",
-                "identitytoken",
-                "registrytoken",
-            ]);
+            let name = draw.word("auth username password email identitytoken registrytoken");
             let (name, value) = (field(draw, name), other_type(draw));
             members.push(member(draw, &name, value));
         }

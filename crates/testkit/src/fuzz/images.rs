@@ -90,18 +90,14 @@ const ODD: [Change; 19] = [
         image.push_str(&"t".repeat(length));
     }),
     (Kind::ImageBadDigest, |draw, image| {
-        let digest = draw.pick(&[
-            "@",
-            "@sha256",
-            "@sha256:",
-            "@sha256:abc",
-            "@md5:0123456789abcdef0123456789abcdef",
-            "@SHA256:0123456789abcdef0123456789abcdef",
-            "@sha256:0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF",
-            "@a+b.c-d:0123456789abcdef0123456789abcdef",
-            "@sha256:zzzz456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-            "@1:0123456789abcdef0123456789abcdef",
-        ]);
+        let digest = draw.word(
+            "@ @sha256 @sha256: @sha256:abc @md5:0123456789abcdef0123456789abcdef \
+             @SHA256:0123456789abcdef0123456789abcdef \
+             @sha256:0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF \
+             @a+b.c-d:0123456789abcdef0123456789abcdef \
+             @sha256:zzzz456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef \
+             @1:0123456789abcdef0123456789abcdef",
+        );
         image.push_str(digest);
     }),
     (Kind::ImageUpperCase, |draw, image| {
@@ -157,20 +153,10 @@ const ODD: [Change; 19] = [
         image.insert_str(at, port);
     }),
     (Kind::ImageIpv6, |draw, image| {
-        let host = draw.pick(&[
-            "[::1]",
-            "[::1]:5000",
-            "[fd00:1::a]:5000",
-            "[FD00:1::A]",
-            "[fe80::1%25en0]",
-            "[fe80::1%en0]:5000",
-            "[::1",
-            "::1",
-            "[]",
-            "[:]:1",
-            "[g::1]",
-            "[::ffff:10.0.0.1]:5000",
-        ]);
+        let host = draw.word(
+            "[::1] [::1]:5000 [fd00:1::a]:5000 [FD00:1::A] [fe80::1%25en0] [fe80::1%en0]:5000 \
+             [::1 ::1 [] [:]:1 [g::1] [::ffff:10.0.0.1]:5000",
+        );
         let at = image.find('/').unwrap_or(image.len());
         image.replace_range(..at, host);
     }),
@@ -205,20 +191,10 @@ const ODD: [Change; 19] = [
         draw.insert(image, sign);
     }),
     (Kind::ImageHostOdd, |draw, image| {
-        let host = draw.pick(&[
-            "-quay.io",
-            "quay-.io",
-            "quay..io",
-            ".quay.io",
-            "quay.io.",
-            "a_b.io",
-            "quay",
-            "q-u.a--y.io",
-            "1.2.3.4.5",
-            "x.-y",
-            "localhost.",
-            "docker.io.",
-        ]);
+        let host = draw.word(
+            "-quay.io quay-.io quay..io .quay.io quay.io. a_b.io quay q-u.a--y.io 1.2.3.4.5 x.-y \
+             localhost. docker.io.",
+        );
         let at = image.find('/').unwrap_or(image.len());
         image.replace_range(..at, host);
     }),

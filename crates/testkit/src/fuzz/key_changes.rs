@@ -9,21 +9,10 @@ pub(super) const CHANGES: [Change; 42] = [
     (Kind::KeyHttps, |_, key| prefix(key, "https://")),
     (Kind::KeyHttp, |_, key| prefix(key, "http://")),
     (Kind::KeyOtherScheme, |draw, key| {
-        let scheme = draw.pick(&[
-            "HTTPS://",
-            "Http://",
-            "docker://",
-            "oci:",
-            "ftp://",
-            "//",
-            "://",
-            "1:",
-            "https:",
-            "http:/",
-            "https:///",
-            "https://https://",
-            "http://https://",
-        ]);
+        let scheme = draw.word(
+            "HTTPS:// Http:// docker:// oci: ftp:// // :// 1: https: http:/ https:/// \
+             https://https:// http://https://",
+        );
         prefix(key, scheme);
     }),
     (Kind::KeyApiPath, |draw, key| {
@@ -45,20 +34,12 @@ pub(super) const CHANGES: [Change; 42] = [
     }),
     (Kind::KeyHubUrl, |draw, key| {
         *key = draw
-            .pick(&[
-                "https://index.docker.io/v1/",
-                "https://index.docker.io/v1/",
-                "index.docker.io/v1/",
-                "https://index.docker.io/v2/",
-                "https://registry-1.docker.io/v2/",
-                "https://docker.io",
-                "docker.io/library",
-                "index.docker.io/library",
-                "https://hub.docker.com",
-                "http://index.docker.io",
-                "index.docker.io:443",
-                "https://index.docker.io//",
-            ])
+            .word(
+                "https://index.docker.io/v1/ https://index.docker.io/v1/ index.docker.io/v1/ \
+             https://index.docker.io/v2/ https://registry-1.docker.io/v2/ https://docker.io \
+             docker.io/library index.docker.io/library https://hub.docker.com \
+             http://index.docker.io index.docker.io:443 https://index.docker.io//",
+            )
             .to_owned();
     }),
     (Kind::KeyPort, |draw, key| {
@@ -101,17 +82,7 @@ pub(super) const CHANGES: [Change; 42] = [
         key.replace_range(label, &text);
     }),
     (Kind::KeyGlobWhole, |draw, key| {
-        let glob = draw.pick(&[
-            "*",
-            "*.*",
-            "*.*.*",
-            "*.io",
-            "*.example.com",
-            "**",
-            "*:5000",
-            "*.*:5000",
-            "*/*",
-        ]);
+        let glob = draw.word("* *.* *.*.* *.io *.example.com ** *:5000 *.*:5000 */*");
         key.replace_range(..host_end(key), glob);
     }),
     (Kind::KeyGlobPath, |draw, key| {
@@ -264,46 +235,18 @@ pub(super) const CHANGES: [Change; 42] = [
         draw.insert(key, piece);
     }),
     (Kind::KeyIpv6, |draw, key| {
-        let host = draw.pick(&[
-            "[::1]",
-            "[::1]:5000",
-            "[::1]:",
-            "[::1]:abc",
-            "[fd00:1::a]",
-            "[FD00:1::A]",
-            "[::ffff:10.0.0.1]:5000",
-            "[fe80::1%25en0]",
-            "[fe80::1%en0]",
-            "[fe80::1%25en%30]:5000",
-            "[fe80::1%25]",
-            "[::1%25*]",
-            "[0:0:0:0:0:0:0:1]",
-        ]);
+        let host = draw.word(
+            "[::1] [::1]:5000 [::1]: [::1]:abc [fd00:1::a] [FD00:1::A] [::ffff:10.0.0.1]:5000 \
+             [fe80::1%25en0] [fe80::1%en0] [fe80::1%25en%30]:5000 [fe80::1%25] [::1%25*] \
+             [0:0:0:0:0:0:0:1]",
+        );
         key.replace_range(..host_end(key), host);
     }),
     (Kind::KeyBadIpv6, |draw, key| {
-        let host = draw.pick(&[
-            "[::1",
-            "::1]",
-            "::1",
-            "::1:5000",
-            "[]",
-            "[]:5000",
-            "[::1]x",
-            "a[::1]",
-            "[::g]",
-            "[quay.io]",
-            "[10.0.0.1]",
-            "[[::1]]",
-            "[::1]]",
-            "[::1][::1]",
-            "[1:2:3:4:5:6:7:8:9]",
-            "[:]",
-            "[::1%]",
-            "[v1.a]",
-            "[::01234]",
-            "[::1.2.3.256]",
-        ]);
+        let host = draw.word(
+            "[::1 ::1] ::1 ::1:5000 [] []:5000 [::1]x a[::1] [::g] [quay.io] [10.0.0.1] [[::1]] \
+             [::1]] [::1][::1] [1:2:3:4:5:6:7:8:9] [:] [::1%] [v1.a] [::01234] [::1.2.3.256]",
+        );
         key.replace_range(..host_end(key), host);
     }),
     (Kind::KeyEmpty, |draw, key| {

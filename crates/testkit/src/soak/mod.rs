@@ -1,198 +1,191 @@
-//! Runs random events of every kind on a cluster for a while, then checks that everything is in the expected state.
+//! Random events until the time is over, in rounds: after each round the world must reach its expected state.
 
-mod chaos;
-mod files;
-mod kubectl;
-mod limits;
-mod oddities;
-mod power;
-mod refusals;
+pub mod nodes;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use jiff::Timestamp;
-use serde_json::json;
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use tokio::time::sleep;
 
-use chaos::Chaos;
-pub use chaos::REGISTRY;
+/// What the events happen to.
+pub(crate) trait World {
+    /// Name and relative frequency of each event; see `events!`.
+    const EVENTS: &'static [(&'static str, u32)];
+    /// Number of events in a round. The last round ends with the time.
+    const ROUND: usize;
+    /// How long the world may take after a round.
+    const SETTLED: Duration;
+    const POLL: Duration;
+    /// Events fail where an earlier one is in the way; otherwise, the first failure ends the soak.
+    const MAY_FAIL: bool = false;
 
-use crate::product::{NAMESPACE, Product};
-use crate::{Cluster, Node, config_file, until};
+    /// What an event is given, for example the member that it concerns.
+    type Drawn;
 
-/// Maximum number of nodes that change at the same time, as set in the `GlobalPullSecret`.
-pub const MAX_UNAVAILABLE: usize = 2;
-/// The delivery at the start and at the end, when the nodes' files are read.
-const CONFIG_FILE: &str = "ConfigFile";
-const POLL: Duration = Duration::from_millis(500);
-/// The controller revokes assignments without response after two minutes, those of an unreachable node after five.
-const CALM: Duration = Duration::from_mins(8);
+    fn events(&mut self) -> &mut Events;
+    async fn draw(&mut self) -> Result<Self::Drawn>;
+    /// Makes the event of this name.
+    async fn make(&mut self, event: &str) -> Result<()>;
+    /// How long to wait after an event.
+    fn pause(&mut self) -> Duration;
+    /// Ends everything that keeps the world from its expected state.
+    async fn heal(&mut self) -> Result<()>;
+    /// Called repeatedly until the state is the expected one. An error ends the soak.
+    async fn attend(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// An error says what is not as expected yet.
+    async fn settled(&mut self) -> Result<()>;
+    /// Checks the rest once, in the expected state.
+    async fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
 
-/// Runs random events on a running cluster.
-pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
-    let begun = Instant::now();
-    let product = Product::install(cluster)?;
-    let nodes = cluster.nodes()?;
-    let mut chaos = Chaos::new(cluster, &product, &nodes, seed)?;
-    product.apply(&content(&chaos.password()))?;
-    limit(cluster, CONFIG_FILE)?;
-    product.wait_synced()?;
-    println!(
-        "{:7.1} s  first rollout done",
-        begun.elapsed().as_secs_f32()
-    );
+/// Name, relative frequency and effect of each event, which is given what was drawn.
+macro_rules! events {
+    (|$world:ident, $drawn:pat_param| $($name:literal, $weight:literal, $effect:expr;)*) => {
+        const EVENTS: &'static [(&'static str, u32)] = &[$(($name, $weight)),*];
 
-    while begun.elapsed() < length {
-        let (what, outcome) = chaos.step();
-        let outcome = match &outcome {
-            Ok(()) => String::new(),
-            Err(error) => {
-                let text = format!("{error:#}");
-                format!(" (failed: {})", text.lines().last().unwrap_or_default())
+        async fn make(&mut self, event: &str) -> Result<()> {
+            let $world = self;
+            let $drawn = $world.draw().await?;
+            match event {
+                $($name => $effect,)*
+                _ => unreachable!("chosen from the table"),
             }
-        };
-        println!("{:7.1} s  {what}{outcome}", begun.elapsed().as_secs_f32());
-        chaos.rest();
-    }
-    println!("{:7.1} s  calm", begun.elapsed().as_secs_f32());
-    chaos.calm()?;
-    for node in &nodes {
-        node.wait_ready(Duration::from_mins(3))?;
-    }
-    let last = chaos.password();
-    let calm = Instant::now();
-    until("the last content to be accepted", CALM, POLL, || {
-        Ok(product.apply(&content(&last)).ok())
-    })?;
-    let synced = until("every node to have the last content", CALM, POLL, || {
-        let (ready, ..) = product.condition("Ready")?;
-        Ok((ready == "True" && all_have(&nodes, &last)?).then_some(()))
-    });
-    if let Err(error) = synced {
-        let objects = cluster.kubectl(&["get", "nodepullsecrets", "-n", NAMESPACE, "-o", "wide"]);
-        let status = product.status().unwrap_or_default();
-        return Err(error.context(format!("{status}\n{}", objects.unwrap_or_default())));
-    }
-    let seconds = calm.elapsed().as_secs_f32();
-    println!(
-        "{:7.1} s  every node has the last content, {seconds:.1} s after it was applied",
-        begun.elapsed().as_secs_f32()
-    );
-    check(cluster, &product, &nodes, &chaos)?;
-    println!(
-        "{:7.1} s  everything is in the expected state",
-        begun.elapsed().as_secs_f32()
-    );
-    Ok(())
+        }
+    };
+}
+pub(crate) use events;
+
+/// The random numbers, and what has happened.
+pub(crate) struct Events {
+    pub(crate) random: Rng,
+    seed: u64,
+    /// What the current event concerns.
+    pub(crate) detail: String,
+    /// How often each event succeeded and failed.
+    counts: BTreeMap<&'static str, (u32, u32)>,
 }
 
-/// Credentials with this password.
-fn content(password: &str) -> String {
-    let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
-    json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
-}
-
-/// Applies the user's configuration: an event may have changed or deleted it.
-fn limit(cluster: &Cluster, delivery: &str) -> Result<()> {
-    let config = json!({
-        "apiVersion": "globalps.io/v1alpha1",
-        "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
-        "spec": {
-            "kubelet": {"delivery": delivery},
-            "rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false},
-        },
-    });
-    until("the configuration", Duration::from_mins(1), POLL, || {
-        Ok(kubectl::apply(cluster, &config).ok())
-    })
-}
-
-fn all_have(nodes: &[Node], password: &str) -> Result<bool> {
-    let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
-    for node in nodes {
-        if config_file::auth(node, REGISTRY)?.as_deref() != Some(&auth) {
-            return Ok(false);
+impl Events {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            random: Rng::with_seed(seed),
+            seed,
+            detail: String::new(),
+            counts: BTreeMap::new(),
         }
     }
-    Ok(true)
+
+    pub(crate) fn below(&mut self, milliseconds: u64) -> Duration {
+        Duration::from_millis(self.random.u64(0..milliseconds))
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str, is_done: bool) {
+        let (done, failed) = self.counts.entry(what).or_default();
+        *(if is_done { done } else { failed }) += 1;
+    }
 }
 
-fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) -> Result<()> {
-    for (node, registry, auth) in chaos.foreign() {
-        let node = cluster.node(node)?;
-        let found = config_file::auth(&node, registry)?;
-        ensure!(
-            found.as_deref() == Some(auth),
-            "{}: another process's entry for {registry} is lost",
-            node.name()
-        );
+/// One of these, by their frequencies.
+fn choose(random: &mut Rng, events: &[(&'static str, u32)]) -> &'static str {
+    let all = events.iter().map(|(_, weight)| weight).sum();
+    let mut at = random.u32(0..all);
+    for (name, weight) in events {
+        if at < *weight {
+            return name;
+        }
+        at -= weight;
     }
-    println!(
-        "entries of other processes   {}, all of them intact",
-        chaos.foreign().count()
-    );
-    let limits = limits::read(&cluster.audit_log(), &created(cluster)?)?;
-    println!(
-        "nodes in flight at once      at most {} of {MAX_UNAVAILABLE}, in {} assignments and {} statuses",
-        limits.most, limits.assignments, limits.statuses
-    );
-    ensure!(
-        limits.most <= MAX_UNAVAILABLE,
-        "{} at {}: more than {MAX_UNAVAILABLE} nodes at once",
-        limits.at.0.join(", "),
-        limits.at.1
-    );
-    let passwords: Vec<&str> = chaos.passwords().collect();
-    product.assert_never_shown(&passwords)?;
-    println!(
-        "passwords                    {}, none of them found anywhere",
-        passwords.len()
-    );
-    let mut starts = BTreeMap::new();
-    for node in nodes {
-        starts.insert(node.name(), kubelet_starts(node)?);
+    unreachable!("the weights add up")
+}
+
+/// Soaks the world for so long, and prints what happened.
+pub(crate) async fn soak<W: World>(world: &mut W, time: Duration) -> Result<()> {
+    let (begun, seed) = (Instant::now(), world.events().seed);
+    let say = |what: &str| println!("{:7.1} s  {what}", begun.elapsed().as_secs_f32());
+    let (mut round, mut slowest) = (0, Duration::ZERO);
+    while begun.elapsed() < time {
+        round += 1;
+        let took = play(world, begun + time, say).await;
+        let took = took.with_context(|| format!("seed {seed}, round {round}"))?;
+        let seconds = took.as_secs_f32();
+        say(&format!(
+            "round {round}: the expected state was reached in {seconds:.1} s"
+        ));
+        slowest = slowest.max(took);
     }
-    println!("kubelet starts               {starts:?}");
-    let mut restarts = Vec::new();
-    for node in nodes {
-        restarts.push(
-            product.node_status(node.name())?["restarts"]
-                .as_i64()
-                .unwrap_or_default(),
-        );
-    }
+    let seconds = slowest.as_secs_f32();
     println!(
-        "of them for globalps         {restarts:?}, as reported by the nodes since their objects were created"
+        "seed {seed}: {round} rounds, the expected state was reached within {seconds:.1} s at most"
     );
-    println!(
-        "revision                     {}",
-        product.status()?["revision"]
-    );
-    for (what, (done, failed)) in chaos.counts() {
+    for (what, (done, failed)) in &world.events().counts {
         println!("{what:<28} {done}, and {failed} that failed");
     }
     Ok(())
 }
 
-/// When each Node was created.
-fn created(cluster: &Cluster) -> Result<BTreeMap<String, Timestamp>> {
-    let nodes = cluster.get("", "nodes")?;
-    let nodes = nodes["items"].as_array().context("no list")?.iter();
-    nodes
-        .map(|node| {
-            let text = |field: &str| node["metadata"][field].as_str().unwrap_or_default();
-            Ok((text("name").to_owned(), text("creationTimestamp").parse()?))
-        })
-        .collect()
+/// One round. Returns how long the world took to reach its expected state.
+async fn play<W: World>(world: &mut W, end: Instant, say: impl Fn(&str)) -> Result<Duration> {
+    for _ in 0..W::ROUND {
+        if Instant::now() > end {
+            break;
+        }
+        say(&make_any(world).await?);
+        sleep(world.pause()).await;
+    }
+    world.heal().await?;
+    let took = settle(world).await?;
+    world.check().await?;
+    Ok(took)
 }
 
-/// Kubelet starts since the node's first boot.
-fn kubelet_starts(node: &Node) -> Result<usize> {
-    let log = std::fs::read(node.log()).with_context(|| format!("{}", node.log().display()))?;
-    let log = String::from_utf8_lossy(&log);
-    // At boot the console also logs the start in another format, which does not match.
-    Ok(log.matches("systemd[1]: Started kubelet.service").count())
+/// Makes a random event. Returns its name.
+pub(crate) async fn make_any<W: World>(world: &mut W) -> Result<String> {
+    let name = choose(&mut world.events().random, W::EVENTS);
+    world.events().detail.clear();
+    let outcome = world.make(name).await;
+    world.events().count(name, outcome.is_ok());
+    let name = format!("{name}{}", world.events().detail);
+    match outcome {
+        Ok(()) => Ok(name),
+        Err(error) if W::MAY_FAIL => {
+            let text = format!("{error:#}");
+            let last = text.lines().last().unwrap_or_default();
+            Ok(format!("{name} (failed: {last})"))
+        }
+        Err(error) => Err(error.context(name)),
+    }
+}
+
+/// Waits for the expected state.
+pub(crate) async fn settle<W: World>(world: &mut W) -> Result<Duration> {
+    let (begun, seconds) = (Instant::now(), W::SETTLED.as_secs());
+    loop {
+        world.attend().await?;
+        let Err(error) = world.settled().await else {
+            return Ok(begun.elapsed());
+        };
+        if begun.elapsed() > W::SETTLED {
+            return Err(error.context(format!("not within {seconds} s")));
+        }
+        sleep(W::POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_chosen_by_their_frequencies() {
+        let (mut random, events) = (Rng::with_seed(1), [("often", 9), ("rarely", 1)]);
+        let chosen = (0..1000).map(|_| choose(&mut random, &events));
+        let often = chosen.filter(|name| *name == "often").count();
+        assert!((850..950).contains(&often), "{often}");
+    }
 }

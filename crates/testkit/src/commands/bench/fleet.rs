@@ -111,19 +111,12 @@ fn megabytes(kib: u64) -> f64 {
 fn print_fits(all: &[Figures]) {
     type Cost = fn(&Figures) -> f64;
     println!("cost of N nodes, linear fit");
+    #[rustfmt::skip]
     let costs: [(&str, Cost); 4] = [
-        ("requests of a rotation", |figures| {
-            figures.tenth.requests.of_rotation() as f64
-        }),
-        ("controller's CPU, s per rotation", |figures| {
-            figures.tenth.processor.as_secs_f64()
-        }),
-        ("controller's memory at the end, MB", |figures| {
-            megabytes(figures.last.resident)
-        }),
-        ("controller's memory at most, MB", |figures| {
-            megabytes(figures.last.most_resident)
-        }),
+        ("requests of a rotation", |figures| { figures.tenth.requests.of_rotation() as f64 }),
+        ("controller's CPU, s per rotation", |figures| { figures.tenth.processor.as_secs_f64() }),
+        ("controller's memory at the end, MB", |figures| { megabytes(figures.last.resident) }),
+        ("controller's memory at most, MB", |figures| { megabytes(figures.last.most_resident) }),
     ];
     for (what, of) in costs {
         let points: Vec<_> = all

@@ -24,13 +24,9 @@ use tokio::time::sleep;
 
 use super::objects::config;
 use super::place::{KEY, Place, theirs};
-use super::{FLEETS, World};
+use super::{FLEETS, Hubs};
 use crate::fleet::hub_stage::{CLUSTERS, is_changing};
 
-/// How long the hubs may take after an iteration: the next leader waits until the Lease of a killed one expires, and
-/// the hub retries an unreachable member after half a minute.
-const SETTLED: Duration = Duration::from_mins(2);
-const POLL: Duration = Duration::from_millis(250);
 /// Interval of the checks of the revisions.
 const LOOK: Duration = Duration::from_millis(50);
 /// Changes of clusters that an error shows.
@@ -218,32 +214,25 @@ fn is_limited(object: &ClusterPullSecret, now: Timestamp) -> bool {
     !is_new && !is_away
 }
 
-impl World<'_> {
-    /// Waits for the expected state; returns how long it took.
-    pub(super) async fn settle(&mut self) -> Result<Duration> {
-        let (begun, mut retried) = (Instant::now(), Instant::now());
-        loop {
-            self.limits.check()?;
-            let Err(error) = self.check().await else {
-                let most = [0, 1].map(|fleet: usize| self.fleets[fleet].most);
-                self.limits.reset(most);
-                return Ok(begun.elapsed());
-            };
-            if begun.elapsed() > SETTLED {
-                let round = self.outcome.rounds;
-                let time = SETTLED.as_secs();
-                return Err(error.context(format!("iteration {round}: not within {time} s")));
-            }
-            if retried.elapsed() > RETRY {
-                self.retry_failed().await?;
-                self.accept().await?;
-                retried = Instant::now();
-            }
-            sleep(POLL).await;
+impl Hubs<'_> {
+    /// Fails once more than the maximum is in flight. Every few seconds it does what an admin does about failed clusters.
+    pub(super) async fn attend_clusters(&mut self) -> Result<()> {
+        self.limits.check()?;
+        if self.retried.elapsed() > RETRY {
+            self.retry_failed().await?;
+            self.accept().await?;
+            self.retried = Instant::now();
         }
+        Ok(())
     }
 
-    async fn check(&self) -> Result<()> {
+    /// The next iteration has the current limits.
+    pub(super) fn reset_limits(&self) {
+        self.limits
+            .reset([0, 1].map(|fleet: usize| self.fleets[fleet].most));
+    }
+
+    pub(super) async fn check_clusters(&self) -> Result<()> {
         for fleet in 0..FLEETS.len() {
             self.check_fleet(fleet).await?;
         }

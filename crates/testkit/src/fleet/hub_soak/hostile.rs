@@ -8,31 +8,32 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::place::Server;
-use super::{FLEETS, HOSTILE, MEMORY, REAL, SIMULATED, World};
+use super::{FLEETS, HOSTILE, Hubs, MEMORY, REAL, SIMULATED};
 use crate::fleet::hub_stage::CLUSTERS;
 use crate::fleet::objects::unless_gone;
 use crate::fleet::tenant::lie;
 
-impl World<'_> {
+impl Hubs<'_> {
     /// A simulated member reports the identity of another one.
     pub(super) async fn lie(&mut self) -> Result<()> {
-        let at = self.rng.usize(REAL..self.places.len());
-        let other = self.rng.usize(REAL..self.places.len());
+        let at = self.events.random.usize(REAL..self.places.len());
+        let other = self.events.random.usize(REAL..self.places.len());
         let name = self.places[other].name.clone();
-        self.outcome.lies += 1;
         self.places[at].claim(&self.members, Some(&name)).await;
         Ok(())
     }
 
     /// The Secret of a member has the kubeconfig of another one of its fleet.
     pub(super) async fn redirect(&mut self) -> Result<()> {
-        let all = if self.rng.bool() {
+        let all = if self.events.random.bool() {
             0..REAL
         } else {
             REAL..self.places.len()
         };
-        let (at, to) = (self.rng.usize(all.clone()), self.rng.usize(all));
-        self.outcome.lies += 1;
+        let (at, to) = (
+            self.events.random.usize(all.clone()),
+            self.events.random.usize(all),
+        );
         self.register_as(at, to, true).await
     }
 
@@ -48,8 +49,7 @@ impl World<'_> {
 
     /// The tenant, or one of its members, does something that must harm nobody else.
     pub(super) async fn attack(&mut self) -> Result<()> {
-        self.outcome.attacks += 1;
-        match self.rng.u8(0..8) {
+        match self.events.random.u8(0..8) {
             0 | 1 => self.tenant.fill(12, 1_000_000, None).await,
             2 => {
                 // That of another namespace.
@@ -61,7 +61,7 @@ impl World<'_> {
             5 => self.tenant.replace_objects().await,
             6 => {
                 // The address of a member that is not the tenant's, whose credentials it does not have.
-                let at = self.rng.usize(0..self.places.len());
+                let at = self.events.random.usize(0..self.places.len());
                 let name = self.places[at].name.clone();
                 let kubeconfig = self.places[at].kubeconfig(&self.members)?;
                 let mut kubeconfig: Value = serde_json::from_str(&kubeconfig)?;
@@ -69,9 +69,9 @@ impl World<'_> {
                 self.tenant.register(&name, &kubeconfig.to_string()).await
             }
             _ => {
-                let at = self.rng.usize(SIMULATED..SIMULATED + HOSTILE);
-                let other = self.rng.usize(REAL..self.places.len());
-                let lie = lie(&mut self.rng, &self.places[other].name);
+                let at = self.events.random.usize(SIMULATED..SIMULATED + HOSTILE);
+                let other = self.events.random.usize(REAL..self.places.len());
+                let lie = lie(&mut self.events.random, &self.places[other].name);
                 self.members.member(at).set_lie(Some(lie));
                 self.members.take_away(at).await;
                 self.members.bring_back(at);
@@ -84,7 +84,7 @@ impl World<'_> {
     pub(super) fn check_memory(&mut self) -> Result<()> {
         for hub in &self.hubs {
             let most = hub.usage()?.most_resident;
-            self.outcome.memory = self.outcome.memory.max(most);
+            self.memory = self.memory.max(most);
             ensure!(most < MEMORY, "a hub has needed {most} KiB");
         }
         Ok(())

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use fastrand::Rng;
 use globalps_core::names::HUB;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -22,14 +21,15 @@ use tokio::time::sleep;
 use super::hub_stage::{HubProcess, HubStage};
 use super::members::Members;
 use super::tenant::Tenant;
+use crate::fleet::block_on;
 use crate::fleet::objects::unless_gone;
 use crate::process::kill;
 use crate::refuser::Refuser;
+use crate::soak::{self, Events, World, events};
 use check::Limits;
 use oddities::Oddities;
 use place::{Place, Server, Takeover};
 
-const EVENTS: usize = 16;
 const HUBS: [&str; 2] = [HUB, "globalps-hub-2"];
 const REAL: usize = 3;
 const SIMULATED: usize = 10;
@@ -43,39 +43,19 @@ const TIME: Duration = Duration::from_millis(300);
 /// simulated too.
 const FLEETS: [&str; 2] = ["bare", "nodes"];
 
-/// Counts of what happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    pub rounds: usize,
-    pub events: usize,
-    /// Number of killed hubs.
-    pub kills: usize,
-    /// Members whose API server was killed or frozen or refused connections.
-    pub outages: usize,
-    /// Odd values in objects of the management cluster.
-    pub odd_values: usize,
-    /// How often writes of one object were refused to the hubs.
-    pub refusals: usize,
-    /// Members that reported the identity of another one, or whose kubeconfig led to another one.
-    pub lies: usize,
-    /// What a tenant did to exhaust the hubs.
-    pub attacks: usize,
-    /// The most memory that a hub has used, in KiB.
-    pub memory: u64,
-    /// How often the management cluster's API server was frozen.
-    pub freezes: usize,
-    /// How often unreachable members stayed away until the hub continued without them.
-    pub waits: usize,
-    /// The longest time until the expected state was reached.
-    pub slowest: Duration,
-    /// Maximum number of clusters of one `FleetPullSecret` in flight.
-    pub most_in_flight: usize,
-}
-
-pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
+pub fn soak(time: Duration, seed: u64) -> Result<()> {
     let stage = HubStage::up_with_tenant("hub-soak")?;
     let refuser = Refuser::start()?;
-    crate::fleet::block_on(run(&stage, &refuser, time, seed))
+    block_on(async {
+        let mut hubs = Hubs::new(&stage, &refuser, seed).await?;
+        let (client, limits) = (hubs.client.clone(), Arc::clone(&hubs.limits));
+        let watching = tokio::spawn(check::watch_limits(client, limits));
+        soak::soak(&mut hubs, time).await?;
+        watching.abort();
+        let (memory, most) = (hubs.memory, hubs.limits.most_seen());
+        println!("at most {memory} KiB for a hub, at most {most} in flight");
+        Ok(())
+    })
 }
 
 /// A `FleetPullSecret` in the user's version.
@@ -86,62 +66,125 @@ struct Fleet {
     most: usize,
 }
 
-struct World<'a> {
+struct Hubs<'a> {
     stage: &'a HubStage,
     client: Client,
-    rng: Rng,
+    events: Events,
     fleets: [Fleet; 2],
     members: Members,
     places: Vec<Place>,
     hubs: Vec<HubProcess>,
     retries: u32,
+    /// When failed clusters were last retried.
+    retried: Instant,
     oddities: Oddities<'a>,
     tenant: Tenant,
     limits: Arc<Limits>,
-    outcome: Outcome,
+    /// The most that a hub has used, in KiB.
+    memory: u64,
 }
 
-async fn run(stage: &HubStage, refuser: &Refuser, time: Duration, seed: u64) -> Result<Outcome> {
-    let mut world = World::new(stage, refuser, seed).await?;
-    let watching = tokio::spawn(check::watch_limits(
-        world.client.clone(),
-        Arc::clone(&world.limits),
-    ));
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        for _ in 0..EVENTS {
-            world.event().await?;
-            let pause = world.rng.u64(0..400);
-            sleep(Duration::from_millis(pause)).await;
-        }
+impl World for Hubs<'_> {
+    events! { |it, (fleet, at)|
+        "rotation", 4, it.rotate(fleet).await;
+        "invalid source", 1, it.apply_source(FLEETS[fleet], r#"{"auths": {"x": 1}}"#).await;
+        "source deleted", 1, it.delete_source(fleet).await;
+        "source written again", 1, it.write_source(fleet).await;
+        "paused or resumed", 1, it.pause_or_resume(fleet).await;
+        "other limit", 1, it.limit(fleet).await;
+        "retry", 1, it.retry(|_| true).await;
+        "API server frozen", 1, it.freeze().await;
+        "hub killed", 1, it.kill_any_hub().await;
+        "member selected or not", 3, it.select(at).await;
+        "other kubeconfig", 1, it.rotate_kubeconfig(at).await;
+        "invalid kubeconfig", 1, it.register(at, false).await;
+        "member unreachable", 2, it.cut_or_mend(at).await;
+        "member reachable", 1, it.places[at].mend(&it.members).await;
+        "nodes fail or not", 2, it.fail(at);
+        "content taken over", 1, it.places[at].take_over(&it.members, Takeover::Content).await;
+        "Secret taken over", 1, it.take_secret(at).await;
+        "key of another client", 1, it.places[at].put_key(&it.members).await;
+        "Secret deleted", 1, it.places[at].delete(&it.members).await;
+        "odd value", 2, it.put_odd_value().await;
+        "writes refused", 2, it.refuse_writes().await;
+        "false identity", 1, it.lie().await;
+        "kubeconfig of another member", 2, it.redirect().await;
+        "attack of a tenant", 5, it.attack().await;
+    }
+    /// A `FleetPullSecret` and a member.
+    type Drawn = (usize, usize);
+    const ROUND: usize = 16;
+    /// The next leader waits until the Lease of a killed one expires, and the hub retries an unreachable member after half a
+    /// minute.
+    const SETTLED: Duration = Duration::from_mins(2);
+    const POLL: Duration = Duration::from_millis(250);
+
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    /// Every third member is real.
+    async fn draw(&mut self) -> Result<(usize, usize)> {
+        let random = &mut self.events.random;
+        let fleet = random.usize(0..FLEETS.len());
+        let is_real = random.u8(0..3) == 0;
+        let members = if is_real {
+            0..REAL
+        } else {
+            REAL..self.places.len()
+        };
+        Ok((fleet, random.usize(members)))
+    }
+
+    fn pause(&mut self) -> Duration {
+        self.events.below(400)
+    }
+
+    /// Kills hubs, then ends all outages, odd values and refusals. Secrets that another client took over stay with that client.
+    async fn heal(&mut self) -> Result<()> {
         for at in 0..HUBS.len() {
-            if world.rng.u8(0..3) == 0 {
-                world.kill_hub(at).await?;
+            if self.events.random.u8(0..3) == 0 {
+                self.events.count("hub killed", true);
+                self.kill_hub(at).await?;
             }
         }
-        if world.rng.u8(0..5) == 0 {
-            world.pass_over().await?;
+        if self.events.random.u8(0..5) == 0 {
+            self.pass_over().await?;
         }
-        world.heal().await?;
-        let outcome = &mut world.outcome;
-        outcome.rounds += 1;
-        outcome.events += EVENTS;
-        let took = world.settle().await?;
-        world.check_memory()?;
-        let outcome = &mut world.outcome;
-        outcome.slowest = outcome.slowest.max(took);
-        eprintln!(
-            "iteration {}: expected state after {:.1} s",
-            outcome.rounds,
-            took.as_secs_f32()
-        );
+        for at in 0..self.places.len() {
+            self.places[at].mend(&self.members).await?;
+            self.places[at].set_failing(&self.members, false);
+            self.register(at, true).await?;
+        }
+        self.end_lies().await;
+        self.end_oddities().await?;
+        for fleet in 0..FLEETS.len() {
+            self.configure(fleet, &json!({"paused": false})).await?;
+            if self.events.random.bool() {
+                self.rotate(fleet).await?;
+            } else {
+                self.write_source(fleet).await?;
+            }
+        }
+        self.retried = Instant::now();
+        Ok(())
     }
-    watching.abort();
-    world.outcome.most_in_flight = world.limits.most_seen();
-    Ok(world.outcome)
+
+    async fn attend(&mut self) -> Result<()> {
+        self.attend_clusters().await
+    }
+
+    async fn settled(&mut self) -> Result<()> {
+        self.check_clusters().await
+    }
+
+    async fn check(&mut self) -> Result<()> {
+        self.reset_limits();
+        self.check_memory()
+    }
 }
 
-impl<'a> World<'a> {
+impl<'a> Hubs<'a> {
     async fn new(stage: &'a HubStage, refuser: &'a Refuser, seed: u64) -> Result<Self> {
         let members = Members::start(SIMULATED + HOSTILE, TIME, true, None).await?;
         let mut places = Vec::new();
@@ -157,16 +200,17 @@ impl<'a> World<'a> {
         let mut world = Self {
             stage,
             client: stage.admin_client().await?,
-            rng: Rng::with_seed(seed),
+            events: Events::new(seed),
             fleets: FLEETS.map(fleet),
             members,
             places,
             hubs: Vec::new(),
             retries: 0,
+            retried: Instant::now(),
             oddities: Oddities::new(refuser),
             tenant: Tenant::new(stage.admin_client().await?).await?,
             limits: Arc::default(),
-            outcome: Outcome::default(),
+            memory: 0,
         };
         for at in 0..world.places.len() {
             world.register(at, true).await?;
@@ -189,7 +233,8 @@ impl<'a> World<'a> {
         for component in HUBS {
             world.hubs.push(stage.start_as(component)?);
         }
-        world.settle().await?;
+        soak::settle(&mut world).await?;
+        world.reset_limits();
         Ok(world)
     }
 
@@ -198,141 +243,94 @@ impl<'a> World<'a> {
         usize::from(!self.places[at].is_real())
     }
 
-    async fn event(&mut self) -> Result<()> {
-        let fleet = self.rng.usize(0..FLEETS.len());
-        match self.rng.u8(0..38) {
-            0..4 => self.rotate(fleet).await,
-            4 => {
-                self.apply_source(FLEETS[fleet], r#"{"auths": {"x": 1}}"#)
-                    .await
-            }
-            5 => {
-                let params = DeleteParams::default();
-                let deleted = self.secrets().delete(FLEETS[fleet], &params).await;
-                unless_gone(deleted)
-            }
-            6 => self.write_source(fleet).await,
-            7 => {
-                let is_paused = self.rng.bool();
-                self.configure(fleet, &json!({"paused": is_paused})).await
-            }
-            8 => {
-                let most = self.rng.usize(1..4);
-                self.fleets[fleet].most = most;
-                self.limits.raise(fleet, most);
-                self.configure(fleet, &json!({"maxUnavailable": most}))
-                    .await
-            }
-            9 => self.retry(|_| true).await,
-            10 => self.freeze().await,
-            11 => {
-                let hub = self.rng.usize(0..HUBS.len());
-                self.kill_hub(hub).await
-            }
-            26 | 27 => self.put_odd_value().await,
-            28 | 29 => self.refuse_writes().await,
-            30 => self.lie().await,
-            31 | 32 => self.redirect().await,
-            33..38 => self.attack().await,
-            other => {
-                let at = if self.rng.u8(0..3) == 0 {
-                    self.rng.usize(0..REAL)
-                } else {
-                    self.rng.usize(REAL..self.places.len())
-                };
-                self.event_at(other, at).await
-            }
+    async fn delete_source(&mut self, fleet: usize) -> Result<()> {
+        let params = DeleteParams::default();
+        unless_gone(self.secrets().delete(FLEETS[fleet], &params).await)
+    }
+
+    async fn pause_or_resume(&mut self, fleet: usize) -> Result<()> {
+        let is_paused = self.events.random.bool();
+        self.configure(fleet, &json!({"paused": is_paused})).await
+    }
+
+    async fn limit(&mut self, fleet: usize) -> Result<()> {
+        let most = self.events.random.usize(1..4);
+        self.fleets[fleet].most = most;
+        self.limits.raise(fleet, most);
+        let rollout = json!({"maxUnavailable": most});
+        self.configure(fleet, &rollout).await
+    }
+
+    async fn select(&mut self, at: usize) -> Result<()> {
+        self.places[at].is_selected ^= true;
+        self.register(at, true).await
+    }
+
+    async fn rotate_kubeconfig(&mut self, at: usize) -> Result<()> {
+        self.places[at].rotate(&self.members);
+        self.register(at, true).await
+    }
+
+    /// A member that is unreachable already becomes reachable.
+    async fn cut_or_mend(&mut self, at: usize) -> Result<()> {
+        let server = [Server::Frozen, Server::Down][self.events.random.usize(0..2)];
+        let place = &mut self.places[at];
+        match place.server {
+            Server::Up => place.cut(&self.members, server).await,
+            _ => place.mend(&self.members).await,
         }
     }
 
-    /// An event in one member.
-    async fn event_at(&mut self, what: u8, at: usize) -> Result<()> {
-        let is_up = self.places[at].server == Server::Up;
+    fn fail(&mut self, at: usize) -> Result<()> {
+        let fails = self.events.random.u8(0..3) == 0;
+        self.places[at].set_failing(&self.members, fails);
+        Ok(())
+    }
+
+    async fn take_secret(&mut self, at: usize) -> Result<()> {
         let place = &mut self.places[at];
-        match what {
-            12..15 => {
-                place.is_selected ^= true;
-                self.register(at, true).await
-            }
-            15 => {
-                place.rotate(&self.members);
-                self.register(at, true).await
-            }
-            16 => self.register(at, false).await,
-            17 | 18 if is_up => {
-                self.outcome.outages += 1;
-                let server = [Server::Frozen, Server::Down][self.rng.usize(0..2)];
-                place.cut(&self.members, server).await
-            }
-            17..20 => place.mend(&self.members).await,
-            20 | 21 => {
-                let fails = self.rng.u8(0..3) == 0;
-                place.set_failing(&self.members, fails);
-                Ok(())
-            }
-            // No client can reach it.
-            _ if !is_up => Ok(()),
-            22 => place.take_over(&self.members, Takeover::Content).await,
-            23 if self.rng.bool() => place.take_over(&self.members, Takeover::Type).await,
-            24 => place.put_key(&self.members).await,
-            _ => place.delete(&self.members).await,
+        if self.events.random.bool() {
+            place.take_over(&self.members, Takeover::Type).await
+        } else {
+            place.delete(&self.members).await
         }
+    }
+
+    async fn kill_any_hub(&mut self) -> Result<()> {
+        let hub = self.events.random.usize(0..HUBS.len());
+        self.kill_hub(hub).await
     }
 
     /// Freezes the management cluster's API server for long enough that leaders may lose their Lease.
     async fn freeze(&mut self) -> Result<()> {
-        self.outcome.freezes += 1;
         let cluster = &self.stage.stage.cluster;
         cluster.signal("kube-apiserver", "STOP")?;
-        let pause = self.rng.u64(500..12_000);
+        let pause = self.events.random.u64(500..12_000);
         sleep(Duration::from_millis(pause)).await;
         cluster.signal("kube-apiserver", "CONT")
     }
 
     /// Kills a hub at any point of its work, and restarts it a moment later.
     async fn kill_hub(&mut self, at: usize) -> Result<()> {
-        let fleet = self.rng.usize(0..FLEETS.len());
+        let fleet = self.events.random.usize(0..FLEETS.len());
         self.rotate(fleet).await?;
-        let pause = self.rng.u64(0..600);
-        sleep(Duration::from_millis(pause)).await;
+        sleep(self.events.below(600)).await;
         kill(self.hubs[at].pid);
-        self.outcome.kills += 1;
-        let pause = self.rng.u64(0..1000);
-        sleep(Duration::from_millis(pause)).await;
+        sleep(self.events.below(1000)).await;
         self.hubs[at] = self.stage.start_as(HUBS[at])?;
         Ok(())
     }
 
     /// Keeps unreachable members away until the hub continues without them.
     async fn pass_over(&mut self) -> Result<()> {
-        self.outcome.waits += 1;
-        let pause = self.rng.u64(25..50);
+        self.events.count("unreachable members passed over", true);
+        let pause = self.events.random.u64(25..50);
         sleep(Duration::from_secs(pause)).await;
         for fleet in 0..FLEETS.len() {
             self.rotate(fleet).await?;
         }
-        let pause = self.rng.u64(1..10);
+        let pause = self.events.random.u64(1..10);
         sleep(Duration::from_secs(pause)).await;
-        Ok(())
-    }
-
-    /// Ends all outages, odd values and refusals. Secrets that another client took over stay with that client.
-    async fn heal(&mut self) -> Result<()> {
-        for at in 0..self.places.len() {
-            self.places[at].mend(&self.members).await?;
-            self.places[at].set_failing(&self.members, false);
-            self.register(at, true).await?;
-        }
-        self.end_lies().await;
-        self.end_oddities().await?;
-        for fleet in 0..FLEETS.len() {
-            self.configure(fleet, &json!({"paused": false})).await?;
-            if self.rng.bool() {
-                self.rotate(fleet).await?;
-            } else {
-                self.write_source(fleet).await?;
-            }
-        }
         Ok(())
     }
 }

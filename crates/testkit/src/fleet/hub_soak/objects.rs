@@ -8,12 +8,12 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::{FLEETS, World};
+use super::{FLEETS, Hubs};
 use crate::fleet::hub_stage::CLUSTERS;
 use crate::fleet::objects::unless_gone;
 use crate::secrecy;
 
-impl World<'_> {
+impl Hubs<'_> {
     pub(super) fn objects(&self) -> Api<FleetPullSecret> {
         Api::namespaced(self.client.clone(), CLUSTERS)
     }

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::place::{HUB_USER, Server};
-use super::{FLEETS, World};
+use super::{FLEETS, Hubs};
 use crate::fleet::hub_stage::CLUSTERS;
 use crate::fleet::objects::unless_gone;
 use crate::fleet::odd_values::fields::{ANNOTATION, LABEL, at_path, paths, replaced, values};
@@ -56,14 +56,14 @@ impl<'a> Oddities<'a> {
     }
 }
 
-impl World<'_> {
+impl Hubs<'_> {
     /// Gives an object an odd value that the API server accepts.
     pub(super) async fn put_odd_value(&mut self) -> Result<()> {
-        let place = self.rng.usize(0..self.places.len());
-        let fleet = self.rng.usize(0..FLEETS.len());
-        let (what, at) = (self.rng.u8(0..4), self.rng.u16(..));
+        let place = self.events.random.usize(0..self.places.len());
+        let fleet = self.events.random.usize(0..FLEETS.len());
+        let (what, at) = (self.events.random.u8(0..4), self.events.random.u16(..));
         let mut values = values();
-        self.rng.shuffle(&mut values);
+        self.events.random.shuffle(&mut values);
         let cluster = self.places[place].name.clone();
         let (kind, namespace, name) = match what {
             0 => (SECRET, CLUSTERS, cluster),
@@ -89,7 +89,7 @@ impl World<'_> {
             let Ok(stored) = objects.patch(&target, &patch, is_status).await else {
                 continue;
             };
-            self.outcome.odd_values += 1;
+            self.events.count("odd value accepted", true);
             self.oddities.left.push(Odd {
                 kind,
                 namespace,
@@ -105,9 +105,12 @@ impl World<'_> {
 
     /// Refuses the hubs' writes of one object, in the management cluster or in a real member.
     pub(super) async fn refuse_writes(&mut self) -> Result<()> {
-        let place = self.rng.usize(0..self.places.len());
-        let fleet = FLEETS[self.rng.usize(0..FLEETS.len())];
-        let (what, is_silent) = (self.rng.u8(0..4), self.rng.u8(0..3) == 0);
+        let place = self.events.random.usize(0..self.places.len());
+        let fleet = FLEETS[self.events.random.usize(0..FLEETS.len())];
+        let (what, is_silent) = (
+            self.events.random.u8(0..4),
+            self.events.random.u8(0..3) == 0,
+        );
         let of_cluster = &self.places[place];
         let real = (what == 0 && of_cluster.is_real()).then_some(place);
         let (client, kind, namespace, name) = match (real, what) {
@@ -152,7 +155,7 @@ impl World<'_> {
         webhooks
             .patch(REFUSER, &params, &Patch::Apply(&webhook))
             .await?;
-        self.outcome.refusals += 1;
+        self.events.count("writes of an object refused", true);
         Ok(())
     }
 

@@ -211,8 +211,11 @@ impl Place {
     }
 
     /// Another client takes the Secret over: it forces the ownership of fields, or recreates the Secret with another
-    /// type.
+    /// type. Like the next two, nothing happens where no client can reach the member.
     pub(super) async fn take_over(&mut self, members: &Members, how: Takeover) -> Result<()> {
+        if self.server != Server::Up {
+            return Ok(());
+        }
         if how == Takeover::Type {
             self.delete(members).await?;
         }
@@ -247,6 +250,9 @@ impl Place {
     }
 
     pub(super) async fn put_key(&mut self, members: &Members) -> Result<()> {
+        if self.server != Server::Up {
+            return Ok(());
+        }
         let is_there = match &self.kind {
             Kind::Simulated(at) => put_key(members.member(*at)),
             Kind::Real(real) => {
@@ -260,6 +266,9 @@ impl Place {
     }
 
     pub(super) async fn delete(&mut self, members: &Members) -> Result<()> {
+        if self.server != Server::Up {
+            return Ok(());
+        }
         match &self.kind {
             Kind::Simulated(at) => members.member(*at).interfere(|secret| *secret = None),
             Kind::Real(real) => {

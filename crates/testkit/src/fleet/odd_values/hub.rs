@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::names::{DATA_KEY, HUB, cluster_pull_secret};
+use globalps_core::names::{HUB, cluster_pull_secret};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::ODD;
 use super::objects::{CRD, Objects, POLL, Probe, Target, Tried, target, try_all};
 use crate::fleet::hub_stage::{CLUSTERS, HubStage};
+use crate::product::pull_secret;
 
 const SOON: Duration = crate::DEADLINE;
 /// An unreadable object is named within this time.
@@ -51,10 +52,7 @@ impl Scene<'_> {
         let data = json!({"auths": {"r.example.com": {"auth": "dTpw"}}}).to_string();
         // The older one of two writes their common target.
         for name in [PROBE, ODD] {
-            let source = json!({
-                "metadata": {"name": name, "namespace": CLUSTERS},
-                "type": "kubernetes.io/dockerconfigjson", "stringData": {DATA_KEY: data},
-            });
+            let source = pull_secret(CLUSTERS, name, &data);
             self.objects
                 .create("Secret", Some(CLUSTERS), source)
                 .await?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ pub use objects::Tried;
 use objects::{CRD, Objects, POLL, Probe, Target, resource, target, try_all};
 
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
-use crate::product::{NAMESPACE, Product};
+use crate::product::{NAMESPACE, Product, pull_secret};
 
 /// An unreadable object is named within this time.
 const NAMED: Duration = crate::DEADLINE;
@@ -88,10 +88,7 @@ impl Scene<'_> {
             .await?;
         let pid = self.stage.start_controller()?;
         let data = json!({"auths": {"r.example.com": {"auth": "dTpw"}}}).to_string();
-        let secret = json!({
-            "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
-            "type": "kubernetes.io/dockerconfigjson", "stringData": {DATA_KEY: data},
-        });
+        let secret = pull_secret(NAMESPACE, ADDITIONAL_SECRET, &data);
         self.objects
             .create("Secret", Some(NAMESPACE), secret)
             .await?;

@@ -53,32 +53,11 @@ fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
         object: None,
         ..assign(version, node, 2, 1)
     };
-    for (sentence, changes, most) in [
-        (
-            "one after the other",
-            vec![
-                assign(1, "a", 2, 1),
-                answer(2, "a"),
-                assign(3, "b", 2, 1),
-                answer(4, "b"),
-            ],
-            1,
-        ),
-        (
-            "both at once",
-            vec![
-                assign(1, "a", 2, 1),
-                assign(2, "b", 2, 1),
-                answer(3, "a"),
-                answer(4, "b"),
-            ],
-            2,
-        ),
-        (
-            "a node that is still changing",
-            vec![assign(1, "a", 2, 1), at_work(2, "a"), assign(3, "b", 2, 1)],
-            2,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("one after the other", vec![assign(1, "a", 2, 1), answer(2, "a"), assign(3, "b", 2, 1), answer(4, "b")], 1),
+        ("both at once", vec![assign(1, "a", 2, 1), assign(2, "b", 2, 1), answer(3, "a"), answer(4, "b")], 2),
+        ("a node that is still changing", vec![assign(1, "a", 2, 1), at_work(2, "a"), assign(3, "b", 2, 1)], 2),
         (
             "a node whose content was replaced before it fetched it",
             vec![
@@ -88,11 +67,7 @@ fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
             ],
             1,
         ),
-        (
-            "a deleted node",
-            vec![assign(1, "a", 2, 1), deleted(2, "a"), assign(3, "b", 2, 1)],
-            1,
-        ),
+        ("a deleted node", vec![assign(1, "a", 2, 1), deleted(2, "a"), assign(3, "b", 2, 1)], 1),
         (
             "a node that has answered, with an odd status",
             vec![
@@ -114,11 +89,7 @@ fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
             ],
             2,
         ),
-        (
-            "a node that has not answered, with an odd status",
-            vec![assign(1, "a", 2, 1), odd(2, "a"), assign(3, "b", 2, 1)],
-            2,
-        ),
+        ("a node that has not answered, with an odd status", vec![assign(1, "a", 2, 1), odd(2, "a"), assign(3, "b", 2, 1)], 2),
         (
             "what the node itself says later",
             vec![
@@ -130,17 +101,10 @@ fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
             ],
             2,
         ),
-        (
-            "new nodes that have nothing",
-            vec![new(1, "a"), new(2, "b")],
-            0,
-        ),
-        (
-            "other nodes that have nothing",
-            vec![assign(1, "a", 2, 0), assign(2, "b", 2, 0)],
-            2,
-        ),
-    ] {
+        ("new nodes that have nothing", vec![new(1, "a"), new(2, "b")], 0),
+        ("other nodes that have nothing", vec![assign(1, "a", 2, 0), assign(2, "b", 2, 0)], 2),
+    ];
+    for (sentence, changes, most) in cases {
         assert_eq!(replay(&changes).most, most, "{sentence}");
     }
 }
