@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::Form;
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::columns::columns;
 use crate::terminal::printer::Printer;
 
@@ -53,7 +53,7 @@ struct PodRow {
 }
 
 /// `None`: it runs no such syncer.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>> {
     let found = cluster
         .call(
             "see whether HyperShift's own syncer runs",
@@ -109,7 +109,7 @@ impl Seen {
         }
     }
 
-    pub(crate) fn show(&self, printer: &Printer, format: &Form) -> Result<Exit, Failure> {
+    pub(crate) fn show(&self, printer: &Printer, format: &Form) -> Result<Exit> {
         let pods = self.hypershift.pods.iter();
         let names = pods.map(|row| format!("pod/{}", row.pod));
         printer.print(format, ("the status", self), names, || {

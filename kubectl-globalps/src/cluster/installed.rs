@@ -15,7 +15,7 @@ use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::facts::Facts;
 use crate::cluster::start;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
-use crate::error::Failure;
+use crate::error::Result;
 use crate::terminal::layout::nodes;
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
@@ -38,7 +38,7 @@ pub(crate) enum Sight<T> {
 
 impl<T> Sight<T> {
     /// From the API server's answer: 403 is `Hidden`.
-    pub(crate) fn of(answer: Result<Option<T>, Failure>) -> Result<Self, Failure> {
+    pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
         match answer {
             Ok(Some(found)) => Ok(Self::Here(found)),
             Ok(None) => Ok(Self::Absent),
@@ -148,7 +148,7 @@ impl Installed {
 }
 
 /// Everything of [`Installed`], with the custom resources there.
-pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
+pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
     let leases: Api<Item<Lease>> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let daemon_sets = cluster.api::<Item<DaemonSet>>();

@@ -7,16 +7,13 @@ use kube::{Api, ResourceExt as _};
 
 use super::syncers::{named_by, newest, seen};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 
 /// What keeps pods from running, and what to do.
 pub(crate) type Reason = (String, String);
 
 /// `deployment`: in the controller's namespace. `None`: nothing is known to be wrong.
-pub(crate) async fn look(
-    cluster: &Cluster<'_>,
-    deployment: &str,
-) -> Result<Option<Reason>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>, deployment: &str) -> Result<Option<Reason>> {
     let namespace = names::CONTROLLER_NAMESPACE;
     let events: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);

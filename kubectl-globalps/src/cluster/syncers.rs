@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::api::ListParams;
 
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 
 /// Pods that are read of a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
@@ -122,7 +122,7 @@ pub(super) fn named_by(message: &str) -> Option<&'static str> {
 }
 
 /// What keeps the pods of both `DaemonSet`s from running.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     let mut found = Vec::new();
     for name in [names::SYNCER, names::RESTORER] {
         let api = cluster.api::<DaemonSet>();
@@ -150,7 +150,7 @@ pub(crate) fn is_ours(object: &impl Resource) -> bool {
 pub(crate) async fn pod_errors(
     cluster: &Cluster<'_>,
     daemon_set: &DaemonSet,
-) -> Result<Vec<PodError>, Failure> {
+) -> Result<Vec<PodError>> {
     let name = daemon_set.metadata.name.clone().unwrap_or_default();
     let status = daemon_set.status.clone().unwrap_or_default();
     let mut pod_errors = Vec::new();
@@ -194,7 +194,7 @@ pub(crate) async fn pod_errors(
 }
 
 /// `None`: this user may not see it.
-pub(super) fn seen<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+pub(super) fn seen<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(failure) if failure.is(403) => Ok(None),

@@ -25,7 +25,7 @@ use crate::credentials::file::read;
 use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, valid_in, with_logins};
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
@@ -37,11 +37,7 @@ const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a sourc
 /// Of a scope with service accounts that nothing delivers.
 const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
-pub(super) async fn run(
-    args: &Add,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let mut early = None;
     if args.refuses() && logins::is_password_asked(&args.from) {
@@ -113,7 +109,7 @@ pub(super) async fn checked<'a>(
     check: &LiveCheck,
     flags: &Connection,
     printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
+) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
     let trust = trust(&check.asking)?;
     let (logins, cluster) = logins(from, flags, printer).await?;
     let now = cluster.as_ref().map_or_else(Timestamp::now, Cluster::now);
@@ -129,7 +125,7 @@ pub(super) async fn checked<'a>(
 }
 
 /// A new Secret.
-fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed, Failure> {
+fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed> {
     let name = name_of(args);
     let (secret, outcome) = with_logins(None, namespace, name, logins)?;
     let source = args.to.source.as_ref().map(|_| configured_in_dry_run());
@@ -147,7 +143,7 @@ async fn logins<'a>(
     from: &Credentials,
     flags: &Connection,
     printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
+) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
     let (source, registries) = logins::understand(from)?;
     let mut cluster = None;
     let files = match source {
@@ -194,7 +190,7 @@ fn name_of(args: &Add) -> &str {
 }
 
 /// Shows the preview and writes the change; retries on a conflict.
-async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
+async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed> {
     let name = name_of(args);
     must_watch(cluster).await?;
     let refuses = args.refuses();
@@ -295,7 +291,7 @@ async fn announcement(
     existing: Option<&Secret>,
     planned: &Secret,
     source: Option<&Planned>,
-) -> Result<Announcement, Failure> {
+) -> Result<Announcement> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
     // Without access to the content in force, or without globalps, the preview compares only the Secret.
@@ -375,14 +371,14 @@ pub(super) async fn send(
     secret: Secret,
     outcome: Outcome,
     dry_run: DryRun,
-) -> Result<Secret, Failure> {
+) -> Result<Secret> {
     if dry_run == DryRun::Client || outcome == Outcome::Unchanged {
         return Ok(secret);
     }
     pull_secret::put(cluster, secret, dry_run).await
 }
 
-fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure> {
+fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<()> {
     let object = pull_secret::shown(&changed.secret, args.dry_run);
     let name = name_of(args);
     let names = [format!("secret/{name}")];

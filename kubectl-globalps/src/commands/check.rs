@@ -27,7 +27,7 @@ use crate::cluster::controller::must_watch_if_known;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
 use crate::cluster::namespaces::all_metadata;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::registry::Trust;
 use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
@@ -44,11 +44,7 @@ use crate::view::status::Status;
 const REPORTS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asking = if args.registries {
         Some((&args.asking, trust(&args.asking)?))
     } else {
@@ -91,7 +87,7 @@ pub(super) async fn run(
 pub(super) async fn look(
     asking: Option<(&Asking, Trust)>,
     cluster: &Cluster<'_>,
-) -> Result<Vec<Check>, Failure> {
+) -> Result<Vec<Check>> {
     let version = cluster
         .call("ask the API server", cluster.client.apiserver_version())
         .await?;
@@ -173,7 +169,7 @@ pub(super) async fn look(
     Ok(checks)
 }
 
-async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool), Failure> {
+async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool)> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let namespace = match permission.place {
         Place::Secrets => cluster.namespace.as_str(),
@@ -217,7 +213,7 @@ async fn restarts(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
     now: Timestamp,
-) -> Result<Option<Check>, Failure> {
+) -> Result<Option<Check>> {
     if !restarts_kubelets(gps) {
         return Ok(None);
     }
@@ -241,7 +237,7 @@ async fn restarts(
 }
 
 /// The `ClusterRole` of this name, and its binding of the same name.
-async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> {
+async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
     let (role, binding) = tokio::join!(
@@ -256,7 +252,7 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> 
 }
 
 /// Empty: the Nodes can't be seen.
-async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>, Failure> {
+async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
     Ok(match Sight::of(answer.map(Some))? {
@@ -284,7 +280,7 @@ fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
 async fn readmitted(
     cluster: &Cluster<'_>,
     nodes: &[PartialObjectMeta<Node>],
-) -> Result<Option<Check>, Failure> {
+) -> Result<Option<Check>> {
     let labels = nodes.iter();
     let labels: BTreeMap<String, Labels> = labels
         .map(|node| (node.name_any(), node.labels().clone()))

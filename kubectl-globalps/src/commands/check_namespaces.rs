@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
-use crate::error::Failure;
+use crate::error::Result;
 use crate::view::check::{
     Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged,
 };
@@ -21,7 +21,7 @@ use crate::view::check::{
 pub(super) async fn of_namespaces(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
-) -> Result<Vec<Check>, Failure> {
+) -> Result<Vec<Check>> {
     let settings = &gps.spec.image_pull_secrets;
     if !settings.enabled {
         return Ok(Vec::new());
@@ -58,7 +58,7 @@ pub(super) async fn of_namespaces(
     Ok(judged(gps, &delivering))
 }
 
-async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>, Failure> {
+async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>> {
     let pods: Api<Pod> = Api::all(cluster.client.clone());
     // A pod whose container waits for its image is pending.
     let pending = ListParams::default().fields("status.phase=Pending");
@@ -86,7 +86,7 @@ fn is_selected(
 }
 
 /// The `ClusterRole`, where its binding is there too.
-async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>, Failure> {
+async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
     let name = names::IMAGE_PULL_SECRETS;
@@ -101,7 +101,7 @@ async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen
 }
 
 /// The policy that attaches Secrets to pods, and its binding. An API server without their kinds has neither.
-pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
+pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>> {
     let get = async |kind: &str| {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         let resource = ApiResource::from_gvk(&gvk);

@@ -17,7 +17,7 @@ use crate::cli::completion::{Choice, Live, Wanted, wanted};
 use crate::cli::{Cli, Completion, Connection};
 use crate::cluster::client::Cluster;
 use crate::cluster::kubeconfig;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::secret::additional::data_of;
 use crate::secret::scope::shown;
 use crate::terminal::printer::Printer;
@@ -124,7 +124,7 @@ async fn of_cluster(
     wanted: &Wanted,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<Vec<Choice>> {
     let cluster = Cluster::connect(flags, printer)?;
     match live {
         Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {

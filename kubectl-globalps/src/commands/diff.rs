@@ -16,7 +16,7 @@ use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::{Who, affected};
 use crate::credentials::file::read;
 use crate::credentials::manifest::{proposed, valid};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{Difference, InForce, changes, reach_nodes, sides, text};
 use crate::secret::effects::Differs;
@@ -24,11 +24,7 @@ use crate::secret::scope::{self, ScopeChange};
 use crate::terminal::printer::Printer;
 use crate::view::status::Status;
 
-pub(super) async fn run(
-    args: &Diff,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
     let cluster = Cluster::connect(flags, printer)?;
@@ -141,7 +137,7 @@ fn notes(printer: &Printer, difference: &Difference) {
 }
 
 /// `None`: there is no Secret.
-async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>, Failure> {
+async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>> {
     let secret = additional(cluster).await?;
     let bytes = secret.as_ref();
     let bytes = bytes.map(|secret| data_of(secret, names::DATA_KEY).unwrap_or_default());
@@ -149,7 +145,7 @@ async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>, Failu
 }
 
 /// Whether the controller would put it into force in place of the last one.
-fn replaces(global: Option<&Secret>, wanted: &DockerConfig) -> Result<(), Failure> {
+fn replaces(global: Option<&Secret>, wanted: &DockerConfig) -> Result<()> {
     let last = global.and_then(|global| data_of(global, names::LAST_ADDITIONAL_KEY));
     let findings = validate_replacement(Some(&wanted.render()), last).1;
     refuse_invalid(names::ADDITIONAL_SECRET, &findings)

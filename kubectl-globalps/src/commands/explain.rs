@@ -21,18 +21,14 @@ use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
 use crate::credentials::file::read;
 use crate::credentials::manifest::content;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
 use crate::view::why::Lag;
 
-pub(super) async fn run(
-    args: &Explain,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asked = match &args.authfile {
         Some(file) => Asked {
             image: args.image.clone(),
@@ -76,7 +72,7 @@ fn is_registry(image: &str) -> bool {
     is_host && port.parse::<u16>().is_ok()
 }
 
-async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
     cluster.namespace = of_credentials(&cluster).await?;
     let cluster = &cluster;
     let named = |name: &PodName| name.named(&cluster.own_namespace);
@@ -141,7 +137,7 @@ pub(super) async fn asked(
     image: &str,
     of: &PullerSeen,
     may_hide: bool,
-) -> Result<Asked, Failure> {
+) -> Result<Asked> {
     let (gps, global) = (shared.gps.as_ref(), shared.global.as_ref());
     let mut asked = Asked {
         image: image.to_owned(),
@@ -231,7 +227,7 @@ pub(super) async fn node_secret(
     cluster: &Cluster<'_>,
     shared: &Shared,
     name: &str,
-) -> Result<NodePullSecret, Failure> {
+) -> Result<NodePullSecret> {
     let found = if let Some(nodes) = &shared.nodes {
         nodes.get(name).cloned()
     } else {
@@ -253,7 +249,7 @@ fn of_account(namespace: &str, service_account: String) -> Puller {
 }
 
 /// What the credential provider has; `None`: the revision is delivered by the credentials file.
-fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Failure> {
+fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>> {
     let annotations = global.metadata.annotations.as_ref();
     let Some(delivery) = annotations.and_then(|all| all.get(names::DELIVERY_ANNOTATION)) else {
         return Ok(None);
@@ -272,7 +268,7 @@ async fn of_provider(
     file: Keyring,
     node: Option<&(String, NodePullSecret)>,
     asked: &mut Asked,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let keeps_file = |object: &NodePullSecret| {
         let status = object.status.as_ref();
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
@@ -348,7 +344,7 @@ pub(super) async fn there<T>(
     named: &Named,
     kind: &str,
     request: impl Future<Output = kube::Result<Option<T>>>,
-) -> Result<T, Failure> {
+) -> Result<T> {
     cluster
         .call(&format!("get {kind} `{named}`"), request)
         .await?

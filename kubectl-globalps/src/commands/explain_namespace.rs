@@ -12,7 +12,7 @@ use super::keyrings::secrets;
 use super::pull_secret::content_of;
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
-use crate::error::Failure;
+use crate::error::Result;
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
@@ -43,7 +43,7 @@ impl Delivered {
         cluster: &Cluster<'_>,
         gps: Option<&GlobalPullSecret>,
         namespace: &str,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>> {
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -225,7 +225,7 @@ impl OfPod<'_> {
         delivered: Option<&Delivered>,
         global: Option<&Secret>,
         asked: &mut Asked,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let Some(delivered) = delivered else {
             return secrets(cluster, self.namespace, &self.references, asked).await;
         };

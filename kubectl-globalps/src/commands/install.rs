@@ -23,15 +23,11 @@ use super::unreadable_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::status::is_removal_held;
 
-pub(super) async fn run(
-    args: &Install,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -> Result<Exit> {
     if args.restore_configuration {
         // Boxed: every command would carry its large future.
         return Box::pin(restore_configuration::run(flags, printer)).await;
@@ -164,7 +160,7 @@ async fn complete(
     args: &Install,
     settings: Option<&Settings>,
     cluster: &Cluster<'_>,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     Installer::may_install(deployment.as_ref(), args.applying.force_conflicts)?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
@@ -270,7 +266,7 @@ fn missing_images(manifests: &Manifests, why: &str) -> Failure {
 }
 
 /// Whether the allow-lists permit this configuration. An older one may name any value, and the policy would reject new syncers.
-fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failure> {
+fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<()> {
     for (field, value, values, flag) in [
         (
             "unit",

@@ -17,7 +17,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::all_metadata;
 use crate::cluster::params;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -79,10 +79,7 @@ impl<'a> Marks<'a> {
 }
 
 /// Name of the Secret that namespaces have, or may have; `None`: they never had one.
-pub(super) async fn secret_name(
-    cluster: &Cluster<'_>,
-    facts: &Facts,
-) -> Result<Option<String>, Failure> {
+pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<Option<String>> {
     if let Some(gps) = facts.gps() {
         let settings = &gps.spec.image_pull_secrets;
         let status = gps.status.as_ref();
@@ -113,10 +110,7 @@ fn named_by(role: &ClusterRole) -> Option<String> {
 }
 
 /// Waits until the controller reports that nothing is left.
-pub(super) async fn until_reported(
-    cluster: &Cluster<'_>,
-    deadline: Instant,
-) -> Result<(), Failure> {
+pub(super) async fn until_reported(cluster: &Cluster<'_>, deadline: Instant) -> Result<()> {
     loop {
         let Some(gps) = pull_secret::configuration(cluster).await? else {
             return Ok(());
@@ -166,7 +160,7 @@ fn open(gps: &GlobalPullSecret) -> Option<String> {
 }
 
 /// Removes references and Secrets that no controller removed. One that this user may not see or remove is named.
-pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let references = references(cluster, marks).await;
     let secrets = left_secrets(cluster, marks).await;
     let [find_secrets, find_references] = marks.commands();
@@ -186,7 +180,7 @@ pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()
     Ok(())
 }
 
-async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let annotation = marks.annotation;
     let everywhere: Api<ServiceAccount> = Api::all(cluster.client.clone());
     let doing = "list the ServiceAccounts";
@@ -227,7 +221,7 @@ async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Fail
     Ok(())
 }
 
-async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let everywhere: Api<Secret> = Api::all(cluster.client.clone());
     let mut params = ListParams::default().labels(&marks.selector());
     if let Some(name) = marks.name {

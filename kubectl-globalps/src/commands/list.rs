@@ -13,7 +13,7 @@ use crate::cluster::controller::must_watch;
 use crate::cluster::facts::node_secrets;
 use crate::cluster::installed::Sight;
 use crate::cluster::namespaces::{SecretSeen, secrets};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
 use crate::secret::listing::{Listing, Snapshot};
@@ -21,11 +21,7 @@ use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::status::NO_CONFIGURATION;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     if args.where_old {
@@ -69,7 +65,7 @@ pub(super) async fn run(
 }
 
 /// Whether there is neither an additional pull secret nor content in force. A Secret that can't be read may exist.
-async fn is_unused(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+async fn is_unused(cluster: &Cluster<'_>) -> Result<bool> {
     let (additional, global) = tokio::join!(
         pull_secret::get(cluster, names::ADDITIONAL_SECRET),
         pull_secret::get(cluster, names::GLOBAL_SECRET),
@@ -78,7 +74,7 @@ async fn is_unused(cluster: &Cluster<'_>) -> Result<bool, Failure> {
 }
 
 /// Registries of the pull secrets that are not in force, and 1 for each of these that can't be read.
-async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize, Failure> {
+async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize> {
     let sources = gps.spec.sources.iter().map(|source| source.name.as_str());
     let mut number = 0;
     for name in std::iter::once(names::ADDITIONAL_SECRET).chain(sources) {
@@ -104,7 +100,7 @@ fn nothing_in_force(waiting: usize) -> (String, &'static str) {
     }
 }
 
-async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing, Failure> {
+async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing> {
     let (global, nodes, kept) = tokio::join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         node_secrets(cluster),

@@ -11,12 +11,12 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::Sight;
 use crate::cluster::namespaces::{SecretSeen, secrets};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::Layout;
 use crate::view::old::{Snapshot, WhereOld};
 use crate::view::status::Status;
 
-pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     let found = Box::pin(observe(cluster)).await?;
     let printer = cluster.printer();
     let names = found.places.iter();
@@ -47,7 +47,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
     Ok(Exit::No)
 }
 
-async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld, Failure> {
+async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld> {
     let (facts, kept, rolled_out, global, additional) = tokio::join!(
         Facts::observe(cluster),
         slots(cluster, names::HISTORY_SLOTS),

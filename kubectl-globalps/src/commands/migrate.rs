@@ -18,7 +18,7 @@ use crate::cli::{Connection, DryRun, Migrate, Tool};
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::is_ours;
 use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::migration::{
     PATCHER, Step, account, list, number, refusal, step, table, without_reference,
 };
@@ -27,11 +27,7 @@ use crate::terminal::prompt::confirm;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(
-    args: &Migrate,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let Tool::ImagepullsecretPatcher = args.tool;
     let cluster = Cluster::connect(flags, printer)?;
     let name = args.secret_name.as_ref().map(|name| name.0.as_str());
@@ -150,7 +146,7 @@ fn announce(
 }
 
 /// Scales the tool to 0.
-async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<(), Failure> {
+async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<()> {
     let title = title(deployment);
     let (namespace, name) = (
         deployment.namespace().unwrap_or_default(),
@@ -176,11 +172,7 @@ fn done(cluster: &Cluster<'_>, line: &str, how: DryRun) {
 }
 
 /// Waits until the tool's pods are gone, because it would recreate everything.
-async fn gone(
-    cluster: &Cluster<'_>,
-    deployment: &Deployment,
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn gone(cluster: &Cluster<'_>, deployment: &Deployment, deadline: Instant) -> Result<()> {
     let title = title(deployment);
     let namespace = deployment.namespace().unwrap_or_default();
     let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone());
@@ -223,7 +215,7 @@ async fn migrate(
     namespace: &str,
     step: &Step,
     summary: &mut Summary,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if step.accounts.is_empty() && !step.deletes {
         return Ok(());
     }
@@ -267,7 +259,7 @@ async fn detach(
     found: &Found,
     (namespace, name): (&str, &str),
     how: DryRun,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let title = format!("ServiceAccount `{namespace}/{name}`");
     let params = params::patch(how == DryRun::Server);

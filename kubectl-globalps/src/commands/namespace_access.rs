@@ -5,7 +5,7 @@ use globalps_manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
@@ -33,7 +33,7 @@ pub(super) async fn chosen(
     (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,
     cluster: &Cluster<'_>,
-) -> Result<Option<NamespaceAccess>, Failure> {
+) -> Result<Option<NamespaceAccess>> {
     let live = config.map(|config| &config.spec.image_pull_secrets);
     let live = live.filter(|live| live.enabled);
     if name.is_none() && live.is_none() {
@@ -60,7 +60,7 @@ pub(super) async fn chosen(
 }
 
 /// Whether the API server serves `MutatingAdmissionPolicy` in v1.
-pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
     let found = cluster
         .call(
             "see whether the API server serves MutatingAdmissionPolicy",
@@ -86,7 +86,7 @@ fn choose(
     attach: Option<Attach>,
     live: Option<&ImagePullSecrets>,
     is_served: bool,
-) -> Result<Choice, Failure> {
+) -> Result<Choice> {
     let known = live.map(|live| live.secret_name.as_str());
     let Some(secret_name) = name.or(known) else {
         return Ok((None, None));

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::cli::Span;
 use crate::cluster::client::Cluster;
 use crate::cluster::start;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Between two looks at pods that do not run yet.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub(super) async fn put_all(
     objects: Vec<Value>,
     deployment: &'static str,
     timeout: Span,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let deadline = Instant::now() + timeout.0;
     let late = |what: &str, hint: &str| Failure::no(format!("{what} within {timeout}"), hint);
     // What comes after them may be of their kinds.
@@ -192,11 +192,7 @@ impl Object {
     }
 
     /// `false`: it was gone already, or its kind is.
-    pub(super) async fn delete(
-        &self,
-        cluster: &Cluster<'_>,
-        dry_run: bool,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn delete(&self, cluster: &Cluster<'_>, dry_run: bool) -> Result<bool> {
         let (title, api) = (format!("`{}`", self.title()), self.api(&cluster.client));
         let params = DeleteParams {
             dry_run,
@@ -207,11 +203,7 @@ impl Object {
 }
 
 /// Server-side apply with force: globalps owns these objects entirely.
-pub(super) async fn apply(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    dry_run: bool,
-) -> Result<(), Failure> {
+pub(super) async fn apply(cluster: &Cluster<'_>, object: &Object, dry_run: bool) -> Result<()> {
     let title = object.title();
     let params = PatchParams {
         dry_run,

@@ -12,12 +12,12 @@ use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
 use crate::cli::{DryRun, Form};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::{can_ask, confirm, not_confirmed};
 
 /// Whether the manifests are printed instead, without a cluster.
-pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool, Failure> {
+pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool> {
     match (output, dry_run) {
         (None, _) => Ok(false),
         (Some(_), DryRun::Client) => Ok(true),
@@ -28,11 +28,7 @@ pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool,
     }
 }
 
-pub(super) fn print(
-    printer: &Printer,
-    objects: &[Value],
-    output: Option<&Form>,
-) -> Result<(), Failure> {
+pub(super) fn print(printer: &Printer, objects: &[Value], output: Option<&Form>) -> Result<()> {
     if output == Some(&Form::Yaml) {
         printer.data(&to_yaml(objects));
         return Ok(());
@@ -54,7 +50,7 @@ pub(super) async fn preview(
     dry_run: DryRun,
     yes: bool,
     notes: &[String],
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>> {
     let printer = cluster.printer();
     if dry_run == DryRun::None && !yes && !can_ask() {
         return Err(not_confirmed());
@@ -106,7 +102,7 @@ pub(super) async fn preview(
     Ok(None)
 }
 
-async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change, Failure> {
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change> {
     let (title, api) = (object.title(), object.api(&cluster.client));
     let name = object.name();
     let doing = format!("get `{title}`");

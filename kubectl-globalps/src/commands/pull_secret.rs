@@ -16,7 +16,7 @@ use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::cluster::hypershift;
 use crate::cluster::params;
 use crate::credentials::auth_file::AuthFile;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 
 /// Of the metadata, what may be shown.
@@ -36,7 +36,7 @@ const MANIFEST: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 const OWN_ANNOTATIONS: &str = "globalps.io/";
 
 /// A Secret of the namespace of the pull secrets.
-pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
+pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>> {
     get_in(cluster, &cluster.namespace, name).await
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn get_in(
     cluster: &Cluster<'_>,
     namespace: &str,
     name: &str,
-) -> Result<Option<Secret>, Failure> {
+) -> Result<Option<Secret>> {
     let api: Api<Owned<Secret>> = Api::namespaced(cluster.client.clone(), namespace);
     let doing = format!("get Secret `{namespace}/{name}`");
     cluster.read(&doing, api.get_opt(name)).await
@@ -55,7 +55,7 @@ pub(super) async fn auth_file(
     cluster: &Cluster<'_>,
     namespace: &str,
     name: &str,
-) -> Result<AuthFile, Failure> {
+) -> Result<AuthFile> {
     let shown = format!("Secret `{namespace}/{name}`");
     let secret = get_in(cluster, namespace, name).await?.ok_or_else(|| {
         Failure::new(
@@ -79,9 +79,7 @@ pub(super) async fn auth_file(
 }
 
 /// The configuration of this cluster.
-pub(super) async fn configuration(
-    cluster: &Cluster<'_>,
-) -> Result<Option<GlobalPullSecret>, Failure> {
+pub(super) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<GlobalPullSecret>> {
     let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let found = cluster.read("get the GlobalPullSecret", call).await;
@@ -97,7 +95,7 @@ pub(super) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<Globa
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
 pub(super) async fn installed_configuration(
     cluster: &Cluster<'_>,
-) -> Result<Option<GlobalPullSecret>, Failure> {
+) -> Result<Option<GlobalPullSecret>> {
     match configuration(cluster).await {
         Err(failure) if failure.is(404) => Ok(None),
         found => found,
@@ -110,7 +108,7 @@ pub(super) async fn put(
     cluster: &Cluster<'_>,
     mut secret: Secret,
     dry_run: DryRun,
-) -> Result<Secret, Failure> {
+) -> Result<Secret> {
     let annotations = secret.metadata.annotations.as_mut();
     let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED_ANNOTATION).is_some());
     let api = cluster.api::<Secret>();
@@ -179,7 +177,7 @@ fn mask_unless(has_credentials: bool, value: &mut Value) {
 }
 
 /// The additional pull secret as the controller sees it: one that is being deleted is absent.
-pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
+pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>> {
     let found = get(cluster, names::ADDITIONAL_SECRET).await?;
     Ok(found.filter(|secret| waits_for(&secret.metadata).is_none()))
 }
@@ -200,11 +198,7 @@ pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) {
 }
 
 /// What is in force: for every pod, and for some.
-pub(super) fn content_of(
-    global: &Secret,
-    bytes: &[u8],
-    delivery: Delivery,
-) -> Result<Content, Failure> {
+pub(super) fn content_of(global: &Secret, bytes: &[u8], delivery: Delivery) -> Result<Content> {
     let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
     Ok(Content {
         config: parse(bytes).map_err(|_| unreadable())?,
@@ -229,7 +223,7 @@ pub(super) fn unreadable() -> Failure {
 pub(super) const ANYWAY: &str = "`--force` writes the Secret anyway";
 
 /// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
-pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<()> {
     match configuration(cluster).await {
         Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
             failure.hint = format!("{}; {ANYWAY}", failure.hint);

@@ -21,7 +21,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::cluster::facts::Facts;
 use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
@@ -34,11 +34,7 @@ use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
 
-pub(super) async fn run(
-    args: &Remove,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let is_dry_run = args.dry_run != DryRun::None;
     // Also accepts registries that no image can name, so that they can be removed.
@@ -197,7 +193,7 @@ async fn plan(
     args: &Remove,
     registries: &[String],
     sources: Option<&Sources>,
-) -> Result<Option<(Plan, Option<DockerConfig>)>, Failure> {
+) -> Result<Option<(Plan, Option<DockerConfig>)>> {
     let name = name_of(args);
     let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
@@ -344,7 +340,7 @@ async fn carry_out(
     plan: Plan,
     sources: Option<&Sources>,
     args: &Remove,
-) -> Result<(Goal, Vec<String>), Failure> {
+) -> Result<(Goal, Vec<String>)> {
     let mut goal = Goal::Restored {
         skip_unreachable: args.skip_unreachable,
     };

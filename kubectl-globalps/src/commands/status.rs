@@ -14,7 +14,7 @@ use crate::cluster::controller::{must_watch, must_watch_if_known};
 use crate::cluster::facts::{Facts, Scope};
 use crate::cluster::hypershift;
 use crate::cluster::installed::{Sight, installed};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_width};
@@ -59,7 +59,7 @@ impl Output<'_> {
 }
 
 /// A watch redraws a table, and nothing else.
-pub(super) fn may_watch(watch: bool, format: &Form) -> Result<(), Failure> {
+pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
     if watch && *format != Form::Text {
         return Err(Failure::new(
             "`--watch` shows a table only",
@@ -69,11 +69,7 @@ pub(super) fn may_watch(watch: bool, format: &Form) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
     let how = Output {
         format: &args.output,
@@ -117,11 +113,7 @@ pub(super) async fn run(
 }
 
 /// One look. Says no where not every node is synced.
-pub(super) async fn show(
-    cluster: &Cluster<'_>,
-    how: Output<'_>,
-    scope: Scope,
-) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
     let facts = Facts::observe_some(cluster, scope).await?;
     if !facts.installed
         && let Some(seen) = hypershift::look(cluster).await?
@@ -146,7 +138,7 @@ pub(super) async fn with_health(
     cluster: &Cluster<'_>,
     facts: &Facts,
     now: Timestamp,
-) -> Result<Status, Failure> {
+) -> Result<Status> {
     let mut status = Status::of(facts, now);
     if facts.installed {
         let seen = Box::pin(installed(cluster)).await?.with(Some(facts));
@@ -174,10 +166,7 @@ const NOTHING_CHANGES: &str = "nothing changes until the controller runs";
 const GONE: &str = "nodes keep what they have, and no change reaches them";
 
 /// What is in force; `None`: this user may not read it.
-async fn registries(
-    cluster: &Cluster<'_>,
-    gps: &GlobalPullSecret,
-) -> Result<Option<Listing>, Failure> {
+async fn registries(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Option<Listing>> {
     let global = match Sight::of(pull_secret::get(cluster, names::GLOBAL_SECRET).await)? {
         Sight::Here(secret) => secret,
         Sight::Absent => Secret::default(),
@@ -235,7 +224,7 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
 }
 
 /// Nodes that were named and are not there.
-fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
+fn unknown(facts: &Facts, status: &Status) -> Result<()> {
     match missing(facts, &status.nodes).filter(|_| facts.installed) {
         Some((message, hint)) => Err(Failure::new(message, hint)),
         None => Ok(()),
@@ -254,12 +243,7 @@ fn is_empty(status: &Status) -> bool {
 }
 
 /// Whether there was something to print: of an empty status there is no table, but what does not run is shown.
-fn print(
-    printer: &Printer,
-    status: &Status,
-    now: Timestamp,
-    how: Output<'_>,
-) -> Result<bool, Failure> {
+fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output<'_>) -> Result<bool> {
     let text = if is_empty(status) {
         let health = status.health.as_ref().filter(|health| !health.is_well());
         health.map_or(String::new(), |health| health.lines(false).join("\n"))

@@ -14,7 +14,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
 };
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::Layout;
 use crate::terminal::printer::Stream;
 
@@ -29,7 +29,7 @@ struct Listing<'a> {
     namespaces: &'a [NamespaceRow],
 }
 
-pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     let gps = pull_secret::configuration(cluster).await?;
     let settings = gps.as_ref().map(|gps| gps.spec.image_pull_secrets.clone());
     let settings = settings.unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
     })
 }
 
-fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
+fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<()> {
     let printer = cluster.printer();
     let layout = Layout {
         wide: args.output == Form::Wide,

@@ -15,7 +15,7 @@ use super::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, Undo};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
 use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text};
 use crate::secret::effects::Differs;
@@ -24,11 +24,7 @@ use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::status::{ANOTHER_CHANGED, Goal};
 
-pub(super) async fn run(
-    args: &Undo,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
@@ -117,7 +113,7 @@ pub(super) fn choose<'a>(
     number: Option<i64>,
     (now, in_force): (Option<&DockerConfig>, &InForce),
     hint: impl Fn(&[Revision]) -> String,
-) -> Result<&'a Revision, Failure> {
+) -> Result<&'a Revision> {
     let (found, missing) = match number {
         Some(number) => (
             revisions.iter().find(|revision| revision.number == number),
@@ -140,7 +136,7 @@ pub(super) async fn roll_back(
     revision: &Revision,
     ((change, effects), question, yes): ((&str, &[String]), &str, bool),
     dry_run: DryRun,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());

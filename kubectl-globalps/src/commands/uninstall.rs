@@ -25,7 +25,7 @@ use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch_to_uninstall};
 use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::nodes;
 use crate::terminal::printer::{Printer, Stream};
 use crate::terminal::prompt::confirm;
@@ -37,11 +37,7 @@ use crate::view::status::{Goal, PAUSED, is_removal_held};
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(
-    args: &Uninstall,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let is_dry_run = args.dry_run != DryRun::None;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch_to_uninstall(&cluster).await?;
@@ -139,11 +135,7 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-fn ask(
-    cluster: &Cluster<'_>,
-    installer: Option<&Installer>,
-    is_confirmed: bool,
-) -> Result<(), Failure> {
+fn ask(cluster: &Cluster<'_>, installer: Option<&Installer>, is_confirmed: bool) -> Result<()> {
     let question = match installer {
         None => {
             "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?"
@@ -157,11 +149,7 @@ fn ask(
 }
 
 /// The installation's objects, and what a controller that was removed too early may have left.
-async fn delete_all(
-    cluster: &Cluster<'_>,
-    objects: &[Object],
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn delete_all(cluster: &Cluster<'_>, objects: &[Object], deadline: Instant) -> Result<()> {
     for object in objects {
         delete(cluster, object).await?;
     }
@@ -181,7 +169,7 @@ fn runs(deployment: Option<&Deployment>) -> bool {
     status.is_some_and(|status| status.available_replicas.unwrap_or_default() > 0)
 }
 
-async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
+async fn delete_additional(cluster: &Cluster<'_>) -> Result<()> {
     let api = cluster.api::<Secret>();
     let name = names::ADDITIONAL_SECRET;
     let title = format!("Secret `{}/{name}`", cluster.namespace);
@@ -196,7 +184,7 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
 }
 
 /// Removes all sources, but not their Secrets, and turns off delivery to namespaces and operators.
-async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
+async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<()> {
     if facts.gps().is_none() {
         return Ok(());
     }
@@ -287,7 +275,7 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
     objects
 }
 
-async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<()> {
     if object.delete(cluster, false).await? {
         cluster
             .printer()
@@ -296,11 +284,7 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn until_gone(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn until_gone(cluster: &Cluster<'_>, object: &Object, deadline: Instant) -> Result<()> {
     let title = object.title();
     loop {
         let api = object.api(&cluster.client);

@@ -12,17 +12,14 @@ use super::objects::Object;
 use crate::cli::DryRun;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::view::status::{Status, left};
 
 /// There is nothing of globalps.
 pub(super) const NOTHING: &str = "globalps is not installed: there is nothing to delete";
 
 /// Whether there is an object to delete. `objects`: as for [`show`].
-pub(super) async fn is_any_there(
-    cluster: &Cluster<'_>,
-    objects: &[Object],
-) -> Result<bool, Failure> {
+pub(super) async fn is_any_there(cluster: &Cluster<'_>, objects: &[Object]) -> Result<bool> {
     for object in std::iter::once(&additional(cluster)).chain(objects) {
         if is_deleted(cluster, object, DryRun::Client).await? {
             return Ok(true);
@@ -62,7 +59,7 @@ pub(super) async fn show(
     objects: Vec<Object>,
     dry_run: DryRun,
     skip_unreachable: bool,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut shown = nodes(facts, skip_unreachable, cluster.now());
     shown.push_str(&deliveries(facts));
     for object in std::iter::once(additional(cluster)).chain(objects) {
@@ -83,11 +80,7 @@ pub(super) async fn show(
 }
 
 /// Whether the object exists; the API server validates the deletion if it is asked to.
-async fn is_deleted(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    dry_run: DryRun,
-) -> Result<bool, Failure> {
+async fn is_deleted(cluster: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool> {
     if dry_run == DryRun::Server {
         return object.delete(cluster, true).await;
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::Validate;
 use crate::credentials::file::read;
 use crate::credentials::manifest::{Content, contents};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::secret::findings;
 use crate::terminal::printer::Printer;
 
@@ -35,7 +35,7 @@ fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
     })
 }
 
-pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
     let file = args.filename.as_ref().unwrap_or(&args.file);
     if let Some(text) = announcement(file, std::io::stdin().is_terminal()) {
         printer.note(text);

@@ -16,7 +16,7 @@ use super::pull_secret;
 use super::why_all::unfinished_pods;
 use crate::cli::Span;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 use crate::secret::additional::data_of;
 use crate::view::why::{Added, Waiting, summary, untouched};
 
@@ -35,7 +35,7 @@ pub(super) async fn after_wait(
     registries: &[String],
     source: Option<&str>,
     (retry, time): (bool, Span),
-) -> Result<(), Failure> {
+) -> Result<()> {
     let printer = cluster.printer();
     if registries.is_empty() {
         return Ok(());
@@ -86,7 +86,7 @@ async fn added(
     cluster: &Cluster<'_>,
     registries: &[String],
     source: Option<&str>,
-) -> Result<Added, Failure> {
+) -> Result<Added> {
     let mut scope = None;
     if let Some(source) = source {
         let global = pull_secret::get(cluster, names::GLOBAL_SECRET).await?;
@@ -100,7 +100,7 @@ async fn added(
     Ok(Added::new(registries.iter().map(String::as_str), scope))
 }
 
-async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>, Failure> {
+async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>> {
     let mut found = Vec::new();
     unfinished_pods(cluster, None, |pod| found.extend(Waiting::of(&pod, added))).await?;
     Ok(found)
@@ -113,7 +113,7 @@ async fn evict_all(
     added: &Added,
     mut found: Vec<Waiting>,
     time: Duration,
-) -> Result<(usize, Vec<(String, &'static str)>), Failure> {
+) -> Result<(usize, Vec<(String, &'static str)>)> {
     let deadline = Instant::now() + time;
     let first: BTreeSet<String> = found.iter().map(|pod| pod.uid.clone()).collect();
     let kept = found.iter();
@@ -149,7 +149,7 @@ async fn evict_all(
 }
 
 /// Evicts the pod, if it is still what it was when it was read: else 409. 429: its disruption budget does not allow it now.
-async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<(), Failure> {
+async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &pod.namespace);
     let eviction = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",

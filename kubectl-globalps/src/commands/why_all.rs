@@ -16,7 +16,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
 use crate::cluster::namespaces::each;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
@@ -47,11 +47,7 @@ struct Kind {
     names: Vec<String>,
 }
 
-pub(super) async fn run(
-    args: &Why,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
     let mut cluster = Cluster::connect(flags, printer)?;
     cluster.namespace = of_credentials(&cluster).await?;
@@ -147,7 +143,7 @@ pub(super) async fn run(
 }
 
 /// Whether this user may list the pods of every namespace.
-async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let first = ListParams::default().limit(1);
     match cluster
@@ -164,7 +160,7 @@ async fn kinds(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
-) -> Result<Vec<Kind>, Failure> {
+) -> Result<Vec<Kind>> {
     // Only of sandboxes: the state of a container has its message.
     let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
     let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
@@ -219,7 +215,7 @@ pub(super) async fn unfinished_pods(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     keep: impl FnMut(Pod),
-) -> Result<(), Failure> {
+) -> Result<()> {
     let client = cluster.client.clone();
     let api: Api<Pod> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),

@@ -11,12 +11,12 @@ use crate::cli::Asking;
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, not_running};
 use crate::cluster::namespaces::each;
-use crate::error::{Failure, quoted};
+use crate::error::{Result, quoted};
 use crate::secret::changes::InForce;
 use crate::view::why::{Adding, Live, PodSeen, is_spelled};
 
 /// What globalps has in force.
-pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
+pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
     Ok(Shared {
         // Without globalps, pods have their own Secrets all the same.
         gps: pull_secret::installed_configuration(cluster).await?,
@@ -31,7 +31,7 @@ pub(super) async fn events(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     field: &str,
-) -> Result<Vec<Event>, Failure> {
+) -> Result<Vec<Event>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),
@@ -47,11 +47,7 @@ pub(super) async fn events(
 }
 
 /// Whether the node has the image. Its status names 50 of them at most; this user may not read it.
-pub(super) async fn has_image(
-    cluster: &Cluster<'_>,
-    node: &str,
-    image: &str,
-) -> Result<bool, Failure> {
+pub(super) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) -> Result<bool> {
     let api: Api<Node> = Api::all(cluster.client.clone());
     let found = match cluster.call("get the pod's Node", api.get_opt(node)).await {
         Err(failure) if failure.is(403) => None,
@@ -66,7 +62,7 @@ pub(super) async fn has_image(
 pub(super) async fn account(
     cluster: &Cluster<'_>,
     seen: &PodSeen,
-) -> Result<Option<ServiceAccount>, Failure> {
+) -> Result<Option<ServiceAccount>> {
     if seen.service_account.is_empty() {
         return Ok(None);
     }
@@ -79,7 +75,7 @@ pub(super) async fn account(
 }
 
 /// What decides whether `add` helps in this cluster.
-pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
+pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding> {
     let (is_not_installed, stopped) = match deployment(cluster, Program::Controller).await {
         Err(failure) if failure.is(403) => (false, None),
         found => {
@@ -100,7 +96,7 @@ pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Add
 }
 
 /// The pull secrets as they are; without those that this user may not read.
-async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>, Failure> {
+async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>> {
     let spec = shared.gps.as_ref().map(|gps| &gps.spec);
     let sources = spec.into_iter().flat_map(|spec| &spec.sources);
     let sources = sources.map(|source| (source.name.as_str(), source.scope.is_none()));

@@ -30,6 +30,9 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// `E` is for the few functions whose error isn't for users.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// An error and a hint. Neither contains credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{NamespaceSeen, namespaces};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 
 /// Names that JSON has, and those that a sentence has.
 const LISTED: usize = 20;
@@ -64,7 +64,7 @@ pub(crate) async fn affected(
     cluster: &Cluster<'_>,
     gps: Option<&GlobalPullSecret>,
     who: &[Who],
-) -> Result<Option<Affected>, Failure> {
+) -> Result<Option<Affected>> {
     let settings = gps.map(|gps| &gps.spec.image_pull_secrets);
     let Some(settings) = settings.filter(|settings| settings.enabled && !who.is_empty()) else {
         return Ok(None);

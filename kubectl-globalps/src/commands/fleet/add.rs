@@ -17,7 +17,7 @@ use super::wait::{follow_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
 use crate::cluster::client::Cluster;
 use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
@@ -25,11 +25,7 @@ use crate::view::fleet::facts::of_hub;
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::{Goal, command};
 
-pub(super) async fn run(
-    args: &FleetAdd,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let cluster = match cluster {
@@ -68,7 +64,7 @@ fn without_cluster(
     logins: &[Login],
     namespace: &str,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let source = source_of(None, namespace, args)?;
     let (planned, outcome) = with_logins(None, namespace, &source, logins)?;
     announcement(None, &planned)?.show(printer);
@@ -85,7 +81,7 @@ fn show(
     source: &str,
     (secret, outcome): &(Secret, Outcome),
     is_new: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut object = pull_secret::shown(secret, args.dry_run);
     let mut names = vec![format!("secret/{source}")];
     let (name, how) = (&args.fleet, args.dry_run.suffix());
@@ -119,11 +115,7 @@ fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {
 }
 
 /// Name of the source Secret.
-fn source_of(
-    fleet: Option<&FleetPullSecret>,
-    namespace: &str,
-    args: &FleetAdd,
-) -> Result<String, Failure> {
+fn source_of(fleet: Option<&FleetPullSecret>, namespace: &str, args: &FleetAdd) -> Result<String> {
     let source = &args.to.source;
     let selects = args.to.selects();
     let Some(fleet) = fleet else {
@@ -181,7 +173,7 @@ async fn change(
     logins: &[Login],
     is_new: bool,
     args: &FleetAdd,
-) -> Result<(Secret, Outcome), Failure> {
+) -> Result<(Secret, Outcome)> {
     let mut shown = None;
     let mut attempt = 1;
     loop {
@@ -241,7 +233,7 @@ impl Announcement {
     }
 }
 
-fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcement, Failure> {
+fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcement> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
     let known = validate(&before);
@@ -286,7 +278,7 @@ fn spec(new: &NewFleet, source: &str) -> Value {
     spec
 }
 
-async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<(), Failure> {
+async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<()> {
     if args.dry_run == DryRun::Client {
         return Ok(());
     }

@@ -11,14 +11,14 @@ use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &FleetInstall,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut hub = HubInstall {
         image: args.image.clone().unwrap_or_default(),
         namespaces: args.namespaces.clone(),
@@ -79,11 +79,7 @@ fn shard(index: u32) -> [Object; 2] {
 }
 
 /// What is not named stays as it is installed.
-fn complete(
-    hub: &mut HubInstall,
-    known: Option<HubInstall>,
-    all_namespaces: bool,
-) -> Result<(), Failure> {
+fn complete(hub: &mut HubInstall, known: Option<HubInstall>, all_namespaces: bool) -> Result<()> {
     let names_none = hub.namespaces.is_empty() && !all_namespaces;
     match known {
         Some(known) => {

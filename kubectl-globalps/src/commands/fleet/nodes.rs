@@ -6,18 +6,14 @@ use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{self, Facts};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::{Facts as FleetFacts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let how = Output {
         format: &args.output,
         no_headers: args.no_headers,
@@ -78,7 +74,7 @@ pub(super) async fn run(
 }
 
 /// Refuses a fleet whose Secret nodes do not get from globalps.
-fn may_have_nodes(facts: &FleetFacts) -> Result<(), Failure> {
+fn may_have_nodes(facts: &FleetFacts) -> Result<()> {
     let mut fleets = facts.fleets.iter();
     let other = fleets.find(|(_, fleet)| !fleet.spec.target.is_additional());
     let Some((title, fleet)) = other else {
@@ -95,7 +91,7 @@ fn may_have_nodes(facts: &FleetFacts) -> Result<(), Failure> {
 }
 
 /// The cluster that was named.
-fn one(status: &FleetStatus) -> Result<&ClusterRow, Failure> {
+fn one(status: &FleetStatus) -> Result<&ClusterRow> {
     match status.clusters.as_slice() {
         [one] => Ok(one),
         rows => {

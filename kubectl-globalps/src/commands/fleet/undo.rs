@@ -14,7 +14,7 @@ use super::wait::{follow_if, taken_up};
 use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change_of, refuse_deleted, valid_in};
 use crate::secret::changes::{InForce, changes, text};
 use crate::secret::history::Revision;
@@ -22,11 +22,7 @@ use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::find;
 use crate::view::fleet::verdict::Goal;
 
-pub(super) async fn run(
-    args: &FleetUndo,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetUndo, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     let fleet = find(&cluster, &args.fleet).await?;
@@ -83,10 +79,7 @@ pub(super) async fn run(
 }
 
 /// The revisions that every cluster had, the newest first.
-async fn revisions(
-    cluster: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-) -> Result<Vec<Revision>, Failure> {
+async fn revisions(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec<Revision>> {
     let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
     let api = cluster.api::<Secret>();
     let doing = format!(
@@ -99,10 +92,7 @@ async fn revisions(
 }
 
 /// Revisions that may be gone back to, each with the time when every cluster had it.
-pub(super) async fn choices(
-    cluster: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-) -> Result<Vec<Choice>, Failure> {
+pub(super) async fn choices(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec<Choice>> {
     let time = |revision: &Revision| {
         let time = revision.rolled_out.map(|time| time.to_string());
         (revision.number.to_string(), time.unwrap_or_default())
@@ -149,7 +139,7 @@ fn may_write(
     fleet: &FleetPullSecret,
     force: bool,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(secret) = existing else {
         return Ok(());
     };

@@ -10,7 +10,7 @@ fn files(texts: &[&str]) -> Vec<AuthFile> {
     files.collect::<Result<_, _>>().expect("files")
 }
 
-fn shown(logins: &Result<Vec<Login>, Failure>) -> String {
+fn shown(logins: &Result<Vec<Login>>) -> String {
     match logins {
         Ok(logins) => logins
             .iter()
