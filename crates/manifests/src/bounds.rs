@@ -39,6 +39,7 @@ pub(super) fn objects(
         ..Policy::default()
     };
     let plain = Policy::default;
+    #[rustfmt::skip]
     let policies = [
         (
             "globalps-daemonsets",
@@ -46,30 +47,10 @@ pub(super) fn objects(
             with_image,
             daemon_set(namespace, allowed),
         ),
-        (
-            "globalps-roles",
-            writes(RBAC, "v1", ["roles"]),
-            plain(),
-            role(),
-        ),
-        (
-            "globalps-rolebindings",
-            writes(RBAC, "v1", ["rolebindings"]),
-            plain(),
-            role_binding(namespace),
-        ),
-        (
-            "globalps-serviceaccounts",
-            writes("", "v1", ["serviceaccounts"]),
-            plain(),
-            service_account(delivered),
-        ),
-        (
-            "globalps-secrets",
-            writes("", "v1", ["secrets"]),
-            plain(),
-            secret(),
-        ),
+        ("globalps-roles", writes(RBAC, "v1", ["roles"]), plain(), role()),
+        ("globalps-rolebindings", writes(RBAC, "v1", ["rolebindings"]), plain(), role_binding(namespace)),
+        ("globalps-serviceaccounts", writes("", "v1", ["serviceaccounts"]), plain(), service_account(delivered)),
+        ("globalps-secrets", writes("", "v1", ["secrets"]), plain(), secret()),
     ];
     let mut objects = Vec::new();
     for (name, rule, policy, shape) in policies {

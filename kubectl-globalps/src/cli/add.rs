@@ -250,12 +250,10 @@ mod tests {
 
     #[test]
     fn flags_go_together_as_docker_and_podman_users_expect() {
-        for (line, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("add --registry r -u u --password-stdin", None),
-            (
-                "add --docker-server r --docker-username u --docker-password p",
-                None,
-            ),
+            ("add --docker-server r --docker-username u --docker-password p", None),
             ("add --registry r -u u -p p --wait --timeout 90s", None),
             ("add --registry r -u u --dry-run -o yaml", None),
             ("add --registry r --dry-run=server", None),
@@ -266,59 +264,21 @@ mod tests {
             ("add --registry r -u u --ca-file f --check-timeout 5s", None),
             ("add --all", None),
             ("add --registry r --all", Some(ErrorKind::ArgumentConflict)),
-            (
-                "add --authfile f -u u --password-stdin",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --authfile f --from-secret a/b",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --from-file f --from-secret a/b",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --from-secret a --all",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --skip-check --insecure",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --skip-check --check-timeout 5s",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --ca-file f --insecure",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --password-stdin",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -p p",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -u u -p p --password-stdin",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r -u u --timeout 90s",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --wait --timeout soon",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --wait --timeout 0",
-                Some(ErrorKind::ValueValidation),
-            ),
-        ] {
+            ("add --authfile f -u u --password-stdin", Some(ErrorKind::ArgumentConflict)),
+            ("add --authfile f --from-secret a/b", Some(ErrorKind::ArgumentConflict)),
+            ("add --from-file f --from-secret a/b", Some(ErrorKind::ArgumentConflict)),
+            ("add --from-secret a --all", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --skip-check --insecure", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --skip-check --check-timeout 5s", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --ca-file f --insecure", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --password-stdin", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r -p p", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r -u u -p p --password-stdin", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r -u u --timeout 90s", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r --wait --timeout soon", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --wait --timeout 0", Some(ErrorKind::ValueValidation)),
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }
@@ -326,34 +286,18 @@ mod tests {
 
     #[test]
     fn a_scope_goes_with_a_source_and_names_namespaces() {
-        for (line, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("add --registry r -u u --source s", None),
-            (
-                "add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces team-[",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --source s --only-namespaces a,,b",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci", None),
+            ("add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b", None),
+            ("add --registry r --source s --only-namespaces team-[", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --source s --only-namespaces a,,b", Some(ErrorKind::ValueValidation)),
             ("add --registry r --only-namespaces a", None),
-            (
-                "add --registry r --source s --only-service-accounts ci",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --source additional-pull-secret",
-                Some(ErrorKind::ValueValidation),
-            ),
-        ] {
+            ("add --registry r --source s --only-service-accounts ci", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r --source additional-pull-secret", Some(ErrorKind::ValueValidation)),
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }

@@ -372,38 +372,21 @@ mod tests {
 
     #[test]
     fn flags_of_fleet_go_together() {
-        for (line, expected) in [
-            (
-                "fleet",
-                Some(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("fleet", Some(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)),
             ("fleet status", None),
             ("fleet status -A -o json", None),
             ("fleet status team-a m1 clusters/m2 -n clusters -w", None),
             // kubectl's own flag: the cluster of the kubeconfig.
             ("fleet status team-a --cluster hub", None),
             ("fleet status team-a -A", Some(ErrorKind::ArgumentConflict)),
-            (
-                "fleet status --wait --watch",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "fleet status --timeout 5m",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet status --wait --watch", Some(ErrorKind::ArgumentConflict)),
+            ("fleet status --timeout 5m", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet status team-a m1 --nodes -o json", None),
-            (
-                "fleet status team-a m1 --nodes --member-kubeconfig f --member-context c",
-                None,
-            ),
-            (
-                "fleet status team-a m1 --member-kubeconfig f",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "fleet status team-a m1 --nodes --member-context c",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet status team-a m1 --nodes --member-kubeconfig f --member-context c", None),
+            ("fleet status team-a m1 --member-kubeconfig f", Some(ErrorKind::MissingRequiredArgument)),
+            ("fleet status team-a m1 --nodes --member-context c", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet diff team-a m1 clusters/m2 -f - -o json", None),
             ("fleet diff", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet pause team-a", None),
@@ -411,36 +394,19 @@ mod tests {
             ("fleet resume team-a --wait --timeout 5m", None),
             ("fleet retry team-a m1 clusters/m2 --wait", None),
             ("fleet accept team-a m1 clusters/m2 --wait", None),
-            (
-                "fleet accept team-a",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet accept team-a", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet undo team-a --to-revision 3 --dry-run=server", None),
-            (
-                "fleet undo team-a --to-revision last",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet undo team-a --to-revision last", Some(ErrorKind::ValueValidation)),
             ("fleet remove team-a --yes --wait", None),
-            (
-                "fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1",
-                None,
-            ),
-            (
-                "fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait",
-                None,
-            ),
+            ("fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1", None),
+            ("fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait", None),
             ("fleet add t --all --registered --dry-run=server", None),
-            (
-                "fleet add t --registry r --cluster-selector a",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet add t --registry r --cluster-selector a", Some(ErrorKind::ValueValidation)),
             ("fleet join m1", Some(ErrorKind::MissingRequiredArgument)),
-            (
-                "fleet join m1 --member-kubeconfig f --server-for-hub http://h:1",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet join m1 --member-kubeconfig f --server-for-hub http://h:1", Some(ErrorKind::ValueValidation)),
             ("fleet remove", Some(ErrorKind::MissingRequiredArgument)),
-        ] {
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }

@@ -383,14 +383,9 @@ mod tests {
             selected,
             secret,
         };
-        for (delivered, puller, is_referenced, pod, expected) in [
-            (
-                delivered(Admission, yes, Found::Ours),
-                of("x"),
-                true,
-                Some("p"),
-                "",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            (delivered(Admission, yes, Found::Ours), of("x"), true, Some("p"), ""),
             (
                 delivered(Admission, yes, Found::Ours),
                 of("x"),
@@ -419,13 +414,7 @@ mod tests {
                 Some("p"),
                 "has not created Secret a/global-pull-secret yet",
             ),
-            (
-                delivered(Admission, yes, Found::Ours),
-                Puller::Static,
-                false,
-                Some("p"),
-                "a static pod has no reference",
-            ),
+            (delivered(Admission, yes, Found::Ours), Puller::Static, false, Some("p"), "a static pod has no reference"),
             (
                 delivered(ServiceAccounts, yes, Found::Ours),
                 of("default"),
@@ -433,13 +422,7 @@ mod tests {
                 Some("p"),
                 "before service account `default` had the reference",
             ),
-            (
-                delivered(ServiceAccounts, yes, Found::Ours),
-                of("builder"),
-                false,
-                Some("p"),
-                "does not name `builder`",
-            ),
+            (delivered(ServiceAccounts, yes, Found::Ours), of("builder"), false, Some("p"), "does not name `builder`"),
             (
                 delivered(ServiceAccounts, yes, Found::Ours),
                 of("default"),
@@ -447,7 +430,8 @@ mod tests {
                 None,
                 "has no reference to Secret a/global-pull-secret yet",
             ),
-        ] {
+        ];
+        for (delivered, puller, is_referenced, pod, expected) in cases {
             let existing = |is_recreated| pod.map(|name| Existing { name, is_recreated });
             let note = delivered.note(&puller, is_referenced, existing(true));
             let note = note.unwrap_or_default();

@@ -137,66 +137,20 @@ mod tests {
             ..ImagePullSecrets::default()
         };
         let none = None::<Option<Attach>>;
-        for (name, attach, live, is_served, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (None, None, none, true, Ok(None)),
-            (
-                Some("a"),
-                None,
-                none,
-                true,
-                Ok(Some(("a", Admission, false))),
-            ),
-            (
-                Some("a"),
-                None,
-                none,
-                false,
-                Ok(Some(("a", ServiceAccounts, true))),
-            ),
-            (
-                Some("a"),
-                Some(ServiceAccounts),
-                none,
-                true,
-                Ok(Some(("a", ServiceAccounts, false))),
-            ),
-            (
-                Some("a"),
-                Some(Admission),
-                none,
-                false,
-                Err("MutatingAdmissionPolicy"),
-            ),
-            (
-                None,
-                None,
-                Some(None),
-                true,
-                Ok(Some(("s", Admission, false))),
-            ),
-            (
-                None,
-                None,
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", ServiceAccounts, false))),
-            ),
-            (
-                Some("s"),
-                None,
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", ServiceAccounts, false))),
-            ),
-            (
-                Some("s"),
-                Some(Admission),
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", Admission, false))),
-            ),
+            (Some("a"), None, none, true, Ok(Some(("a", Admission, false)))),
+            (Some("a"), None, none, false, Ok(Some(("a", ServiceAccounts, true)))),
+            (Some("a"), Some(ServiceAccounts), none, true, Ok(Some(("a", ServiceAccounts, false)))),
+            (Some("a"), Some(Admission), none, false, Err("MutatingAdmissionPolicy")),
+            (None, None, Some(None), true, Ok(Some(("s", Admission, false)))),
+            (None, None, Some(Some(ServiceAccounts)), true, Ok(Some(("s", ServiceAccounts, false)))),
+            (Some("s"), None, Some(Some(ServiceAccounts)), true, Ok(Some(("s", ServiceAccounts, false)))),
+            (Some("s"), Some(Admission), Some(Some(ServiceAccounts)), true, Ok(Some(("s", Admission, false)))),
             (Some("other"), None, Some(None), true, Err("Secret `s`")),
-        ] {
+        ];
+        for (name, attach, live, is_served, expected) in cases {
             let case = format!("{name:?} {attach:?} {live:?} {is_served}");
             let live = live.map(settings);
             let chosen = choose(name, attach, live.as_ref(), is_served);

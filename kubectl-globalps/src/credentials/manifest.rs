@@ -150,32 +150,19 @@ mod tests {
 
     #[test]
     fn a_proposal_that_is_no_use_is_refused_without_a_quote() {
-        for (text, expected) in [
-            (
-                "hunter2",
-                "the additional pull secret is not valid: not JSON (line 1, column 1)",
-            ),
-            (
-                "kind: ConfigMap\ndata: {x: hunter2}\n",
-                "there is no Secret in the file",
-            ),
-            (
-                "kind: Secret\ndata: hunter2\n",
-                "a Secret in the file is not a valid manifest",
-            ),
-            (
-                "kind: Secret\ndata: {x: aHVudGVyMg==}\n",
-                "no Secret in the file has a key `.dockerconfigjson`",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("hunter2", "the additional pull secret is not valid: not JSON (line 1, column 1)"),
+            ("kind: ConfigMap\ndata: {x: hunter2}\n", "there is no Secret in the file"),
+            ("kind: Secret\ndata: hunter2\n", "a Secret in the file is not a valid manifest"),
+            ("kind: Secret\ndata: {x: aHVudGVyMg==}\n", "no Secret in the file has a key `.dockerconfigjson`"),
             (
                 "kind: Secret\nstringData: {.dockerconfigjson: one}\n---\nkind: Secret\nstringData: {.dockerconfigjson: two}\n",
                 "there are several Secrets in the file, and none is `additional-pull-secret`",
             ),
-            (
-                r#"{"auths":{}}"#,
-                "the additional pull secret is not valid: `auths` has no entries",
-            ),
-        ] {
+            (r#"{"auths":{}}"#, "the additional pull secret is not valid: `auths` has no entries"),
+        ];
+        for (text, expected) in cases {
             let failure = proposed(text.as_bytes()).expect_err(text);
             assert_eq!(failure.message, expected);
         }

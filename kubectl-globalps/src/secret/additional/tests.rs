@@ -139,27 +139,12 @@ fn removing_takes_out_what_was_named_and_nothing_else() {
 #[test]
 fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
-    for (manager, fields, expected) in [
-        (
-            "argocd-controller",
-            ".dockerconfigjson",
-            Some("argocd-controller"),
-        ),
-        (
-            "kustomize-controller",
-            ".dockerconfigjson",
-            Some("Flux (kustomize-controller)"),
-        ),
-        (
-            "externalsecrets.external-secrets.io/pull-secret",
-            ".dockerconfigjson",
-            Some("ExternalSecret/pull-secret"),
-        ),
-        (
-            "external-secrets",
-            ".dockerconfigjson",
-            Some("external-secrets"),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("argocd-controller", ".dockerconfigjson", Some("argocd-controller")),
+        ("kustomize-controller", ".dockerconfigjson", Some("Flux (kustomize-controller)")),
+        ("externalsecrets.external-secrets.io/pull-secret", ".dockerconfigjson", Some("ExternalSecret/pull-secret")),
+        ("external-secrets", ".dockerconfigjson", Some("external-secrets")),
         ("Helm", ".dockerconfigjson", Some("Helm")),
         ("argocd-controller", "other", None),
         ("kubectl", ".dockerconfigjson", None),
@@ -167,7 +152,8 @@ fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
         (names::PLUGIN_MANAGER, ".dockerconfigjson", None),
         ("oc", ".dockerconfigjson", None),
         ("before-first-apply", ".dockerconfigjson", None),
-    ] {
+    ];
+    for (manager, fields, expected) in cases {
         let mut secret = secret("{}");
         let fields = serde_json::json!({"f:data": {".": {}, format!("f:{fields}"): {}}});
         secret.metadata.managed_fields = Some(vec![ManagedFieldsEntry {

@@ -150,35 +150,12 @@ fn on_disk(path: &Path) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_in_force_or_rolled_back() {
-    for (sentence, before, restart, failures, restarts, after, in_force) in [
-        (
-            "an absent file is written",
-            None,
-            true,
-            0,
-            1,
-            Some(NEW),
-            true,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("an absent file is written", None, true, 0, 1, Some(NEW), true),
         ("a file is replaced", Some(OLD), true, 0, 1, Some(NEW), true),
-        (
-            "the third attempt succeeds",
-            Some(OLD),
-            true,
-            2,
-            3,
-            Some(NEW),
-            true,
-        ),
-        (
-            "no restart unless needed",
-            Some(OLD),
-            false,
-            9,
-            0,
-            Some(NEW),
-            true,
-        ),
+        ("the third attempt succeeds", Some(OLD), true, 2, 3, Some(NEW), true),
+        ("no restart unless needed", Some(OLD), false, 9, 0, Some(NEW), true),
         (
             "three failures: the file is restored, and the kubelet restarted with it",
             Some(OLD),
@@ -188,25 +165,10 @@ async fn a_change_is_in_force_or_rolled_back() {
             Some(OLD),
             false,
         ),
-        (
-            "three failures: an absent file is removed again, not empty",
-            None,
-            true,
-            3,
-            4,
-            None,
-            false,
-        ),
-        (
-            "even if the kubelet does not come up again",
-            Some(OLD),
-            true,
-            9,
-            6,
-            Some(OLD),
-            false,
-        ),
-    ] {
+        ("three failures: an absent file is removed again, not empty", None, true, 3, 4, None, false),
+        ("even if the kubelet does not come up again", Some(OLD), true, 9, 6, Some(OLD), false),
+    ];
+    for (sentence, before, restart, failures, restarts, after, in_force) in cases {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         if let Some(text) = before {
@@ -258,16 +220,9 @@ async fn a_change_is_in_force_or_rolled_back() {
 #[tokio::test(start_paused = true)]
 async fn a_change_interrupted_at_any_step_is_continued() {
     let asked = Some("0".to_owned());
-    for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
-        (
-            "before the file was written",
-            Step::Forward,
-            false,
-            (None, None),
-            false,
-            1,
-            NEW,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("before the file was written", Step::Forward, false, (None, None), false, 1, NEW),
         (
             "before the file was written, and another process started the kubelet",
             Step::Forward,
@@ -277,51 +232,11 @@ async fn a_change_interrupted_at_any_step_is_continued() {
             1,
             NEW,
         ),
-        (
-            "before the restart was requested",
-            Step::Forward,
-            true,
-            (None, None),
-            false,
-            1,
-            NEW,
-        ),
-        (
-            "before the restart happened",
-            Step::Forward,
-            true,
-            (asked.clone(), None),
-            false,
-            1,
-            NEW,
-        ),
-        (
-            "after the restart: no other one",
-            Step::Forward,
-            true,
-            (asked.clone(), None),
-            true,
-            0,
-            NEW,
-        ),
-        (
-            "rolling back, before the file was written",
-            Step::Back,
-            true,
-            (asked.clone(), None),
-            false,
-            1,
-            OLD,
-        ),
-        (
-            "rolling back, before the restart was requested",
-            Step::Back,
-            false,
-            (asked.clone(), None),
-            true,
-            1,
-            OLD,
-        ),
+        ("before the restart was requested", Step::Forward, true, (None, None), false, 1, NEW),
+        ("before the restart happened", Step::Forward, true, (asked.clone(), None), false, 1, NEW),
+        ("after the restart: no other one", Step::Forward, true, (asked.clone(), None), true, 0, NEW),
+        ("rolling back, before the file was written", Step::Back, true, (asked.clone(), None), false, 1, OLD),
+        ("rolling back, before the restart was requested", Step::Back, false, (asked.clone(), None), true, 1, OLD),
         (
             "rolling back, after the restart: no other one",
             Step::Back,
@@ -331,16 +246,9 @@ async fn a_change_interrupted_at_any_step_is_continued() {
             0,
             OLD,
         ),
-        (
-            "rolling back, and no restart was requested: none is needed",
-            Step::Back,
-            true,
-            (None, None),
-            false,
-            0,
-            OLD,
-        ),
-    ] {
+        ("rolling back, and no restart was requested: none is needed", Step::Back, true, (None, None), false, 0, OLD),
+    ];
+    for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
@@ -884,36 +792,14 @@ fn installed() -> Installed {
 #[tokio::test]
 async fn one_restart_sets_the_provider_up_before_entries_leave() {
     let _lock = PROGRAMS.lock().await;
-    for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in [
+    #[rustfmt::skip]
+    let cases = [
         ("in", true, 0, true, 1, (OLD, true), None),
-        (
-            "the kubelet fails",
-            true,
-            3,
-            true,
-            4,
-            (NEW, false),
-            Some(false),
-        ),
-        (
-            "another flag wins",
-            true,
-            0,
-            false,
-            2,
-            (NEW, false),
-            Some(false),
-        ),
-        (
-            "the program fails",
-            false,
-            0,
-            true,
-            0,
-            (NEW, false),
-            Some(true),
-        ),
-    ] {
+        ("the kubelet fails", true, 3, true, 4, (NEW, false), Some(false)),
+        ("another flag wins", true, 0, false, 2, (NEW, false), Some(false)),
+        ("the program fails", false, 0, true, 0, (NEW, false), Some(true)),
+    ];
+    for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in cases {
         let node = ProviderNode::new(program_works);
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {

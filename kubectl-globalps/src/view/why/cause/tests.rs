@@ -81,65 +81,17 @@ fn each_cause_has_the_one_command_that_fixes_it() {
     let own = "kubectl -n a edit secret own";
     let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
     // Message, credential (none, of the pod, of the nodes), the registry's answer, and whether the node lags.
-    for (message, credential, found, lags, code, command) in [
+    #[rustfmt::skip]
+    let cases = [
         (denied, None, None, false, Code::NoCredentials, ADD),
-        (
-            denied,
-            None,
-            Some(refused()),
-            false,
-            Code::NoCredentials,
-            ADD,
-        ),
+        (denied, None, Some(refused()), false, Code::NoCredentials, ADD),
         ("?", None, Some(refused()), false, Code::NoCredentials, ADD),
-        (
-            denied,
-            Some(false),
-            None,
-            false,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(refused()),
-            false,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(refused()),
-            true,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(true),
-            Some(refused()),
-            false,
-            Code::CredentialsRefused,
-            own,
-        ),
-        (
-            "manifest unknown",
-            Some(false),
-            None,
-            false,
-            Code::ImageNotFound,
-            set,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(Ok(Pull::Missing)),
-            false,
-            Code::ImageNotFound,
-            set,
-        ),
+        (denied, Some(false), None, false, Code::CredentialsRefused, AGAIN),
+        (denied, Some(false), Some(refused()), false, Code::CredentialsRefused, AGAIN),
+        (denied, Some(false), Some(refused()), true, Code::CredentialsRefused, AGAIN),
+        (denied, Some(true), Some(refused()), false, Code::CredentialsRefused, own),
+        ("manifest unknown", Some(false), None, false, Code::ImageNotFound, set),
+        (denied, Some(false), Some(Ok(Pull::Missing)), false, Code::ImageNotFound, set),
         (
             denied,
             Some(false),
@@ -148,14 +100,7 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             Code::NodeNotSynced,
             "kubectl globalps retry node-1 --wait",
         ),
-        (
-            denied,
-            Some(false),
-            Some(Ok(Pull::Available)),
-            false,
-            Code::WaitsForRetry,
-            "kubectl -n a delete pod p",
-        ),
+        (denied, Some(false), Some(Ok(Pull::Available)), false, Code::WaitsForRetry, "kubectl -n a delete pod p"),
         (
             "x509: certificate signed by unknown authority",
             Some(false),
@@ -164,31 +109,11 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             Code::CertificateUntrusted,
             "",
         ),
-        (
-            "429 Too Many Requests",
-            None,
-            None,
-            false,
-            Code::RateLimited,
-            ADD,
-        ),
-        (
-            "?",
-            Some(false),
-            Some(limited()),
-            false,
-            Code::RateLimited,
-            "",
-        ),
-        (
-            "?",
-            None,
-            None,
-            false,
-            Code::Unknown,
-            "kubectl -n a describe pod p",
-        ),
-    ] {
+        ("429 Too Many Requests", None, None, false, Code::RateLimited, ADD),
+        ("?", Some(false), Some(limited()), false, Code::RateLimited, ""),
+        ("?", None, None, false, Code::Unknown, "kubectl -n a describe pod p"),
+    ];
+    for (message, credential, found, lags, code, command) in cases {
         let (pod, failing) = (seen(), failing(message));
         let answer = credential.map(answer);
         let tries: Vec<Tested<'_>> = answer
