@@ -8,7 +8,7 @@ use globalps_provider::Pattern;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::values::{Original, SourceName, label, pattern};
-use super::{DryRun, Form, Formats, Owner, Span, TEMPLATE, Wait};
+use super::{DryRun, Form, Formats, Owner, Span, Wait};
 
 /// Add registry credentials to every node
 ///
@@ -16,9 +16,7 @@ use super::{DryRun, Form, Formats, Owner, Span, TEMPLATE, Wait};
 /// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Read the password from a file or another program
   kubectl globalps add quay.io -u robot --password-stdin < token
@@ -42,8 +40,7 @@ Examples:
   kubectl globalps add quay.io -u robot --password-stdin --forget-old --wait < token
 
   # Print the Secret without changing the cluster
-  kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
-)]
+  kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token")]
 pub(crate) struct Add {
     /// Registry, optionally with a path: `quay.io`, `quay.io/org`
     #[arg(value_name = "REGISTRY", conflicts_with_all = ["registry", "all"])]

@@ -2,14 +2,13 @@
 
 use clap::Args;
 
-use super::{Asking, Form, Formats, TEMPLATE};
+use super::{Asking, Form, Formats};
 
 /// Diagnose the installation, the rollout and your permissions
 ///
 /// √ passed, ‼ warning, × failed. The command changes nothing in the cluster or on a node.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Before the installation, and when something fails

@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::all_metadata;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, allowed};
 
 /// What works on the objects that the plugin writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +117,9 @@ where
 
 /// The same of the cluster.
 async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>> {
-    match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => home(cluster, found?.as_ref()).await,
+    match allowed(deployment(cluster, Program::Controller).await)? {
+        Some(found) => home(cluster, found.as_ref()).await,
+        None => Ok(None),
     }
 }
 

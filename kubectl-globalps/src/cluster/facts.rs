@@ -26,7 +26,7 @@ use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
-use crate::error::Result;
+use crate::error::{Result, allowed};
 
 pub(crate) use node_secrets::list as node_secrets;
 use nodes::Asked;
@@ -319,14 +319,6 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
         None => Seen::Hidden,
         Some(Some(seen)) if seen.waits_for.is_none() => Seen::Present(&seen.version),
         Some(_) => Seen::Absent,
-    }
-}
-
-fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::Form;
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Result, allowed};
 use crate::terminal::columns::columns;
 use crate::terminal::printer::Printer;
 
@@ -60,11 +60,8 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>> {
             cluster.api::<DaemonSet>().get_opt(names::SYNCER),
         )
         .await;
-    let daemon_set = match found {
-        Ok(Some(daemon_set)) => daemon_set,
-        Ok(None) => return Ok(None),
-        Err(failure) if failure.is(403) => return Ok(None),
-        Err(failure) => return Err(failure),
+    let Some(daemon_set) = allowed(found)?.flatten() else {
+        return Ok(None);
     };
     let of_syncer = ListParams::default().labels(&format!("name={}", names::SYNCER));
     let pods = cluster

@@ -15,7 +15,7 @@ use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::facts::Facts;
 use crate::cluster::start;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
-use crate::error::Result;
+use crate::error::{Result, allowed};
 use crate::terminal::layout::nodes;
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
@@ -39,12 +39,11 @@ pub(crate) enum Sight<T> {
 impl<T> Sight<T> {
     /// From the API server's answer: 403 is `Hidden`.
     pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
-        match answer {
-            Ok(Some(found)) => Ok(Self::Here(found)),
-            Ok(None) => Ok(Self::Absent),
-            Err(failure) if failure.is(403) => Ok(Self::Hidden),
-            Err(failure) => Err(failure),
-        }
+        Ok(match allowed(answer)? {
+            Some(Some(found)) => Self::Here(found),
+            Some(None) => Self::Absent,
+            None => Self::Hidden,
+        })
     }
 
     pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
@@ -52,6 +51,15 @@ impl<T> Sight<T> {
             Self::Here(found) => Sight::Here(with(found)),
             Self::Absent => Sight::Absent,
             Self::Hidden => Sight::Hidden,
+        }
+    }
+
+    /// Both: absent where one of them is.
+    pub(crate) fn and<U>(self, other: Sight<U>) -> Sight<(T, U)> {
+        match (self, other) {
+            (Self::Here(one), Sight::Here(other)) => Sight::Here((one, other)),
+            (Self::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+            _ => Sight::Hidden,
         }
     }
 }

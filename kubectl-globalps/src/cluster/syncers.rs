@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::api::ListParams;
 
 use crate::cluster::client::Cluster;
-use crate::error::Result;
+use crate::error::{Result, allowed};
 
 /// Pods that are read of a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
@@ -127,7 +127,7 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     for name in [names::SYNCER, names::RESTORER] {
         let api = cluster.api::<DaemonSet>();
         let doing = format!("get DaemonSet `{name}`");
-        let daemon_set = seen(cluster.call(&doing, api.get_opt(name)).await)?;
+        let daemon_set = allowed(cluster.call(&doing, api.get_opt(name)).await)?;
         if let Some(daemon_set) = daemon_set.flatten().filter(is_ours) {
             found.extend(pod_errors(cluster, &daemon_set).await?);
         }
@@ -160,7 +160,7 @@ pub(crate) async fn pod_errors(
             format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
         let api = cluster.api::<Event>();
         let params = ListParams::default().fields(&of_creation);
-        let events = seen(
+        let events = allowed(
             cluster
                 .call("list the DaemonSet's events", api.list(&params))
                 .await,
@@ -180,7 +180,7 @@ pub(crate) async fn pod_errors(
         let params = ListParams::default()
             .labels(&format!("name={name}"))
             .limit(MOST_PODS);
-        let pods = seen(
+        let pods = allowed(
             cluster
                 .call("list the DaemonSet's pods", api.list(&params))
                 .await,
@@ -191,15 +191,6 @@ pub(crate) async fn pod_errors(
         ));
     }
     Ok(pod_errors)
-}
-
-/// `None`: this user may not see it.
-pub(super) fn seen<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
-    }
 }
 
 pub(super) fn newest(events: &[Event]) -> Option<String> {

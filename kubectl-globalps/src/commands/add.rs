@@ -224,12 +224,9 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             let announced =
                 announcement(cluster, existing.as_ref(), &planned, source.as_ref()).await?;
             if announced != told {
-                for owner in owner.into_iter().chain(of_entry) {
-                    cluster
-                        .printer()
-                        .warning(format_args!("`{owner}` may revert the change"));
-                }
-                announced.show(cluster.printer());
+                let owners = owner.into_iter().chain(of_entry);
+                pull_secret::warn_of_owners(cluster.printer(), owners);
+                announced.preview.show(cluster.printer());
                 if let Some(why) = announced.undelivered.filter(|_| refuses) {
                     return Err(Failure::new(why, pull_secret::ANYWAY));
                 }
@@ -265,25 +262,39 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
 }
 
-/// The effect on nodes and namespaces, with masked credentials, and warnings.
-#[derive(Default, PartialEq)]
-struct Announcement {
-    changes: String,
-    effects: Effects,
-    /// Nothing is in force yet.
-    is_first: bool,
-    warnings: Vec<String>,
-    /// Why neither nodes nor namespaces get it.
-    undelivered: Option<&'static str>,
+/// What is shown of a change before it is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Preview {
+    /// With every credential masked.
+    pub changes: String,
+    pub warnings: Vec<String>,
 }
 
-impl Announcement {
-    fn show(&self, printer: &Printer) {
+impl Preview {
+    pub(super) fn show(&self, printer: &Printer) {
         printer.note(self.changes.trim_end());
         for warning in &self.warnings {
             printer.warning(warning);
         }
     }
+
+    /// What is wrong with the new content, and was not before.
+    pub(super) fn warnings(before: &DockerConfig, after: &DockerConfig) -> Vec<String> {
+        let (known, new) = (validate(before), validate(after));
+        let new = new.iter().filter(|finding| !known.contains(finding));
+        new.map(ToString::to_string).collect()
+    }
+}
+
+/// The effect on nodes and namespaces.
+#[derive(Default, PartialEq)]
+struct Announcement {
+    preview: Preview,
+    effects: Effects,
+    /// Nothing is in force yet.
+    is_first: bool,
+    /// Why neither nodes nor namespaces get it.
+    undelivered: Option<&'static str>,
 }
 
 async fn announcement(
@@ -344,9 +355,6 @@ async fn announcement(
         None => vec![Who::EveryPod],
     };
     effects.namespaces = affected(cluster, gps.as_ref(), &who).await?;
-    let known = validate(&before);
-    let new = validate(&after);
-    let new = new.iter().filter(|finding| !known.contains(finding));
     let undelivered = if to_namespaces {
         NOT_FOR_NAMESPACES
     } else {
@@ -355,12 +363,14 @@ async fn announcement(
     let sentences = effects.sentences();
     let sentences = sentences.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {
-        changes: source.map(Planned::text).unwrap_or_default()
-            + &text(&changes)
-            + &sentences.collect::<String>(),
+        preview: Preview {
+            changes: source.map(Planned::text).unwrap_or_default()
+                + &text(&changes)
+                + &sentences.collect::<String>(),
+            warnings: Preview::warnings(&before, &after),
+        },
         effects,
         is_first: global.is_none(),
-        warnings: new.map(ToString::to_string).collect(),
         undelivered: (!is_delivered).then_some(undelivered),
     })
 }

@@ -27,7 +27,7 @@ use crate::cluster::controller::must_watch_if_known;
 use crate::cluster::facts::Facts;
 use crate::cluster::installed::installed;
 use crate::cluster::namespaces::all_metadata;
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
 use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
@@ -111,11 +111,7 @@ pub(super) async fn look(
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers, &cluster.namespace));
     // The line about the permission reports objects that this user may not read.
-    let mut facts = match facts {
-        Ok(facts) => Some(facts),
-        Err(failure) if failure.is(403) => None,
-        Err(failure) => return Err(failure),
-    };
+    let mut facts = allowed(facts)?;
     let now = cluster.now();
     let installed = installed?.with(facts.as_ref());
     let until = Instant::now() + REPORTS_WITHIN;
@@ -221,19 +217,15 @@ async fn restarts(
         slots(cluster, gps.spec.history_limit),
         pull_secret::get(cluster, names::GLOBAL_SECRET),
     );
-    match secrets {
-        Ok((slots, Some(global))) => {
-            let in_force = valid_in(&global, names::DATA_KEY).unwrap_or_default();
-            Ok(restarts_often(
-                &in_force,
-                &sorted(slots, Some(&global)),
-                now,
-            ))
-        }
-        Ok((_, None)) => Ok(None),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
-    }
+    let Some((slots, Some(global))) = allowed(secrets)? else {
+        return Ok(None);
+    };
+    let in_force = valid_in(&global, names::DATA_KEY).unwrap_or_default();
+    Ok(restarts_often(
+        &in_force,
+        &sorted(slots, Some(&global)),
+        now,
+    ))
 }
 
 /// The `ClusterRole` of this name, and its binding of the same name.
@@ -244,21 +236,14 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
         cluster.call("get the ClusterRole", roles.get_metadata_opt(name)),
         cluster.call("get its binding", bindings.get_metadata_opt(name)),
     );
-    Ok(match (Sight::of(role)?, Sight::of(binding)?) {
-        (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
-        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
-        _ => Sight::Hidden,
-    })
+    Ok(Sight::of(role)?.and(Sight::of(binding)?).map(drop))
 }
 
 /// Empty: the Nodes can't be seen.
 async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
-    Ok(match Sight::of(answer.map(Some))? {
-        Sight::Here(list) => list,
-        Sight::Absent | Sight::Hidden => Vec::new(),
-    })
+    Ok(allowed(answer)?.unwrap_or_default())
 }
 
 /// `default`: nobody else, or the Nodes can't be seen.
@@ -290,8 +275,5 @@ async fn readmitted(
     }
     let mut found = Vec::new();
     let listed = unfinished_pods(cluster, None, |pod| found.extend(rejected(&pod, &labels)));
-    match Sight::of(listed.await.map(Some))? {
-        Sight::Here(()) => Ok(Some(readmission(found))),
-        Sight::Absent | Sight::Hidden => Ok(None),
-    }
+    Ok(allowed(listed.await)?.map(|()| readmission(found)))
 }

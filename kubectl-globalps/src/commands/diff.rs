@@ -90,11 +90,7 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
     }
     // Nodes that lag are no fault of a proposal.
     let lag = args.filename.is_none() && !difference.lagging_nodes.is_empty();
-    Ok(if difference.is_empty() && !lag {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(difference.is_empty() && !lag))
 }
 
 /// Whose credentials another scope of a source changes: the pods of its scope, and those of the scope in force.

@@ -21,7 +21,7 @@ use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
 use crate::credentials::file::read;
 use crate::credentials::manifest::content;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
@@ -56,11 +56,7 @@ pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -
             args.image
         ));
     }
-    Ok(if answer.has_some() {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(answer.has_some()))
 }
 
 /// Whether the name is probably meant as a registry with a port, which is read as a repository with a tag.
@@ -294,17 +290,12 @@ async fn of_provider(
             }
             (1, 0)
         }
-        None => match node_secrets(cluster).await {
-            Ok(objects) => {
-                let by_file = objects
-                    .iter()
-                    .filter(|(_, object)| keeps_file(object))
-                    .count();
-                (objects.len() - by_file, by_file)
-            }
-            Err(failure) if failure.is(403) => (0, 0),
-            Err(failure) => return Err(failure),
-        },
+        None => {
+            let objects = allowed(node_secrets(cluster).await)?.unwrap_or_default();
+            let by_file = objects.iter().filter(|(_, object)| keeps_file(object));
+            let by_file = by_file.count();
+            (objects.len() - by_file, by_file)
+        }
     };
     if nodes.1 > 0 {
         asked.of_node = Some(file);

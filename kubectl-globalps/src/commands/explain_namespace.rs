@@ -12,7 +12,7 @@ use super::keyrings::secrets;
 use super::pull_secret::content_of;
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
-use crate::error::Result;
+use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
@@ -60,17 +60,12 @@ impl Delivered {
             cluster.call(&doing, secrets.get_metadata_opt(name)),
         );
         // Where its labels are hidden, its name decides.
-        let seen = match seen {
-            Err(failure) if failure.is(403) => NamespaceSeen::default(),
-            seen => seen?.as_ref().map(NamespaceSeen::of).unwrap_or_default(),
-        };
-        let secret = match secret {
-            Err(failure) if failure.is(403) => Found::Ours,
-            secret => match secret? {
-                Some(secret) if is_ours(&secret) => Found::Ours,
-                Some(_) => Found::Foreign,
-                None => Found::Absent,
-            },
+        let seen = allowed(seen)?.flatten();
+        let seen = seen.as_ref().map(NamespaceSeen::of).unwrap_or_default();
+        let secret = match allowed(secret)? {
+            Some(Some(secret)) if !is_ours(&secret) => Found::Foreign,
+            Some(None) => Found::Absent,
+            Some(Some(_)) | None => Found::Ours,
         };
         let is_marked = is_marked_excluded(&seen.labels, &seen.annotations);
         Ok(Some(Self {

@@ -17,7 +17,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::all_metadata;
 use crate::cluster::params;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, allowed};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -93,10 +93,8 @@ pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<
     let name = names::IMAGE_PULL_SECRETS;
     let call = roles.get_opt(name);
     let doing = format!("get ClusterRole `{name}`");
-    match cluster.call(&doing, call).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => Ok(found?.as_ref().and_then(named_by)),
-    }
+    let found = allowed(cluster.call(&doing, call).await)?.flatten();
+    Ok(found.as_ref().and_then(named_by))
 }
 
 /// The Secret that the role's rules name.

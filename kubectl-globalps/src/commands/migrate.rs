@@ -350,11 +350,7 @@ fn finish(
             ));
         }
     }
-    if waiting.is_empty() && summary.failed.is_empty() {
-        Exit::Done
-    } else {
-        Exit::No
-    }
+    Exit::of(waiting.is_empty() && summary.failed.is_empty())
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod namespace_access;
 mod object_changes;
 mod objects;
 mod operator_access;
+mod output;
 mod pause;
 mod preview;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::cluster::params;
 use crate::credentials::auth_file::AuthFile;
 use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
+use crate::terminal::printer::Printer;
 
 /// Of the metadata, what may be shown.
 const METADATA: [&str; 10] = [
@@ -220,6 +221,13 @@ pub(super) fn unreadable() -> Failure {
     )
 }
 
+/// Those that `--force-conflicts` disregards.
+pub(super) fn warn_of_owners(printer: &Printer, owners: impl IntoIterator<Item = String>) {
+    for owner in owners {
+        printer.warning(format_args!("`{owner}` may revert the change"));
+    }
+}
+
 pub(super) const ANYWAY: &str = "`--force` writes the Secret anyway";
 
 /// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
@@ -238,7 +246,6 @@ pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<()> {
 mod tests {
     use super::*;
     use crate::cluster::client::tests::mocked;
-    use crate::terminal::printer::Printer;
     use k8s_openapi::ByteString;
 
     fn applied() -> Secret {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
-use super::pull_secret::{additional, warn_if_kept};
+use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
 use super::restarts::of_removal;
 use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
@@ -26,7 +26,7 @@ use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{Change, InForce, changes, text};
+use crate::secret::changes::{Change, InForce, changes, text_of_all};
 use crate::terminal::printer::Printer;
 use crate::terminal::prompt::confirm;
 use crate::view::skipped::Skipped;
@@ -68,10 +68,7 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
             let restores = matches!(plan, Plan::Restore(_));
             let removed = (name, &after, difference.as_slice());
             let restarts = of_removal(&cluster, removed, restores).await;
-            let difference = match difference {
-                none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
-                some => text(&some),
-            };
+            let difference = text_of_all(&difference, "on the nodes");
             if is_dry_run {
                 printer.data(&difference);
             } else {
@@ -232,10 +229,7 @@ async fn plan(
             "there is nothing to remove; `kubectl globalps status` shows whether nodes are still being restored",
         );
     };
-    if let Some(owner) = may_change(&secret, force)? {
-        let printer = cluster.printer();
-        printer.warning(format_args!("`{owner}` may revert the change"));
-    }
+    warn_of_owners(cluster.printer(), may_change(&secret, force)?);
     let before = valid_in(&secret, names::DATA_KEY);
     if args.all {
         may_forget()?;

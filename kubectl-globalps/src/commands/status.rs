@@ -6,6 +6,7 @@ use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::output::{Output, may_watch};
 use super::pull_secret;
 use super::status_namespaces;
 use crate::cli::{Connection, Form, Status as Args};
@@ -16,8 +17,7 @@ use crate::cluster::hypershift;
 use crate::cluster::installed::{Sight, installed};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::listing::{Listing, Snapshot};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_width};
+use crate::terminal::printer::{Printer, Stream};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 use crate::view::status::{
@@ -26,55 +26,9 @@ use crate::view::status::{
 };
 use crate::view::table;
 
-/// How a status is printed.
-#[derive(Clone, Copy)]
-pub(super) struct Output<'a> {
-    pub(super) format: &'a Form,
-    pub(super) no_headers: bool,
-}
-
-impl Output<'_> {
-    pub(super) fn is_table(self) -> bool {
-        self.format.is_text()
-    }
-
-    pub(super) fn layout(self, printer: &Printer) -> Layout {
-        Layout {
-            width: terminal_width(Stream::Out),
-            wide: *self.format == Form::Wide,
-            no_headers: self.no_headers,
-            color: printer.has_color(Stream::Out),
-            ..Layout::default()
-        }
-    }
-
-    /// Where a wait is shown: a table of its own on a terminal is the result, too.
-    pub(super) fn of_wait(self) -> Stream {
-        if *self.format == Form::Text && is_terminal(Stream::Out) {
-            Stream::Out
-        } else {
-            Stream::Err
-        }
-    }
-}
-
-/// A watch redraws a table, and nothing else.
-pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
-    if watch && *format != Form::Text {
-        return Err(Failure::new(
-            "`--watch` shows a table only",
-            "leave out `-o`, or wait for the end with `--wait`",
-        ));
-    }
-    Ok(())
-}
-
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let scope = Scope {
         names: args.node.clone(),
         selector: args.selector.clone(),

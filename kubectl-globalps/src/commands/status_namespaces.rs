@@ -8,15 +8,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+use super::output::Output;
 use super::pull_secret;
-use crate::cli::{Form, Status as Args};
+use crate::cli::Status as Args;
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
 };
-use crate::error::{Exit, Failure, Result};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::Stream;
+use crate::error::{Exit, Failure, Result, allowed};
 
 /// `status --namespaces -o json`: scripts rely on its shape.
 #[derive(Serialize)]
@@ -56,10 +55,8 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
         ),
     );
     // Who may not read it sees no old content.
-    let in_force = match global {
-        Err(failure) if failure.is(403) => None,
-        found => found?.as_ref().map(InForce::of),
-    };
+    let in_force = allowed(global)?.flatten();
+    let in_force = in_force.as_ref().map(InForce::of);
     let secrets = secrets?;
     let secrets: BTreeMap<String, SecretSeen> = secrets
         .iter()
@@ -84,27 +81,24 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
         namespaces: &rows,
     };
     print(cluster, &listing, args)?;
-    Ok(if rows.iter().all(|row| row.state.is_settled()) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(rows.iter().all(|row| row.state.is_settled())))
 }
 
 fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<()> {
     let printer = cluster.printer();
-    let layout = Layout {
-        wide: args.output == Form::Wide,
-        no_headers: args.no_headers,
-        color: printer.has_color(Stream::Out),
-        ..Layout::default()
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let names = listing.namespaces.iter();
     let names = names.map(|row| format!("namespace/{}", row.name));
     printer.print(
         &args.output,
         ("the list of namespaces", listing),
         names,
-        || printer.painted(&table(listing.namespaces, cluster.now(), layout)),
+        || {
+            printer.painted(&table(
+                listing.namespaces,
+                cluster.now(),
+                how.layout(printer),
+            ))
+        },
     )
 }

@@ -17,7 +17,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
-use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text};
+use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text_of_all};
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::printer::Printer;
@@ -65,24 +65,19 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
     }
     if let Some(secret) = &existing {
         refuse_immutable(secret)?;
-        if let Some(owner) = may_change(secret, args.owner.force_conflicts)? {
-            printer.warning(format_args!("`{owner}` may revert the change"));
-        }
+        let owner = may_change(secret, args.owner.force_conflicts)?;
+        pull_secret::warn_of_owners(printer, owner);
     }
     let changed = changes(&in_force, &revision.config);
     let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
     let restored = changed.iter().filter(is_restored);
     let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
-    let (is_change, reaches_nodes) = (!changed.is_empty(), reach_nodes(&changed));
-    let change = match changed {
-        none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
-        some => text(&some),
-    };
+    let change = text_of_all(&changed, "on the nodes");
     let (global, gps) = pull_secret::seen(&cluster).await;
     let deliveries = restarts::deliveries(&cluster, global.as_ref(), gps.as_ref()).await;
     let differs = Differs {
-        any: is_change,
-        on_nodes: reaches_nodes,
+        any: !changed.is_empty(),
+        on_nodes: reach_nodes(&changed),
         has_scope: false,
     };
     let effects = deliveries.effects(&revision.config, differs).sentences();

@@ -25,7 +25,7 @@ use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{self, must_watch_to_uninstall};
 use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::layout::nodes;
 use crate::terminal::printer::{Printer, Stream};
 use crate::terminal::prompt::confirm;
@@ -44,10 +44,7 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
-    let operators = match operator_access::granted(&cluster).await {
-        Err(failure) if failure.is(403) => BTreeSet::new(),
-        granted => granted?,
-    };
+    let operators = allowed(operator_access::granted(&cluster).await)?.unwrap_or_default();
     let serves_operators = facts.gps().is_some_and(|gps| {
         let status = gps.status.as_ref();
         gps.spec.operators.enabled || status.is_some_and(|status| status.operators.is_some())

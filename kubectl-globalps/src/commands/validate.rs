@@ -49,11 +49,7 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
         let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
         printer.data(&lines.join("\n"));
     })?;
-    Ok(if verdicts.iter().all(Verdict::is_valid) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(verdicts.iter().all(Verdict::is_valid)))
 }
 
 impl Verdict {

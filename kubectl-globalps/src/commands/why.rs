@@ -12,7 +12,7 @@ use super::why_facts::{account, adding, asked_with, events, has_image, shared};
 use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::{Answer, Asked};
@@ -140,10 +140,8 @@ pub(super) async fn earlier<'a>(
     else {
         return Ok(Vec::new());
     };
-    match slots(cluster, gps.spec.history_limit).await {
-        Err(failure) if failure.is(403) => Ok(Vec::new()),
-        found => Ok(sorted(found?, None)),
-    }
+    let found = allowed(slots(cluster, gps.spec.history_limit).await)?;
+    Ok(sorted(found.unwrap_or_default(), None))
 }
 
 pub(super) async fn ask(

@@ -16,7 +16,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::of_credentials;
 use crate::cluster::facts::node_secrets;
 use crate::cluster::namespaces::each;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
@@ -135,24 +135,15 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
             printer.data(&groups.text(terminal_width(Stream::Out).map(usize::from)));
         }
     })?;
-    Ok(if groups.pods == 0 {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(groups.pods == 0))
 }
 
 /// Whether this user may list the pods of every namespace.
 async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let first = ListParams::default().limit(1);
-    match cluster
-        .call("list the pods", api.list_metadata(&first))
-        .await
-    {
-        Err(failure) if failure.is(403) => Ok(false),
-        listed => listed.map(|_| true),
-    }
+    let listed = cluster.call("list the pods", api.list_metadata(&first));
+    Ok(allowed(listed.await)?.is_some())
 }
 
 /// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.

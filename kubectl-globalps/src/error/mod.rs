@@ -24,6 +24,12 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    pub(crate) fn of(is_positive: bool) -> Self {
+        if is_positive { Self::Done } else { Self::No }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -32,6 +38,14 @@ impl From<Exit> for ExitCode {
 
 /// `E` is for the few functions whose error isn't for users.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// `None`: this user may not see it.
+pub(crate) fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(failure) if failure.is(403) => Ok(None),
+        found => found.map(Some),
+    }
+}
 
 /// An error and a hint. Neither contains credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]

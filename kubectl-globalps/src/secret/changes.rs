@@ -259,6 +259,14 @@ pub(crate) fn text(changes: &[Change]) -> String {
         .collect()
 }
 
+/// As [`text`]; where nothing changes, it says so. `places`: `on the nodes`, for example.
+pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
+    if changes.is_empty() {
+        return format!("no credential {places} changes\n");
+    }
+    text(changes)
+}
+
 /// Both sides as text, one line a registry, every credential masked: what another program may compare.
 pub(crate) fn sides(
     in_force: &InForce,

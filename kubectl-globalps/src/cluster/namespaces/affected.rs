@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{NamespaceSeen, namespaces};
 use crate::cluster::client::Cluster;
-use crate::error::Result;
+use crate::error::{Result, allowed};
 
 /// Names that JSON has, and those that a sentence has.
 const LISTED: usize = 20;
@@ -69,10 +69,8 @@ pub(crate) async fn affected(
     let Some(settings) = settings.filter(|settings| settings.enabled && !who.is_empty()) else {
         return Ok(None);
     };
-    match namespaces(cluster).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        seen => Ok(among(settings, &seen?, who)),
-    }
+    let seen = allowed(namespaces(cluster).await)?;
+    Ok(seen.and_then(|seen| among(settings, &seen, who)))
 }
 
 /// `None`: the settings can't be used.

@@ -2,14 +2,13 @@
 
 use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
-use globalps_dockerconfig::validate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use super::super::add::{checked, send};
+use super::super::add::{Preview, checked, send};
 use super::super::attempts::{ATTEMPTS, pause};
 use super::super::pull_secret;
 use super::super::wait::may_wait;
@@ -67,7 +66,7 @@ fn without_cluster(
 ) -> Result<Exit> {
     let source = source_of(None, namespace, args)?;
     let (planned, outcome) = with_logins(None, namespace, &source, logins)?;
-    announcement(None, &planned)?.show(printer);
+    preview(None, &planned)?.show(printer);
     announce_new(args, namespace, printer);
     printer.note("no cluster is configured, so the Secret contains only these registries");
     show(printer, args, &source, &(planned, outcome), true)?;
@@ -186,13 +185,9 @@ async fn change(
                 Some(secret) => may_change(secret, force)?,
                 None => None,
             };
-            let announced = announcement(existing.as_ref(), &planned)?;
+            let announced = preview(existing.as_ref(), &planned)?;
             if shown.as_ref() != Some(&announced) {
-                if let Some(owner) = owner {
-                    cluster
-                        .printer()
-                        .warning(format_args!("`{owner}` may revert the change"));
-                }
+                pull_secret::warn_of_owners(cluster.printer(), owner);
                 announced.show(cluster.printer());
                 shown = Some(announced);
             }
@@ -217,32 +212,12 @@ fn of_source(mut failure: Failure, source: &str, cluster: &Cluster<'_>) -> Failu
     failure
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Announcement {
-    /// With every credential masked.
-    changes: String,
-    warnings: Vec<String>,
-}
-
-impl Announcement {
-    fn show(&self, printer: &Printer) {
-        printer.note(self.changes.trim_end());
-        for warning in &self.warnings {
-            printer.warning(warning);
-        }
-    }
-}
-
-fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcement> {
+fn preview(existing: Option<&Secret>, planned: &Secret) -> Result<Preview> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
-    let known = validate(&before);
-    let new = validate(&after);
-    let new = new.iter().filter(|finding| !known.contains(finding));
-    Ok(Announcement {
-        changes: text(&changes(&InForce::only(before), &after)),
-        warnings: new.map(ToString::to_string).collect(),
-    })
+    let warnings = Preview::warnings(&before, &after);
+    let changes = text(&changes(&InForce::only(before), &after));
+    Ok(Preview { changes, warnings })
 }
 
 fn selected(new: &NewFleet) -> String {

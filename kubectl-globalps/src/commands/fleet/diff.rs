@@ -43,11 +43,7 @@ pub(super) async fn run(args: &FleetDiff, flags: &Connection, printer: &Printer)
             printer.note(line);
         }
     }
-    Ok(if difference.is_empty(has_file) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(difference.is_empty(has_file)))
 }
 
 /// The difference, what is in force, and what is wanted: `file`, or what the source Secret has.

@@ -1,6 +1,7 @@
 //! `fleet status --nodes`: one cluster, down to its nodes.
 
-use super::super::status::{Output, advise, show, with_health};
+use super::super::output::Output;
+use super::super::status::{advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
@@ -14,10 +15,7 @@ use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let (Some(fleet), [_]) = (&args.fleet, args.clusters.as_slice()) else {
         return Err(Failure::new(
             "`--nodes` shows the nodes of one cluster",

@@ -1,6 +1,6 @@
 //! `fleet status`: how far every cluster is.
 
-use super::super::status::{Output, may_watch};
+use super::super::output::{Output, may_watch};
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
@@ -14,10 +14,7 @@ use crate::view::following::Follow;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let scope = Scope {
         fleet: args.fleet.clone(),
         clusters: args.clusters.clone(),
@@ -81,7 +78,7 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
         printer.note(message);
         printer.hint(hint);
     }
-    Ok(if is_ready(&all) { Exit::Done } else { Exit::No })
+    Ok(Exit::of(is_ready(&all)))
 }
 
 /// Clusters that were named and are not there.

@@ -16,7 +16,7 @@ use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change_of, refuse_deleted, valid_in};
-use crate::secret::changes::{InForce, changes, text};
+use crate::secret::changes::{InForce, changes, text_of_all};
 use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::find;
@@ -52,13 +52,8 @@ pub(super) async fn run(args: &FleetUndo, flags: &Connection, printer: &Printer)
         return Ok(Exit::Done);
     }
     may_write(existing.as_ref(), &fleet, args.force_conflicts, printer)?;
-    let change = match changes(
-        &InForce::only(in_clusters.unwrap_or_default()),
-        &revision.config,
-    ) {
-        none if none.is_empty() => "no credential in the clusters changes\n".to_owned(),
-        some => text(&some),
-    };
+    let in_clusters = InForce::only(in_clusters.unwrap_or_default());
+    let change = text_of_all(&changes(&in_clusters, &revision.config), "in the clusters");
     let question = format!(
         "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
         cluster.namespace, place.0
@@ -154,9 +149,8 @@ fn may_write(
     let key = format!("f:{}", fleet.spec.secret_ref.key);
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{name}`");
-    if let Some(owner) = may_change_of(&title, &secret.metadata, holds, force)? {
-        printer.warning(format_args!("`{owner}` may revert the change"));
-    }
+    let owner = may_change_of(&title, &secret.metadata, holds, force)?;
+    pull_secret::warn_of_owners(printer, owner);
     Ok(())
 }
 
