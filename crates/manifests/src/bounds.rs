@@ -3,9 +3,6 @@
 //!
 //! They also bind the agents' accounts, because the controller writes their Roles. The controller has no right on the policies.
 
-use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, SECRET_TYPE,
-};
 use serde_json::{Value, json};
 
 use super::agent_bounds::{daemon_set, role, role_binding};
@@ -13,6 +10,9 @@ use super::allowed::{Allowed, cel_list};
 use super::policy::{Policy, binding, only_named, validation, writes};
 use super::shape::{Shape, Values};
 use super::{Agent, value};
+use globalps_core::names::{
+    CONTROLLER, CONTROLLER_NAMESPACE, IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, SECRET_TYPE,
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Prefix of globalps' annotations, on which no other program acts.
@@ -39,7 +39,6 @@ pub(super) fn objects(
         ..Policy::default()
     };
     let plain = Policy::default;
-    #[rustfmt::skip]
     let policies = [
         (
             "globalps-daemonsets",
@@ -47,10 +46,30 @@ pub(super) fn objects(
             with_image,
             daemon_set(namespace, allowed),
         ),
-        ("globalps-roles", writes(RBAC, "v1", ["roles"]), plain(), role()),
-        ("globalps-rolebindings", writes(RBAC, "v1", ["rolebindings"]), plain(), role_binding(namespace)),
-        ("globalps-serviceaccounts", writes("", "v1", ["serviceaccounts"]), plain(), service_account(delivered)),
-        ("globalps-secrets", writes("", "v1", ["secrets"]), plain(), secret()),
+        (
+            "globalps-roles",
+            writes(RBAC, "v1", ["roles"]),
+            plain(),
+            role(),
+        ),
+        (
+            "globalps-rolebindings",
+            writes(RBAC, "v1", ["rolebindings"]),
+            plain(),
+            role_binding(namespace),
+        ),
+        (
+            "globalps-serviceaccounts",
+            writes("", "v1", ["serviceaccounts"]),
+            plain(),
+            service_account(delivered),
+        ),
+        (
+            "globalps-secrets",
+            writes("", "v1", ["secrets"]),
+            plain(),
+            secret(),
+        ),
     ];
     let mut objects = Vec::new();
     for (name, rule, policy, shape) in policies {

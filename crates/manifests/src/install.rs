@@ -23,7 +23,7 @@ use super::{
     quota, roles, syncer, value,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
@@ -55,16 +55,8 @@ impl Install {
         Self {
             controller_image: controller.into(),
             syncer_image: syncer.into(),
-            images_pull_secret: None,
-            syncer_images_pull_secret: None,
             namespace: NAMESPACE.to_owned(),
-            original: None,
-            sources: Vec::new(),
-            delivery: None,
-            image_pull_secrets: None,
-            operators: None,
-            hosted_control_plane: None,
-            allowed: Allowed::default(),
+            ..Self::default()
         }
     }
 

@@ -12,8 +12,7 @@ use serde::Serialize;
 use crate::cli::Form;
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Result, allowed};
-use crate::terminal::columns::columns;
-use crate::terminal::printer::Printer;
+use crate::terminal::{Printer, columns};
 
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";

@@ -49,15 +49,24 @@ pub(crate) async fn namespaces(cluster: &Cluster<'_>) -> Result<BTreeMap<String,
         .collect())
 }
 
-/// The Secrets of this name of every namespace.
+/// The Secrets of this name, by namespace.
 pub(crate) async fn secrets(
     cluster: &Cluster<'_>,
     name: &str,
-) -> Result<Vec<PartialObjectMeta<Secret>>> {
+) -> Result<BTreeMap<String, SecretSeen>> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let doing = format!("list the Secrets `{name}` of every namespace");
-    all_metadata(cluster, &api, params, &doing).await
+    let found = all_metadata(cluster, &api, params, &doing).await?;
+    let found = found.iter();
+    Ok(found
+        .map(|secret| {
+            (
+                secret.namespace().unwrap_or_default(),
+                SecretSeen::of(secret),
+            )
+        })
+        .collect())
 }
 
 /// The metadata of every object of a list, page by page.

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 
 use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
+use crate::terminal::{few, number};
 
 /// Pods that are read of a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
@@ -54,7 +55,7 @@ impl PodError {
                 nodes,
                 message,
             } => {
-                let number = crate::terminal::layout::nodes(nodes.unsigned_abs());
+                let number = number(nodes.unsigned_abs(), "node");
                 format!("pods of DaemonSet `{daemon_set}` can't be created for {number}: {message}")
             }
             Self::NotRunning {
@@ -62,12 +63,7 @@ impl PodError {
                 reason,
                 nodes,
             } => {
-                let named = match nodes.as_slice() {
-                    [first, second, third, rest @ ..] if !rest.is_empty() => {
-                        format!("{first}, {second}, {third} and {} more", rest.len())
-                    }
-                    few => few.join(", "),
-                };
+                let named = few(nodes, 3);
                 format!("pods of DaemonSet `{daemon_set}` don't run: {reason} on {named}")
             }
         }

@@ -17,9 +17,8 @@ use super::source_state::{When, must_reach_pods};
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
 use crate::cluster::namespaces::{Who, affected};
+use crate::cluster::{Cluster, must_watch};
 use crate::credentials::auth_file::AuthFile;
 use crate::credentials::file::read;
 use crate::credentials::logins::{self, Source};
@@ -88,13 +87,8 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
             must_reach_pods(&cluster, name, When::AfterTheRollout).await?;
         }
         let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
-        after_wait(
-            &cluster,
-            &registries,
-            source,
-            (args.retry_pods, args.wait.timeout),
-        )
-        .await?;
+        let how = (args.retry_pods, args.wait.timeout);
+        after_wait(&cluster, &registries, source, how).await?;
         if let Some(up_to) = forgets {
             return until_forgotten(&cluster, up_to, args.wait.timeout).await;
         }

@@ -7,12 +7,12 @@ use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::{Api, ResourceExt};
 
-use crate::cluster::client::Cluster;
-use crate::cluster::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
-use crate::error::Result;
+use crate::cluster::Cluster;
+use crate::cluster::namespaces::{NamespaceSeen, each, namespaces, secrets};
+use crate::error::{Result, or_absent};
 use crate::view::check::{
     Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged,
 };
@@ -46,8 +46,8 @@ pub(super) async fn of_namespaces(
         role: role?,
         policy: policy?,
         foreign: secrets.map(|secrets| {
-            let foreign = secrets.iter().filter(|secret| !is_ours(*secret));
-            let namespaces = foreign.filter_map(ResourceExt::namespace);
+            let foreign = secrets.into_iter().filter(|(_, secret)| !secret.is_ours);
+            let namespaces = foreign.map(|(namespace, _)| namespace);
             namespaces.filter(|name| is_selected(name)).collect()
         }),
         early: pods.map(|pods| {
@@ -108,10 +108,8 @@ pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>>
         let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
         let name = names::IMAGE_PULL_SECRETS;
         let doing = format!("get {kind} `{name}`");
-        match cluster.call(&doing, api.get_metadata_opt(name)).await {
-            Err(failure) if failure.is(404) => Ok(Sight::Absent),
-            found => Sight::of(found),
-        }
+        let found = cluster.call(&doing, api.get_metadata_opt(name)).await;
+        Sight::of(or_absent(found))
     };
     let (policy, binding) = tokio::join!(
         get("MutatingAdmissionPolicy"),

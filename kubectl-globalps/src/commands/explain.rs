@@ -7,7 +7,6 @@ use globalps_core::api::{
 };
 use globalps_core::decode::Item;
 use globalps_core::names;
-use globalps_dockerconfig::{Credential, DockerConfig, Entry, attempts};
 use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
@@ -16,9 +15,7 @@ use super::explain_namespace::{Delivered, Existing, OfPod};
 use super::keyrings::shadowed;
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named, PodName};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::of_credentials;
-use crate::cluster::facts::node_secrets;
+use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::credentials::file::read;
 use crate::credentials::manifest::content;
 use crate::error::{Exit, Failure, Result, allowed};
@@ -26,7 +23,7 @@ use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
-use crate::view::why::Lag;
+use crate::view::why::{Added, Lag};
 
 pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asked = match &args.authfile {
@@ -309,18 +306,10 @@ fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     let status = gps.and_then(|gps| gps.status.as_ref());
     let sources = status.iter().flat_map(|status| &status.sources);
     let sources = sources.filter(|source| source.delivery == "NotDeliverable");
-    let has_one = |registries: &[String]| {
-        let none = Credential {
-            username: globalps_dockerconfig::Secret::new(""),
-            password: globalps_dockerconfig::Secret::new(""),
-        };
-        let entries = registries
-            .iter()
-            .map(|key| Entry::from_credential(key, &none));
-        let config = DockerConfig::new(entries.collect());
-        attempts(&[&config], image).is_ok_and(|tries| !tries.is_empty())
-    };
-    let matching = sources.filter(|source| has_one(&source.registries));
+    let matching = sources.filter(|source| {
+        let registries = source.registries.iter().map(String::as_str);
+        Added::new(registries, None).serves(image)
+    });
     let note = |source: &SourceStatus| {
         format!(
             "source `{}` has a credential for it that no node gets: {}",

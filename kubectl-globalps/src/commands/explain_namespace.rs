@@ -10,7 +10,7 @@ use kube::Api;
 
 use super::keyrings::secrets;
 use super::pull_secret::content_of;
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
 use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;

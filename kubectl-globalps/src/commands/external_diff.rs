@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::cli::Form;
 use crate::error::{Failure, Result};
 use crate::platform;
-use crate::terminal::escapes::plain;
-use crate::terminal::printer::Printer;
+use crate::terminal::{Printer, plain};
 
 /// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
 /// neither.

@@ -12,8 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::pull_secret;
 use crate::cli::Span;
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
+use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::InForce;
 use crate::secret::history::revision_of;

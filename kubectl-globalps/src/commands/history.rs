@@ -6,9 +6,8 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::pull_secret;
 use crate::cli::{Connection, Form, History as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
 use crate::cluster::facts::was_additional_rolled_out;
+use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::{InForce, text};
 use crate::secret::history::{History, Progress, Revision, sorted};

@@ -21,8 +21,7 @@ use super::restore_configuration;
 use super::settings::Settings;
 use super::unreadable_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller;
+use crate::cluster::{Cluster, controller};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::status::is_removal_held;
@@ -98,17 +97,18 @@ fn with_settings(manifests: &Manifests, settings: Option<&Settings>) -> Vec<Valu
 
 /// What the flags say.
 fn asked(args: &Install, flags: &Connection) -> Manifests {
+    let units: Vec<_> = args.allow_unit.iter().map(|it| it.0.clone()).collect();
+    let files = args.allow_config_file.iter().map(|it| it.0.clone());
+    let files: Vec<_> = files.collect();
+    let providers: Vec<_> = args.allow_provider.iter().map(|it| it.0.clone()).collect();
     Manifests {
         controller_image: args.controller_image.clone().unwrap_or_default(),
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
         images_pull_secret: args.pull_secret.as_ref().map(|name| name.0.clone()),
-        syncer_images_pull_secret: None,
         namespace: flags.pull_secret_namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
         sources: args.source.iter().map(|name| named(name)).collect(),
         delivery: args.delivery.map(Into::into),
-        image_pull_secrets: None,
-        operators: None,
         hosted_control_plane: args
             .hosted_control_plane
             .as_ref()
@@ -123,23 +123,8 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
                     },
                 },
             ),
-        allowed: Allowed::with(
-            &args
-                .allow_unit
-                .iter()
-                .map(|unit| unit.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_config_file
-                .iter()
-                .map(|file| file.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_provider
-                .iter()
-                .map(|provider| provider.0.clone())
-                .collect::<Vec<_>>(),
-        ),
+        allowed: Allowed::with(&units, &files, &providers),
+        ..Manifests::default()
     }
 }
 

@@ -13,10 +13,8 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::pull_secret;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::all_metadata;
-use crate::cluster::params;
+use crate::cluster::{Cluster, Facts, params};
 use crate::error::{Failure, Result, allowed};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

@@ -9,11 +9,8 @@ use super::list_old;
 use super::output::Output;
 use super::pull_secret;
 use crate::cli::{Connection, List as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::cluster::facts::node_secrets;
-use crate::cluster::installed::Sight;
-use crate::cluster::namespaces::{SecretSeen, secrets};
+use crate::cluster::namespaces::secrets;
+use crate::cluster::{Cluster, Sight, must_watch, node_secrets};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
@@ -141,7 +138,7 @@ async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listin
             let what = format!("list Secrets `{}` of all namespaces", settings.secret_name);
             hide(&what, "the number of namespaces of a scope is missing");
         }
-        found.map(|found| found.iter().map(SecretSeen::of).collect::<Vec<_>>())
+        found.map(|found| found.into_values().collect::<Vec<_>>())
     } else {
         None
     };

@@ -2,15 +2,13 @@
 
 use globalps_core::api::NodePullSecret;
 use globalps_core::names;
-use kube::ResourceExt as _;
 
 use super::history::slots;
 use super::output::Output;
 use super::pull_secret;
 use crate::cli::List as Args;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
-use crate::cluster::namespaces::{SecretSeen, secrets};
+use crate::cluster::namespaces::secrets;
+use crate::cluster::{Cluster, Facts};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::view::old::{Snapshot, WhereOld};
 use crate::view::status::Status;
@@ -78,12 +76,7 @@ async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld> {
     let mut in_namespaces = Vec::new();
     if let Some(name) = name {
         match allowed(secrets(cluster, name).await)? {
-            Some(found) => in_namespaces.extend(found.iter().map(|secret| {
-                (
-                    secret.namespace().unwrap_or_default(),
-                    SecretSeen::of(secret),
-                )
-            })),
+            Some(found) => in_namespaces.extend(found),
             None => hide(format!("list Secrets `{name}` of all namespaces")),
         }
     }

@@ -15,15 +15,13 @@ use tokio::time::Instant;
 use super::attempts::{ATTEMPTS, pause};
 use super::migrate_facts::{Found, observe};
 use crate::cli::{Connection, DryRun, Migrate, Tool};
-use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::is_ours;
-use crate::cluster::params;
+use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::migration::{
-    PATCHER, Step, account, list, number, refusal, step, table, without_reference,
+    MOST, PATCHER, Step, account, refusal, step, table, without_reference,
 };
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::terminal::{Printer, confirm, few, number};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -127,7 +125,7 @@ fn announce(
             "Secret `{}` is not of {PATCHER} in {}, and stays with its references: {}",
             found.secret_name,
             number(names.len(), "namespace"),
-            list(&names)
+            few(&names, MOST)
         ));
     }
     let mut different: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -140,7 +138,7 @@ fn announce(
         printer.warning(format!(
             "globalps has other credentials for `{registry}` than the Secret `{}` in {}",
             found.secret_name,
-            list(&namespaces)
+            few(&namespaces, MOST)
         ));
     }
 }
@@ -330,14 +328,14 @@ fn finish(
             "nobody updates the Secret `{}` any more in {} that globalps does not select: {}",
             found.secret_name,
             number(outside.len(), "namespace"),
-            list(&outside)
+            few(&outside, MOST)
         ));
     }
     if !waiting.is_empty() {
         printer.warning(format!(
             "something is left in {}: {}",
             number(waiting.len(), "namespace"),
-            list(&waiting)
+            few(&waiting, MOST)
         ));
         printer.hint(
             "the column STAYS shows what: restart pods with `kubectl -n NAMESPACE rollout restart deployment`, add service accounts to `spec.imagePullSecrets.serviceAccounts`, then migrate again",

@@ -18,8 +18,8 @@ use kube::{Api, ResourceExt as _};
 use super::check_namespaces::admission_policy;
 use super::pull_secret;
 use super::pull_secret::content_of;
-use crate::cluster::client::Cluster;
-use crate::cluster::namespaces::{InForce, SecretSeen, each, namespaces, secrets};
+use crate::cluster::Cluster;
+use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
 use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::migration::{
@@ -198,15 +198,6 @@ async fn judge(
         namespaces(cluster),
         secrets(cluster, &delivered.settings.secret_name),
     )?;
-    let own: BTreeMap<String, SecretSeen> = own
-        .iter()
-        .map(|secret| {
-            (
-                secret.namespace().unwrap_or_default(),
-                SecretSeen::of(secret),
-            )
-        })
-        .collect();
     // What is in a namespace that goes, goes with it.
     places.retain(|name, _| seen.get(name).is_some_and(|seen| !seen.is_terminating));
     for (name, place) in places {

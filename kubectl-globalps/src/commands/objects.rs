@@ -11,12 +11,11 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cli::Span;
-use crate::cluster::client::Cluster;
-use crate::cluster::start;
+use crate::cluster::{Cluster, start};
 use crate::error::{Failure, Result};
 
 /// Between two looks at pods that do not run yet.
@@ -156,6 +155,15 @@ impl Object {
             resource: ApiResource::from_gvk(&gvk),
             value,
         }
+    }
+
+    /// Nothing but its kind and place: to look at it, or to delete it.
+    pub(super) fn named(version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self::of(json!({
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": name, "namespace": namespace},
+        }))
     }
 
     pub(super) fn metadata(&self, key: &str) -> Option<&str> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 
 use crate::cli::{CatalogSecret, Install};
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::namespaces;
 use crate::error::{Failure, Result};
 

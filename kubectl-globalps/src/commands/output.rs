@@ -2,8 +2,7 @@
 
 use crate::cli::Form;
 use crate::error::{Failure, Result};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_width};
+use crate::terminal::{Layout, Printer, Stream, is_terminal, terminal_width};
 
 /// How a table, or data in its place, is printed.
 #[derive(Clone, Copy)]

@@ -13,9 +13,7 @@ use serde_json::{Value, json};
 use super::restore_configuration::must_not_be_deleted;
 use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, Resume};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{is_installed, must_watch, not_installed};
-use crate::cluster::params;
+use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 

@@ -12,9 +12,8 @@ use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
 use crate::cli::{DryRun, Form};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure, Result};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_ask, confirm, not_confirmed};
+use crate::error::{Exit, Failure, Result, or_absent};
+use crate::terminal::{Printer, can_ask, confirm, not_confirmed};
 
 /// Whether the manifests are printed instead, without a cluster.
 pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool> {
@@ -107,11 +106,7 @@ async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<
     let name = object.name();
     let doing = format!("get `{title}`");
     let live = cluster.call(&doing, api.get_opt(&name)).await;
-    let live: Option<DynamicObject> = match live {
-        // Its kind or its namespace doesn't exist yet.
-        Err(failure) if failure.is(404) => None,
-        live => live?,
-    };
+    let live: Option<DynamicObject> = or_absent(live)?;
     let after = if how == DryRun::Client {
         None
     } else {

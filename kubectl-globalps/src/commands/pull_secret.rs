@@ -10,13 +10,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::or_not_installed;
-use crate::cluster::facts::{FINALIZERS, waits_for};
-use crate::cluster::hypershift;
-use crate::cluster::params;
+use crate::cluster::{Cluster, FINALIZERS, hypershift, or_not_installed, params, waits_for};
 use crate::credentials::auth_file::AuthFile;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, or_absent};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
 
@@ -97,10 +93,7 @@ pub(super) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<Globa
 pub(super) async fn installed_configuration(
     cluster: &Cluster<'_>,
 ) -> Result<Option<GlobalPullSecret>> {
-    match configuration(cluster).await {
-        Err(failure) if failure.is(404) => Ok(None),
-        found => found,
-    }
+    or_absent(configuration(cluster).await)
 }
 
 /// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its

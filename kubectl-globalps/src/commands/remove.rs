@@ -17,18 +17,14 @@ use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
 use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::cluster::facts::Facts;
-use crate::cluster::params;
+use crate::cluster::{Cluster, Facts, must_watch, params};
 use crate::error::{Exit, Failure, Result};
 use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
 use crate::secret::changes::{Change, InForce, changes, text_of_all};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::terminal::{Printer, confirm};
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 

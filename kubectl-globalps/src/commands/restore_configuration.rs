@@ -10,13 +10,9 @@ use serde_json::json;
 
 use super::pull_secret;
 use crate::cli::Connection;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{must_watch, or_not_installed};
-use crate::cluster::facts::waits_for;
-use crate::cluster::params;
+use crate::cluster::{Cluster, must_watch, or_not_installed, params, waits_for};
 use crate::error::{Exit, Failure, Result};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_ask, confirm};
+use crate::terminal::{Printer, can_ask, confirm};
 use crate::view::status::{REMOVAL_HELD, is_removal_held};
 
 const DELETED: &str = "there is no GlobalPullSecret, although credentials are in force: an empty one would change what they are, and who gets them";

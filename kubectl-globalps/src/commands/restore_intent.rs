@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
+use crate::cluster::{Cluster, params};
 use crate::error::Result;
 
 /// Metadata of a patch with that intent. It names the generation of the spec after the patch, so it fails if the object has

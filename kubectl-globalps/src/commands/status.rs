@@ -10,11 +10,10 @@ use super::output::{Output, may_watch};
 use super::pull_secret;
 use super::status_namespaces;
 use crate::cli::{Connection, Form, Status as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{must_watch, must_watch_if_known};
-use crate::cluster::facts::{Facts, Scope};
-use crate::cluster::hypershift;
-use crate::cluster::installed::{Sight, installed};
+use crate::cluster::facts::Scope;
+use crate::cluster::{
+    Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
+};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::printer::{Printer, Stream};

@@ -1,19 +1,16 @@
 //! `status --namespaces`: every namespace, with the state of its pull secret.
 
-use std::collections::BTreeMap;
-
 use globalps_core::names;
 use globalps_core::namespaces::Selection;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::output::Output;
 use super::pull_secret;
 use crate::cli::Status as Args;
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::{
-    InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
+    InForce, NamespaceRow, Snapshot, namespaces, rows, secrets, table,
 };
 use crate::error::{Exit, Failure, Result, allowed};
 
@@ -57,22 +54,12 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     // Who may not read it sees no old content.
     let in_force = allowed(global)?.flatten();
     let in_force = in_force.as_ref().map(InForce::of);
-    let secrets = secrets?;
-    let secrets: BTreeMap<String, SecretSeen> = secrets
-        .iter()
-        .map(|secret| {
-            (
-                secret.namespace().unwrap_or_default(),
-                SecretSeen::of(secret),
-            )
-        })
-        .collect();
     let rows = rows(&Snapshot {
         settings: &settings,
         selection: &selection,
         status,
         namespaces: &namespaces?,
-        secrets: &secrets,
+        secrets: &secrets?,
         in_force: in_force.as_ref(),
     });
     let listing = Listing {

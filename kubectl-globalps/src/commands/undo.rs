@@ -13,15 +13,13 @@ use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, Undo};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
+use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
 use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text_of_all};
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::terminal::{Printer, confirm};
 use crate::view::status::{ANOTHER_CHANGED, Goal};
 
 pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -91,13 +89,8 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
     withdraw(&cluster, number).await?;
     let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
     if args.wait.wait && exit == Exit::Done {
-        after_wait(
-            &cluster,
-            &restored,
-            None,
-            (args.retry_pods, args.wait.timeout),
-        )
-        .await?;
+        let how = (args.retry_pods, args.wait.timeout);
+        after_wait(&cluster, &restored, None, how).await?;
     }
     Ok(exit)
 }

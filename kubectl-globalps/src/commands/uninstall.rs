@@ -7,7 +7,7 @@ use globalps_core::api::{
     Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Agent, Allowed, Install as Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Agent, Install as Manifests, NamespaceAccess, OperatorAccess};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
@@ -22,13 +22,10 @@ use super::pull_secret::warn_if_kept;
 use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{self, must_watch_to_uninstall};
-use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure, Result, allowed};
-use crate::terminal::layout::nodes;
-use crate::terminal::printer::{Printer, Stream};
-use crate::terminal::prompt::confirm;
+use crate::cluster::facts::Seen;
+use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
+use crate::error::{Exit, Failure, Result, allowed, or_absent};
+use crate::terminal::{Printer, Stream, confirm, nodes};
 use crate::view::follow::follow;
 use crate::view::following::Follow;
 use crate::view::skipped::Skipped;
@@ -153,12 +150,8 @@ async fn delete_all(cluster: &Cluster<'_>, objects: &[Object], deadline: Instant
     for object in objects {
         until_gone(cluster, object, deadline).await?;
     }
-    let state = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
-    });
-    delete(cluster, &Object::of(state)).await
+    let state = Object::named("v1", "Secret", &cluster.namespace, names::STATE_SECRET);
+    delete(cluster, &state).await
 }
 
 fn runs(deployment: Option<&Deployment>) -> bool {
@@ -214,13 +207,7 @@ fn syncer_objects(namespace: &str) -> Vec<Object> {
         ("v1", "ServiceAccount"),
     ];
     let of_agent = |agent: Agent| {
-        kinds.map(|(version, kind)| {
-            Object::of(json!({
-                "apiVersion": version,
-                "kind": kind,
-                "metadata": { "name": agent.name(), "namespace": namespace },
-            }))
-        })
+        kinds.map(|(version, kind)| Object::named(version, kind, namespace, agent.name()))
     };
     Agent::ALL.into_iter().flat_map(of_agent).collect()
 }
@@ -238,8 +225,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
         });
     // Only what and where they are counts here, so the images may be any.
     let manifests = Manifests {
-        controller_image: String::new(),
-        syncer_image: String::new(),
         namespace: namespace.to_owned(),
         original: Some(original),
         // Their Roles have one name, whatever is in them.
@@ -247,7 +232,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
             name: String::new(),
             scope: None,
         }],
-        delivery: None,
         // Of both forms: with the policy there is all of them.
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: String::new(),
@@ -255,8 +239,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
             detaches: false,
         }),
         operators: Some(OperatorAccess { secrets: operators }),
-        images_pull_secret: None,
-        syncer_images_pull_secret: None,
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),
@@ -265,7 +247,7 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
                 key: String::new(),
             },
         }),
-        allowed: Allowed::default(),
+        ..Manifests::default()
     };
     let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
     objects.reverse();
@@ -291,12 +273,7 @@ async fn until_gone(cluster: &Cluster<'_>, object: &Object, deadline: Instant) -
                 api.get_metadata_opt(&object.name()),
             )
             .await;
-        let found = match found {
-            // Its kind doesn't exist any more.
-            Err(failure) if failure.is(404) => None,
-            found => found?,
-        };
-        if found.is_none() {
+        if or_absent(found)?.is_none() {
             return Ok(());
         }
         if Instant::now() >= deadline {

@@ -6,13 +6,12 @@ use std::fmt::Write as _;
 use globalps_core::api::{Phase, Restart};
 use globalps_core::names;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::objects::Object;
 use crate::cli::DryRun;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Result};
+use crate::cluster::facts::Seen;
+use crate::cluster::{Cluster, Facts};
+use crate::error::{Exit, Result, or_absent};
 use crate::view::status::{Status, left};
 
 /// There is nothing of globalps.
@@ -45,11 +44,8 @@ pub(super) fn announce_credentials(cluster: &Cluster<'_>, facts: &Facts) {
 }
 
 fn additional(cluster: &Cluster<'_>) -> Object {
-    Object::of(json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": names::ADDITIONAL_SECRET, "namespace": cluster.namespace},
-    }))
+    let namespace = &cluster.namespace;
+    Object::named("v1", "Secret", namespace, names::ADDITIONAL_SECRET)
 }
 
 /// Lists it. `objects`: those that are deleted if they exist.
@@ -86,11 +82,8 @@ async fn is_deleted(cluster: &Cluster<'_>, object: &Object, dry_run: DryRun) -> 
     }
     let (api, name) = (object.api(&cluster.client), object.name());
     let doing = format!("see whether `{}` exists", object.title());
-    match cluster.call(&doing, api.get_metadata_opt(&name)).await {
-        // Its kind may be gone too.
-        Err(failure) if failure.is(404) => Ok(false),
-        found => Ok(found?.is_some()),
-    }
+    let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
+    Ok(or_absent(found)?.is_some())
 }
 
 /// What happens to the nodes, before the question.

@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use crate::cli::{Connection, Version};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment};
+use crate::cluster::{Cluster, Program, deployment};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 

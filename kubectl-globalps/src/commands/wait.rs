@@ -6,9 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::pull_secret::configuration;
 use crate::cli::{DryRun, Span, Wait};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::cluster::facts::Facts;
+use crate::cluster::{Cluster, Facts, Program};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Stream;
 use crate::view::follow::follow;

@@ -18,6 +18,7 @@ use crate::cli::Span;
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 use crate::secret::additional::data_of;
+use crate::terminal::number;
 use crate::view::why::{Added, Waiting, summary, untouched};
 
 /// How long pods are tried whose disruption budget does not allow it yet.
@@ -73,8 +74,8 @@ pub(super) async fn after_wait(
     }
     let (evicted, left) = evict_all(cluster, &added, found, time.0.min(RETRY_FOR)).await?;
     if evicted > 0 {
-        let plural = if evicted == 1 { "" } else { "s" };
-        printer.data(&format!("{evicted} pod{plural} evicted, to pull again"));
+        let pods = number(evicted, "pod");
+        printer.data(&format!("{pods} evicted, to pull again"));
     }
     for line in untouched(&left) {
         printer.note(line);

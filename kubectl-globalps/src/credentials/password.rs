@@ -6,8 +6,7 @@ use globalps_dockerconfig::{Credential, Secret};
 
 use crate::cli::Credentials;
 use crate::error::{Failure, Result};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt;
+use crate::terminal::{Printer, prompt};
 
 /// Longer than any registry's token; stops early if a large file is piped in.
 const MAX_BYTES: u64 = 64 * 1024;

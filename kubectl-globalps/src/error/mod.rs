@@ -47,6 +47,14 @@ pub(crate) fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// `None` also where its kind doesn't exist.
+pub(crate) fn or_absent<T>(answer: Result<Option<T>>) -> Result<Option<T>> {
+    match answer {
+        Err(failure) if failure.is(404) => Ok(None),
+        found => found,
+    }
+}
+
 /// An error and a hint. Neither contains credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, Rollout};
 use globalps_core::rollout::share;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::terminal::layout::kubelets;
+use crate::terminal::layout::number;
 
 /// Batches that are named one by one.
 const NAMED: usize = 3;
@@ -40,7 +40,7 @@ impl Pace {
             return "restarts each kubelet once, 1 first; pods keep running".to_owned();
         }
         let most = share(&self.most, nodes);
-        let who = kubelets(self.nodes);
+        let who = number(self.nodes, "kubelet");
         let how = if nodes == 1 {
             String::new()
         } else {

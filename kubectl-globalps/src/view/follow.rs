@@ -3,10 +3,9 @@
 use globalps_core::names;
 use jiff::Timestamp;
 
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
+use crate::cluster::facts::{Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
+use crate::cluster::{Cluster, Facts, Program};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::nodes;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};

@@ -10,10 +10,7 @@ use tokio::time::Instant;
 use crate::cli::Span;
 use crate::cluster::facts::{BACKOFF, Signal, Signals, Update};
 use crate::error::Result;
-use crate::terminal::columns::wrap;
-use crate::terminal::escapes::line;
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Frame, Printer, Stream, is_terminal, terminal_size};
+use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, line, terminal_size, wrap};
 use crate::view::outage::{self, Outage};
 
 /// Changes that arrive together are shown together.

@@ -5,8 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::timeout;
 
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment, not_running};
+use crate::cluster::{Cluster, Program, deployment, not_running};
 use crate::error::{Failure, Result};
 
 const HINT: &str =

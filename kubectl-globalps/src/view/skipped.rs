@@ -9,8 +9,7 @@ use globalps_core::names;
 use kube::ResourceExt as _;
 
 use crate::cluster::annotate::annotate;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
+use crate::cluster::{Cluster, Facts};
 use crate::error::{Failure, Result, guide};
 use crate::terminal::printer::Printer;
 use crate::view::status::{Status, is_restoring, left};

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{NamespaceSeen, namespaces};
 use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
+use crate::terminal::number;
 
 /// Names that JSON has, and those that a sentence has.
 const LISTED: usize = 20;
@@ -51,10 +52,10 @@ impl Affected {
             0 => shown,
             more => format!("{shown} and {more} more"),
         };
-        let plural = if self.count == 1 { "" } else { "s" };
         format!(
-            "writes the Secret `{}` in {} namespace{plural}: {names}",
-            self.secret_name, self.count
+            "writes the Secret `{}` in {}: {names}",
+            self.secret_name,
+            number(self.count, "namespace")
         )
     }
 }

@@ -17,8 +17,7 @@ use tempfile::NamedTempFile;
 use self::contents::Contents;
 use self::search::Known;
 use crate::cli::{Bundle, Connection, Span};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch_if_known;
+use crate::cluster::{Cluster, must_watch_if_known};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 

@@ -3,14 +3,12 @@
 use globalps_core::names;
 use globalps_manifests::HubInstall;
 use k8s_openapi::api::apps::v1::Deployment;
-use serde_json::json;
 
 use super::super::installer::Installer;
 use super::super::objects::{Object, put_all};
 use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment};
+use crate::cluster::{Cluster, Program, deployment};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
@@ -69,13 +67,8 @@ fn shard(index: u32) -> [Object; 2] {
         ("apps/v1", "Deployment"),
         ("networking.k8s.io/v1", "NetworkPolicy"),
     ];
-    kinds.map(|(version, kind)| {
-        Object::of(json!({
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
-        }))
-    })
+    let (namespace, name) = (names::CONTROLLER_NAMESPACE, names::hub_shard(index));
+    kinds.map(|(version, kind)| Object::named(version, kind, namespace, &name))
 }
 
 /// What is not named stays as it is installed.

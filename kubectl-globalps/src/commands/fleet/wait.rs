@@ -5,8 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::super::wait::until_reported;
 use crate::cli::{FleetWait, Span};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
+use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Stream;
 use crate::view::fleet::facts::{Scope, find};

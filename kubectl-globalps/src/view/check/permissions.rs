@@ -221,14 +221,35 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
 /// Of pods that wait for an image. A user may have these in some namespaces only.
 fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     const OTHERS: &str = "pods of namespaces without this permission";
-    #[rustfmt::skip]
     let all: [(_, _, Shorter); 7] = [
         ("get", "pods", &[(&["why"], OTHERS)]),
         ("list", "pods", &[(&["why -A", "--retry-pods"], OTHERS)]),
-        ("list", "events", &[(&["why", "why -A"], "messages of older pulls, and of sandbox images")]),
-        ("get", "nodes", &[(&["why", "why -A"], "whether a node has an image")]),
-        ("get", "serviceaccounts", &[(&["why"], "which Secrets a pod has from its service account")]),
-        ("get", "secrets", &[(&["why", "why -A"], "credentials of the pods' own `imagePullSecrets`")]),
+        (
+            "list",
+            "events",
+            &[(
+                &["why", "why -A"],
+                "messages of older pulls, and of sandbox images",
+            )],
+        ),
+        (
+            "get",
+            "nodes",
+            &[(&["why", "why -A"], "whether a node has an image")],
+        ),
+        (
+            "get",
+            "serviceaccounts",
+            &[(&["why"], "which Secrets a pod has from its service account")],
+        ),
+        (
+            "get",
+            "secrets",
+            &[(
+                &["why", "why -A"],
+                "credentials of the pods' own `imagePullSecrets`",
+            )],
+        ),
         ("create", "pods/eviction", &[(&["--retry-pods"], OTHERS)]),
     ];
     all.into_iter().map(|(verb, resource, shorter)| Permission {

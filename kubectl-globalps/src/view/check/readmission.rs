@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod}
 use kube::ResourceExt as _;
 
 use super::{Check, well};
+use crate::terminal::few;
 
 /// Pods that are named.
 const NAMED: usize = 5;
@@ -84,14 +85,7 @@ pub(crate) fn readmission(mut rejected: Vec<String>) -> Check {
     if number == 0 {
         return check("every pod matches the labels of its node".to_owned());
     }
-    let mut named = rejected
-        .into_iter()
-        .take(NAMED)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if number > NAMED {
-        named = format!("{named} and {} more", number - NAMED);
-    }
+    let named = few(&rejected, NAMED);
     let pods = if number == 1 {
         "1 pod that no longer matches".to_owned()
     } else {

@@ -7,7 +7,7 @@ use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
 use super::FleetStatus;
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::facts::{Format, Kind, Signals, Store, pages, watch_kind};
 use crate::error::{Failure, Result};
 
