@@ -81,11 +81,8 @@ fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<()> {
         ("the list of namespaces", listing),
         names,
         || {
-            printer.painted(&table(
-                listing.namespaces,
-                cluster.now(),
-                how.layout(printer),
-            ))
+            let layout = how.layout(printer);
+            printer.painted(&table(listing.namespaces, cluster.now(), layout));
         },
     )
 }

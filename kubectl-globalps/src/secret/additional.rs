@@ -15,8 +15,6 @@ use serde_json::Value;
 use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::error::{Failure, Result};
 
-const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
-
 /// What became of the Secret, in kubectl's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -300,7 +298,7 @@ fn name_of(secret: &Secret) -> &str {
 
 fn empty(namespace: &str, name: &str) -> Secret {
     let mut secret = Secret {
-        type_: Some(SECRET_TYPE.to_owned()),
+        type_: Some(names::SECRET_TYPE.to_owned()),
         ..Secret::default()
     };
     secret.metadata.name = Some(name.to_owned());

@@ -22,7 +22,7 @@ pub(crate) struct Layout {
 }
 
 /// `1 pod`, `2 pods`.
-pub(crate) fn number(number: impl Display + PartialEq + From<u8>, what: &str) -> String {
+pub(crate) fn number(number: impl Copy + Display + PartialEq + From<u8>, what: &str) -> String {
     let plural = if number == 1.into() { "" } else { "s" };
     format!("{number} {what}{plural}")
 }

@@ -129,7 +129,6 @@ mod tests {
 
     /// As `GetRequiredNodeAffinity(pod).Match(node)` of Kubernetes 1.36 answers.
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_pod_is_rejected_as_the_kubelet_would_reject_it() {
         let labels = |it: Value| json!([{"matchExpressions": [it]}]);
         let fields = |it: Value| json!([{"matchFields": [it]}]);

@@ -354,7 +354,6 @@ fn further_sources_are_shown_with_their_scope() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn nobody_waits_for_unsupported_nodes() {
     let mark = VirtualMark::Label("type", "kwok");
     let is_virtual = NodeFacts {

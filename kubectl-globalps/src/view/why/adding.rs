@@ -152,7 +152,6 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn only_what_comes_into_force_is_advised() {
         let config = |key: &str| {
             let text = json!({"auths": {key: {"auth": "dTpw"}}}).to_string();

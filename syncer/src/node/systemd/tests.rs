@@ -1,7 +1,10 @@
 //! Tests with a fake systemd: a bus with one peer, on a socket in a temporary directory.
 
-// D-Bus defines the methods' signatures.
-#![allow(clippy::unused_self, clippy::used_underscore_binding)]
+#![expect(
+    clippy::unused_self,
+    clippy::used_underscore_binding,
+    reason = "D-Bus defines the methods' signatures"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;

@@ -75,7 +75,6 @@ const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
 const AGAIN: &str = "kubectl globalps add quay.io -u u --wait --retry-pods";
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn each_cause_has_the_one_command_that_fixes_it() {
     let denied = "401 Unauthorized";
     let own = "kubectl -n a edit secret own";
