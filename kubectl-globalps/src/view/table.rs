@@ -199,8 +199,7 @@ pub(crate) fn advised(message: &str, hint: &str, width: Option<usize>) -> Vec<St
     .concat()
 }
 
-/// Number of rows for which there is room beside so many lines, the table's own header, and the line under it that says what is
-/// missing.
+/// Rows that fit beside this many lines, the table's own header, and the line under it that says what is missing.
 pub(crate) fn room(layout: Layout, lines: usize) -> usize {
     layout.height.map_or(usize::MAX, |height| {
         usize::from(height).saturating_sub(lines + 3).max(1)
