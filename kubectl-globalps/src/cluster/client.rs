@@ -209,10 +209,8 @@ impl<'a> Cluster<'a> {
         name: &str,
         params: &DeleteParams,
     ) -> Result<bool> {
-        match self
-            .call(&format!("delete {title}"), api.delete(name, params))
-            .await
-        {
+        let doing = format!("delete {title}");
+        match self.call(&doing, api.delete(name, params)).await {
             Err(failure) if failure.is(404) => Ok(false),
             deleted => deleted.map(|_| true),
         }

@@ -247,11 +247,10 @@ pub(crate) fn stopped(
 /// Whether the custom resources exist. True if the user may not read them.
 pub(crate) async fn is_installed(cluster: &Cluster<'_>) -> bool {
     let api = cluster.api::<NodePullSecret>();
+    let first = ListParams::default().limit(1);
+    let call = api.list_metadata(&first);
     let answer = cluster
-        .call(
-            "see whether globalps is installed",
-            api.list_metadata(&ListParams::default().limit(1)),
-        )
+        .call("see whether globalps is installed", call)
         .await;
     !answer.is_err_and(|failure| failure.is(404))
 }

@@ -156,11 +156,8 @@ pub(crate) async fn pod_errors(
             format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
         let api = cluster.api::<Event>();
         let params = ListParams::default().fields(&of_creation);
-        let events = allowed(
-            cluster
-                .call("list the DaemonSet's events", api.list(&params))
-                .await,
-        )?;
+        let events = cluster.call("list the DaemonSet's events", api.list(&params));
+        let events = allowed(events.await)?;
         let message = events.and_then(|events| newest(&events.items));
         // Without an event they are about to be created.
         if let Some(message) = message {
@@ -176,15 +173,9 @@ pub(crate) async fn pod_errors(
         let params = ListParams::default()
             .labels(&format!("name={name}"))
             .limit(MOST_PODS);
-        let pods = allowed(
-            cluster
-                .call("list the DaemonSet's pods", api.list(&params))
-                .await,
-        )?;
-        pod_errors.extend(waiting(
-            &name,
-            &pods.map(|list| list.items).unwrap_or_default(),
-        ));
+        let pods = cluster.call("list the DaemonSet's pods", api.list(&params));
+        let pods = allowed(pods.await)?.map_or_else(Vec::new, |list| list.items);
+        pod_errors.extend(waiting(&name, &pods));
     }
     Ok(pod_errors)
 }

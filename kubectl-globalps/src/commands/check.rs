@@ -85,14 +85,10 @@ pub(super) async fn look(
     asking: Option<(&Asking, Trust)>,
     cluster: &Cluster<'_>,
 ) -> Result<Vec<Check>> {
-    let version = cluster
-        .call("ask the API server", cluster.client.apiserver_version())
-        .await?;
-    let minor: String = version
-        .minor
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let call = cluster.client.apiserver_version();
+    let version = cluster.call("ask the API server", call).await?;
+    let minor = version.minor.chars().take_while(char::is_ascii_digit);
+    let minor: String = minor.collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
     let (installed, facts, nodes) = Box::pin(async {
         tokio::join!(installed(cluster), Facts::observe(cluster), nodes(cluster),)
@@ -189,16 +185,11 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         ..SelfSubjectAccessReview::default()
     };
     let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
-    let answer = cluster
-        .call(
-            "ask what this user may do",
-            api.create(&PostParams::default(), &review),
-        )
-        .await?;
-    Ok((
-        permission,
-        answer.status.is_some_and(|status| status.allowed),
-    ))
+    let params = PostParams::default();
+    let call = api.create(&params, &review);
+    let answer = cluster.call("ask what this user may do", call).await?;
+    let is_allowed = answer.status.is_some_and(|status| status.allowed);
+    Ok((permission, is_allowed))
 }
 
 /// `None` also where this user may not read the Secrets: the line about the permission reports it.

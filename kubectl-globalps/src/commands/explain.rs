@@ -325,15 +325,13 @@ pub(super) async fn there<T>(
     kind: &str,
     request: impl Future<Output = kube::Result<Option<T>>>,
 ) -> Result<T> {
-    cluster
-        .call(&format!("get {kind} `{named}`"), request)
-        .await?
-        .ok_or_else(|| {
-            Failure::new(
-                format!("there is no {kind} `{named}`"),
-                "name it as NAMESPACE/NAME, or pass `-n NAMESPACE` to `why`",
-            )
-        })
+    let doing = format!("get {kind} `{named}`");
+    cluster.call(&doing, request).await?.ok_or_else(|| {
+        Failure::new(
+            format!("there is no {kind} `{named}`"),
+            "name it as NAMESPACE/NAME, or pass `-n NAMESPACE` to `why`",
+        )
+    })
 }
 
 /// Why the pod's container waits, in the kubelet's words.

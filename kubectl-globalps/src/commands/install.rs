@@ -61,16 +61,7 @@ pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -
         objects.retain(|object| object["kind"] != *GlobalPullSecret::kind(&()));
     }
     let notes = restarts::of_installation(&cluster, &manifests).await;
-    if let Some(exit) = preview(
-        &cluster,
-        &objects,
-        &[],
-        args.applying.dry_run,
-        args.applying.is_confirmed(),
-        &notes,
-    )
-    .await?
-    {
+    if let Some(exit) = preview(&cluster, &objects, &[], &args.applying, &notes).await? {
         return Ok(exit);
     }
     put_all(&cluster, objects, names::CONTROLLER, args.applying.timeout).await?;

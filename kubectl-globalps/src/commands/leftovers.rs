@@ -202,10 +202,8 @@ async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
         let params = params::patch(false);
         let patch: Patch<()> = Patch::Json(references.patch(&change, annotation));
         let doing = format!("remove the reference from {title}");
-        match cluster
-            .call(&doing, api.patch(&name, &params, &patch))
-            .await
-        {
+        let patched = cluster.call(&doing, api.patch(&name, &params, &patch));
+        match patched.await {
             Err(failure) if failure.is(404) => {}
             done => {
                 done?;

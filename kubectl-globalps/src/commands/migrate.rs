@@ -154,14 +154,10 @@ async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Re
     let params = params::patch(how == DryRun::Server);
     let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let doing = format!("scale Deployment `{title}` to 0");
-    cluster
-        .call(&doing, api.patch(&name, &params, &patch))
-        .await?;
-    done(
-        cluster,
-        &format!("deployment.apps/{name} of namespace {namespace} scaled to 0"),
-        how,
-    );
+    let patched = cluster.call(&doing, api.patch(&name, &params, &patch));
+    patched.await?;
+    let line = format!("deployment.apps/{name} of namespace {namespace} scaled to 0");
+    done(cluster, &line, how);
     Ok(())
 }
 

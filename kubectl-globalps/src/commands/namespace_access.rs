@@ -61,13 +61,9 @@ pub(super) async fn chosen(
 
 /// Whether the API server serves `MutatingAdmissionPolicy` in v1.
 pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
-    let found = cluster
-        .call(
-            "see whether the API server serves MutatingAdmissionPolicy",
-            cluster.client.list_api_group_resources(POLICIES),
-        )
-        .await;
-    match found {
+    let doing = "see whether the API server serves MutatingAdmissionPolicy";
+    let call = cluster.client.list_api_group_resources(POLICIES);
+    match cluster.call(doing, call).await {
         Ok(list) => {
             let mut resources = list.resources.iter();
             Ok(resources.any(|resource| resource.name == "mutatingadmissionpolicies"))

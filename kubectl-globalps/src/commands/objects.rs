@@ -217,15 +217,11 @@ pub(super) async fn apply(cluster: &Cluster<'_>, object: &Object, dry_run: bool)
         dry_run,
         ..PatchParams::apply(names::PLUGIN_MANAGER).force()
     };
+    let (api, name) = (object.api(&cluster.client), object.name());
+    let patch = Patch::Apply(&object.value);
+    let doing = format!("apply `{title}`");
     let applied = cluster
-        .call(
-            &format!("apply `{title}`"),
-            object.api(&cluster.client).patch(
-                &object.name(),
-                &params,
-                &Patch::Apply(&object.value),
-            ),
-        )
+        .call(&doing, api.patch(&name, &params, &patch))
         .await?;
     cluster.printer().detail(format_args!(
         "{title} is at {}",

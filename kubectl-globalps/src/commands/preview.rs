@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::external_diff::show_files;
 use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
-use crate::cli::{DryRun, Form};
+use crate::cli::{Applying, DryRun, Form};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, Result, or_absent};
 use crate::terminal::{Printer, can_ask, confirm, not_confirmed};
@@ -46,11 +46,11 @@ pub(super) async fn preview(
     cluster: &Cluster<'_>,
     objects: &[Value],
     deleted: &[Object],
-    dry_run: DryRun,
-    yes: bool,
+    applying: &Applying,
     notes: &[String],
 ) -> Result<Option<Exit>> {
     let printer = cluster.printer();
+    let (dry_run, yes) = (applying.dry_run, applying.is_confirmed());
     if dry_run == DryRun::None && !yes && !can_ask() {
         return Err(not_confirmed());
     }

@@ -91,18 +91,15 @@ impl Sources {
         restores: bool,
         dry_run: DryRun,
     ) -> Result<()> {
-        let name = names::GLOBAL_SECRET;
+        let (name, api) = (names::GLOBAL_SECRET, api(cluster));
         let spec = json!({"sources": list});
         let Some(object) = &self.object else {
             let mut object = DynamicObject::new(name, &resource());
             object.data = json!({"spec": spec});
             let params = params::post(dry_run == DryRun::Server);
             let doing = format!("create GlobalPullSecret `{name}`");
-            let api = api(cluster);
-            return cluster
-                .call(&doing, api.create(&params, &object))
-                .await
-                .map(drop);
+            let created = cluster.call(&doing, api.create(&params, &object)).await;
+            return created.map(drop);
         };
         let metadata = if restores {
             meant(&object.metadata, self.list != list)
@@ -112,11 +109,8 @@ impl Sources {
         let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
         let params = params::patch(dry_run == DryRun::Server);
         let doing = format!("patch GlobalPullSecret `{name}`");
-        let api = api(cluster);
-        cluster
-            .call(&doing, api.patch(name, &params, &patch))
-            .await
-            .map(drop)
+        let patched = cluster.call(&doing, api.patch(name, &params, &patch)).await;
+        patched.map(drop)
     }
 
     /// Takes the source out of the list, and from the controller the permission to read its Secret.

@@ -76,13 +76,9 @@ fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<()> {
     let how = Output::new(&args.output, args.no_headers);
     let names = listing.namespaces.iter();
     let names = names.map(|row| format!("namespace/{}", row.name));
-    printer.print(
-        &args.output,
-        ("the list of namespaces", listing),
-        names,
-        || {
-            let layout = how.layout(printer);
-            printer.painted(&table(listing.namespaces, cluster.now(), layout));
-        },
-    )
+    let what = ("the list of namespaces", listing);
+    printer.print(&args.output, what, names, || {
+        let layout = how.layout(printer);
+        printer.painted(&table(listing.namespaces, cluster.now(), layout));
+    })
 }

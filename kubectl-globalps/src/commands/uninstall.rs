@@ -266,13 +266,9 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<()> {
 async fn until_gone(cluster: &Cluster<'_>, object: &Object, deadline: Instant) -> Result<()> {
     let title = object.title();
     loop {
-        let api = object.api(&cluster.client);
-        let found = cluster
-            .call(
-                &format!("see whether `{title}` is gone"),
-                api.get_metadata_opt(&object.name()),
-            )
-            .await;
+        let (api, name) = (object.api(&cluster.client), object.name());
+        let doing = format!("see whether `{title}` is gone");
+        let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
         if or_absent(found)?.is_none() {
             return Ok(());
         }

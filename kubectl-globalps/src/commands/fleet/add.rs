@@ -93,16 +93,12 @@ fn show(
         names.push(format!("fleetpullsecret.globalps.io/{name}"));
         lines.push(format!("fleetpullsecret.globalps.io/{name} created{how}"));
     }
-    printer.print(
-        args.output.as_ref(),
-        ("the objects", &object),
-        names,
-        || {
-            for line in &lines {
-                printer.data(line);
-            }
-        },
-    )
+    let what = ("the objects", &object);
+    printer.print(args.output.as_ref(), what, names, || {
+        for line in &lines {
+            printer.data(line);
+        }
+    })
 }
 
 fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {

@@ -39,16 +39,7 @@ pub(super) async fn run(
     complete(&mut hub, known, args.all_namespaces)?;
     let objects = hub.objects();
     let ended: Vec<Object> = (hub.shards..before).flat_map(shard).collect();
-    if let Some(exit) = preview(
-        &cluster,
-        &objects,
-        &ended,
-        args.applying.dry_run,
-        args.applying.is_confirmed(),
-        &[],
-    )
-    .await?
-    {
+    if let Some(exit) = preview(&cluster, &objects, &ended, &args.applying, &[]).await? {
         return Ok(exit);
     }
     // Two processes with other parts would be connected to the same clusters.
