@@ -8,14 +8,13 @@ use globalps_provider::Pattern;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::values::{Original, SourceName, label, pattern};
-use super::{DryRun, Form, Formats, Owner, Span, Wait};
+use super::{DryRun, Form, Formats, Owner, Span, WaitAndRetry};
 
 /// Add registry credentials to every node
 ///
 /// Adds the credentials to the Secret `additional-pull-secret`, or to the one of --source; other registries in it stay.
 /// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(before_help = "\
 Examples:
   # Read the password from a file or another program
@@ -63,13 +62,7 @@ pub(crate) struct Add {
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
-    pub wait: Wait,
-    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
-    ///
-    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
-    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
-    #[arg(long, requires = "wait")]
-    pub retry_pods: bool,
+    pub wait: WaitAndRetry,
     /// A password leaked: forget the credentials that this replaces, so that `undo` can't bring them back
     ///
     /// Once every reachable node has the new ones, the controller deletes earlier additional pull secrets from the history and the

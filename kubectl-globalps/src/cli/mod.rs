@@ -152,6 +152,19 @@ pub(crate) struct Wait {
     pub timeout: Span,
 }
 
+/// Flags for what follows the rollout of credentials.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct WaitAndRetry {
+    #[command(flatten)]
+    pub rollout: Wait,
+    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
+    ///
+    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
+    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
+    #[arg(long, requires = "wait")]
+    pub retry_pods: bool,
+}
+
 /// How manifests are applied.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Applying {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::revision;
-use super::{DryRun, Form, Formats, Owner, Wait};
+use super::{DryRun, Form, Formats, Owner, Wait, WaitAndRetry};
 
 /// Retry failed nodes
 ///
@@ -97,11 +97,5 @@ pub(crate) struct Undo {
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
-    pub wait: Wait,
-    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
-    ///
-    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
-    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
-    #[arg(long, requires = "wait")]
-    pub retry_pods: bool,
+    pub wait: WaitAndRetry,
 }

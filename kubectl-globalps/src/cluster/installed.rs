@@ -4,7 +4,7 @@ use globalps_core::decode::Item;
 use globalps_core::{decode, names};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::ObjectMeta;
@@ -178,24 +178,14 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
         Sight::Absent => stopped(Program::Controller, None, cluster.now()),
         Sight::Here(found) => stopped(Program::Controller, Some(found), cluster.now()),
     };
-    let controller = controller.map(|found| Workload {
-        wanted: found
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1),
-        ready: found
-            .status
-            .as_ref()
-            .and_then(|s| s.available_replicas)
-            .unwrap_or_default(),
-        image: image(
-            found
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.template.spec.as_ref()),
-        ),
-        ours: is_ours(&found),
+    let controller = controller.map(|found| {
+        let (spec, status) = (found.spec.as_ref(), found.status.as_ref());
+        Workload {
+            wanted: spec.and_then(|it| it.replicas).unwrap_or(1),
+            ready: status.and_then(|it| it.available_replicas).unwrap_or(0),
+            image: image(spec.map(|it| &it.template)),
+            ours: is_ours(&found),
+        }
     });
     let start = match &controller {
         Sight::Here(found) if found.ready == 0 => {
@@ -230,12 +220,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
             Workload {
                 wanted: status.map_or(0, |status| status.desired_number_scheduled),
                 ready: status.map_or(0, |status| status.number_ready),
-                image: image(
-                    found
-                        .spec
-                        .as_ref()
-                        .and_then(|spec| spec.template.spec.as_ref()),
-                ),
+                image: image(found.spec.as_ref().map(|spec| &spec.template)),
                 ours: is_ours(&found),
             }
         }),
@@ -245,7 +230,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
     })
 }
 
-fn image(pod: Option<&PodSpec>) -> String {
-    pod.and_then(|pod| pod.containers.first()?.image.clone())
-        .unwrap_or_default()
+fn image(pods: Option<&PodTemplateSpec>) -> String {
+    let image = pods.and_then(|pods| pods.spec.as_ref()?.containers.first()?.image.clone());
+    image.unwrap_or_default()
 }

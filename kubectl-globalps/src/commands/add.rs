@@ -37,7 +37,7 @@ const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a sourc
 const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
 pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Result<Exit> {
-    may_wait(args.wait.wait, args.dry_run)?;
+    may_wait(args.wait.rollout.wait, args.dry_run)?;
     let mut early = None;
     if args.refuses() && logins::is_password_asked(&args.from) {
         let cluster = Cluster::connect(flags, printer)?;
@@ -68,29 +68,28 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
         None
     };
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
-    let awaited_source = source.filter(|_| args.wait.wait);
+    let awaited_source = source.filter(|_| args.wait.rollout.wait);
     if let Some(name) = awaited_source {
         must_reach_pods(&cluster, name, When::BeforeTheRollout).await?;
     }
     if let Some(name) = awaited_source.filter(|_| changed.undelivered.is_none()) {
-        taken_up(&cluster, name, changed.before, args.wait.timeout).await?;
+        taken_up(&cluster, name, changed.before, args.wait.rollout.timeout).await?;
     }
     let exit = match args.dry_run {
-        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait).await?,
+        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?,
         DryRun::Client | DryRun::Server => Exit::Done,
     };
     if let Some(why) = changed.undelivered {
         printer.warning(why);
     }
-    if args.wait.wait && exit == Exit::Done {
+    if args.wait.rollout.wait && exit == Exit::Done {
         if let Some(name) = awaited_source {
             must_reach_pods(&cluster, name, When::AfterTheRollout).await?;
         }
         let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
-        let how = (args.retry_pods, args.wait.timeout);
-        after_wait(&cluster, &registries, source, how).await?;
+        after_wait(&cluster, &registries, source, &args.wait).await?;
         if let Some(up_to) = forgets {
-            return until_forgotten(&cluster, up_to, args.wait.timeout).await;
+            return until_forgotten(&cluster, up_to, args.wait.rollout.timeout).await;
         }
     }
     Ok(exit)

@@ -23,7 +23,7 @@ use crate::terminal::{Printer, confirm};
 use crate::view::status::{ANOTHER_CHANGED, Goal};
 
 pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> Result<Exit> {
-    may_wait(args.wait.wait, args.dry_run)?;
+    may_wait(args.wait.rollout.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     must_not_be_held(&cluster).await?;
@@ -87,10 +87,9 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         return Ok(Exit::Done);
     }
     withdraw(&cluster, number).await?;
-    let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
-    if args.wait.wait && exit == Exit::Done {
-        let how = (args.retry_pods, args.wait.timeout);
-        after_wait(&cluster, &restored, None, how).await?;
+    let exit = follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?;
+    if args.wait.rollout.wait && exit == Exit::Done {
+        after_wait(&cluster, &restored, None, &args.wait).await?;
     }
     Ok(exit)
 }

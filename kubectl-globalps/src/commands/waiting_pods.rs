@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::pull_secret;
 use super::why_all::unfinished_pods;
-use crate::cli::Span;
+use crate::cli::WaitAndRetry;
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 use crate::secret::additional::data_of;
@@ -29,14 +29,15 @@ const BUDGET: &str = "their disruption budget did not allow it in time";
 const LATE: &str = "the time limit was reached";
 const GONE: &str = "they changed meanwhile";
 
-/// Says how many pods wait for an image of these registries, and with `retry` evicts them, for at most `time`. `source`: of the credentials,
+/// Says how many pods wait for an image of these registries, and with `--retry-pods` evicts them. `source`: of the credentials,
 /// where it can have a scope.
 pub(super) async fn after_wait(
     cluster: &Cluster<'_>,
     registries: &[String],
     source: Option<&str>,
-    (retry, time): (bool, Span),
+    how: &WaitAndRetry,
 ) -> Result<()> {
+    let (retry, time) = (how.retry_pods, how.rollout.timeout);
     let printer = cluster.printer();
     if registries.is_empty() {
         return Ok(());

@@ -113,7 +113,7 @@ fn each_cause_has_the_one_command_that_fixes_it() {
         ("?", None, None, false, Code::Unknown, "kubectl -n a describe pod p"),
     ];
     for (message, credential, found, lags, code, command) in cases {
-        let (pod, failing) = (seen(), failing(message));
+        let (pod, failing, adding) = (seen(), failing(message), works());
         let answer = credential.map(answer);
         let tries: Vec<Tested<'_>> = answer
             .iter()
@@ -131,21 +131,9 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             is_absent: false,
         });
         let evidence = Evidence {
-            pod: &pod,
-            failing: &failing,
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &tries,
             anonymous: found.as_ref().filter(|_| tries.is_empty()),
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
             lag: lag.as_ref(),
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
+            ..evidence(&pod, &failing, &tries, &adding)
         };
         let cause = evidence.cause();
         assert_eq!(
@@ -176,25 +164,13 @@ fn a_scope_is_widened_by_what_the_pod_misses() {
         let spec = json!({"sources": [{"name": "team", "scope": scope}]});
         let spec = serde_json::from_value(spec).expect("a spec");
         let gps = GlobalPullSecret::new("g", spec);
+        let adding = Adding {
+            gps: Some(gps),
+            ..Adding::default()
+        };
         let evidence = Evidence {
-            pod: &pod,
-            failing: &failing,
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &[],
-            anonymous: None,
-            is_public: false,
-            is_present: false,
             excluding: Some(("team", "pods of b")),
-            unreadable: None,
-            lag: None,
-            adding: &Adding {
-                gps: Some(gps),
-                ..Adding::default()
-            },
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
+            ..evidence(&pod, &failing, &[], &adding)
         };
         let cause = evidence.cause();
         assert_eq!(cause.code, Code::OutsideScope);
@@ -240,24 +216,9 @@ fn a_refused_secret_is_changed_where_it_comes_from() {
                 answer: Some(refused()),
             })
             .collect();
-        let evidence = Evidence {
-            pod: &seen(),
-            failing: &failing("401 Unauthorized"),
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &tested,
-            anonymous: None,
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
-            lag: None,
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
-        };
-        assert_eq!(evidence.cause().command, expected);
+        let (pod, failing, adding) = (seen(), failing("401 Unauthorized"), works());
+        let cause = evidence(&pod, &failing, &tested, &adding).cause();
+        assert_eq!(cause.command, expected);
     }
 }
 
@@ -283,22 +244,11 @@ fn the_command_checks_the_registry_as_possible_from_here() {
         ),
         (seen_as(Why::NotTls), "--ca-file ca.crt", " --insecure"),
     ] {
+        let (pod, failing, adding) = (seen(), failing("401 Unauthorized"), works());
         let evidence = Evidence {
-            pod: &seen(),
-            failing: &failing("401 Unauthorized"),
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &[],
             anonymous: Some(&found),
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
-            lag: None,
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
             asked_with,
+            ..evidence(&pod, &failing, &[], &adding)
         };
         assert_eq!(
             evidence.cause().command,
