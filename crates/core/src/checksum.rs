@@ -68,49 +68,21 @@ mod tests {
             CHECKSUM_SIZE
         );
         let whole = serde_json::to_value(&whole).unwrap();
-        for (case, path, value, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("nothing", "/metadata/labels", json!({"a": "b"}), true),
-            (
-                "another leader",
-                "/metadata/annotations/globalps.io~1leader",
-                json!("b"),
-                true,
-            ),
-            (
-                "of others",
-                "/metadata/annotations/x.io~1y",
-                json!("z"),
-                true,
-            ),
-            (
-                "one that only begins so",
-                "/metadata/annotations/globalps.iox",
-                json!("z"),
-                true,
-            ),
-            (
-                "number",
-                "/metadata/annotations/globalps.io~1revision",
-                json!("2"),
-                false,
-            ),
-            (
-                "added",
-                "/metadata/annotations/globalps.io~1canary-passed",
-                json!("1"),
-                false,
-            ),
+            ("another leader", "/metadata/annotations/globalps.io~1leader", json!("b"), true),
+            ("of others", "/metadata/annotations/x.io~1y", json!("z"), true),
+            ("one that only begins so", "/metadata/annotations/globalps.iox", json!("z"), true),
+            ("number", "/metadata/annotations/globalps.io~1revision", json!("2"), false),
+            ("added", "/metadata/annotations/globalps.io~1canary-passed", json!("1"), false),
             ("removed", "/metadata/annotations", json!({}), false),
             ("content", "/data/.dockerconfigjson", json!("e319"), false),
             ("another key", "/data/y", json!("eA=="), false),
-            (
-                "moved bytes",
-                "/data",
-                json!({".dockerconfigjsonx": "e30=", "": "eA=="}),
-                false,
-            ),
+            ("moved bytes", "/data", json!({".dockerconfigjsonx": "e30=", "": "eA=="}), false),
             ("the checksum", "/data/checksum", json!("e30="), false),
-        ] {
+        ];
+        for (case, path, value, expected) in cases {
             let mut changed = whole.clone();
             let (parent, key) = path.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;

@@ -68,35 +68,21 @@ mod tests {
     #[test]
     fn a_kubeconfig_that_runs_a_program_or_reads_a_file_is_rejected() {
         const SERVER: &str = "server: 'https://127.0.0.1:6443'";
-        for (user, cluster, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("token: t", SERVER, Ok(())),
             ("exec: {command: aws}", SERVER, Err(Unsupported::Program)),
-            (
-                "auth-provider: {name: oidc}",
-                SERVER,
-                Err(Unsupported::Program),
-            ),
-            (
-                "tokenFile: /run/token",
-                SERVER,
-                Err(Unsupported::File("token")),
-            ),
-            (
-                "client-certificate: /c",
-                SERVER,
-                Err(Unsupported::File("client-certificate-data")),
-            ),
-            (
-                "client-key: /k",
-                SERVER,
-                Err(Unsupported::File("client-key-data")),
-            ),
+            ("auth-provider: {name: oidc}", SERVER, Err(Unsupported::Program)),
+            ("tokenFile: /run/token", SERVER, Err(Unsupported::File("token"))),
+            ("client-certificate: /c", SERVER, Err(Unsupported::File("client-certificate-data"))),
+            ("client-key: /k", SERVER, Err(Unsupported::File("client-key-data"))),
             (
                 "token: t",
                 "server: 'https://h', certificate-authority: /a",
                 Err(Unsupported::File("certificate-authority-data")),
             ),
-        ] {
+        ];
+        for (user, cluster, expected) in cases {
             let text = format!(
                 "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
                  clusters: [{{name: c, cluster: {{{cluster}}}}}], \

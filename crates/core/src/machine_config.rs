@@ -45,27 +45,13 @@ mod tests {
     #[test]
     fn a_node_is_left_alone_while_it_is_updated() {
         let pool = &[(NODE_POOL_LABEL, "p")][..];
-        for (sentence, labels, annotations, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("another distribution", &[][..], &[][..], ""),
             ("no daemon", pool, &[], ""),
-            (
-                "the operator's node",
-                &[],
-                &[(MCO_ANNOTATION, "c1")][..],
-                MACHINE_CONFIG_OPERATOR,
-            ),
-            (
-                "the operator's node that has just joined",
-                &[],
-                &[(DESIRED_ANNOTATION, "c1")],
-                MACHINE_CONFIG_OPERATOR,
-            ),
-            (
-                "or whose daemon has only begun",
-                &[],
-                &[(STATE_ANNOTATION, "Working")],
-                MACHINE_CONFIG_OPERATOR,
-            ),
+            ("the operator's node", &[], &[(MCO_ANNOTATION, "c1")][..], MACHINE_CONFIG_OPERATOR),
+            ("the operator's node that has just joined", &[], &[(DESIRED_ANNOTATION, "c1")], MACHINE_CONFIG_OPERATOR),
+            ("or whose daemon has only begun", &[], &[(STATE_ANNOTATION, "Working")], MACHINE_CONFIG_OPERATOR),
             ("never updated", pool, &[(MCO_ANNOTATION, "c1")], ""),
             (
                 "another config is desired",
@@ -87,12 +73,7 @@ mod tests {
                 ],
                 MACHINE_CONFIG_UPDATE,
             ),
-            (
-                "it failed",
-                pool,
-                &[(MCO_ANNOTATION, "c1"), (STATE_ANNOTATION, "Degraded")],
-                MACHINE_CONFIG_UPDATE,
-            ),
+            ("it failed", pool, &[(MCO_ANNOTATION, "c1"), (STATE_ANNOTATION, "Degraded")], MACHINE_CONFIG_UPDATE),
             (
                 "a drain is requested",
                 pool,
@@ -110,7 +91,8 @@ mod tests {
                 ],
                 "",
             ),
-        ] {
+        ];
+        for (sentence, labels, annotations, expected) in cases {
             let of = |pairs: &'static [(&str, &'static str)]| {
                 move |name: &str| {
                     let mut pairs = pairs.iter();

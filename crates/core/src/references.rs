@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn only_recorded_references_are_removed() {
         // Names and record before, wanted names, names and record after; `None`: no change.
-        for (names, record, wanted, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (&[][..], None, &["s"][..], Some((&["s"][..], Some("s")))),
             (&["own"], None, &["s"], Some((&["own", "s"], Some("s")))),
             // A reference of another client.
@@ -193,29 +194,15 @@ mod tests {
             (&["own", "s"], Some("s"), &[], Some((&["own"], None))),
             (&["s"], Some("s"), &[], Some((&[], None))),
             // Another client removed it.
-            (
-                &["own"],
-                Some("s"),
-                &["s"],
-                Some((&["own", "s"], Some("s"))),
-            ),
+            (&["own"], Some("s"), &["s"], Some((&["own", "s"], Some("s")))),
             (&["own"], Some("s"), &[], Some((&["own"], None))),
-            (
-                &["old", "x"],
-                Some("old"),
-                &["s"],
-                Some((&["x", "s"], Some("s"))),
-            ),
-            (
-                &["b", "a", "x"],
-                Some("b,a"),
-                &["a", "c"],
-                Some((&["a", "x", "c"], Some("a,c"))),
-            ),
+            (&["old", "x"], Some("old"), &["s"], Some((&["x", "s"], Some("s")))),
+            (&["b", "a", "x"], Some("b,a"), &["a", "c"], Some((&["a", "x", "c"], Some("a,c")))),
             // Duplicates.
             (&["a", "a"], Some("a"), &[], Some((&[], None))),
             (&["a"], Some("a,b"), &["a"], Some((&["a"], Some("a")))),
-        ] {
+        ];
+        for (names, record, wanted, expected) in cases {
             let before = account(names, record);
             let found = references(&before);
             let change = found.change(&wanted.iter().copied().collect(), |_| false);

@@ -62,13 +62,9 @@ mod tests {
     #[test]
     fn virtual_nodes_are_recognized_by_labels_and_taints() {
         type Pairs = &'static [(&'static str, &'static str)];
+        #[rustfmt::skip]
         let cases: [(&str, Pairs, Pairs, Option<&str>); 14] = [
-            (
-                "an ordinary node",
-                &[("kubernetes.io/os", "linux")],
-                &[],
-                None,
-            ),
+            ("an ordinary node", &[("kubernetes.io/os", "linux")], &[], None),
             (
                 "Fargate",
                 &[("eks.amazonaws.com/compute-type", "fargate")],
@@ -87,12 +83,7 @@ mod tests {
                 &[],
                 Some("it is virtual, by its label `type=virtual-kubelet`"),
             ),
-            (
-                "KWOK",
-                &[("type", "kwok")],
-                &[],
-                Some("it is virtual, by its label `type=kwok`"),
-            ),
+            ("KWOK", &[("type", "kwok")], &[], Some("it is virtual, by its label `type=kwok`")),
             ("another type", &[("type", "worker")], &[], None),
             ("no type", &[("type", "")], &[], None),
             (
@@ -125,12 +116,7 @@ mod tests {
                 &[("eks.amazonaws.com/compute-type", "fargate")],
                 Some("it is virtual, by its taint `eks.amazonaws.com/compute-type`"),
             ),
-            (
-                "another taint",
-                &[],
-                &[("dedicated", "virtual-kubelet")],
-                None,
-            ),
+            ("another taint", &[], &[("dedicated", "virtual-kubelet")], None),
             (
                 "the label comes first",
                 &[("type", "kwok")],

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::canonical::{canonical_of, index_key, meant};
 use super::encoded::{BYTE_ORDER_MARK, decode_base64, is_base64_of_pair, is_encoded_object};
-use super::json::{Json, Kind, quote};
+use super::json::{Json, Kind, object, quote};
 
 /// Bytes that must never be printed: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
@@ -272,15 +272,7 @@ impl Entry {
 
     /// The value as compact JSON with sorted fields.
     pub(super) fn render(&self) -> Zeroizing<String> {
-        let mut text = Zeroizing::new("{".to_owned());
-        for (at, (name, value)) in self.fields.iter().enumerate() {
-            text.push_str(if at > 0 { "," } else { "" });
-            text.push_str(&quote(name));
-            text.push(':');
-            text.push_str(value);
-        }
-        text.push('}');
-        text
+        object(&self.fields)
     }
 
     /// Whether both have the same effect on a node, however key and fields are written.

@@ -176,21 +176,12 @@ mod tests {
             r#"{{"exp":1800000000,"a":"{}"}}"#,
             "a".repeat(TOKEN_LIMIT)
         ));
-        for (registry, user, password, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("r.io", "u", "password".to_owned(), None),
             ("r.io", "u", good.clone(), until(1_800_000_000)),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1800000000.9}"#),
-                until(1_800_000_000),
-            ),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1420070400}"#),
-                until(1_420_070_400),
-            ),
+            ("r.io", "u", jwt(r#"{"exp":1800000000.9}"#), until(1_800_000_000)),
+            ("r.io", "u", jwt(r#"{"exp":1420070400}"#), until(1_420_070_400)),
             ("r.io", "u", jwt(r#"{"exp":1420070399}"#), None),
             ("r.io", "u", jwt(r#"{"exp":4102444800}"#), None),
             ("r.io", "u", jwt(r#"{"exp":1800000000000}"#), None),
@@ -205,60 +196,20 @@ mod tests {
             (ECR, "AWS", ecr.clone(), until(1_800_000_000)),
             (ECR, "AWS", absurd, hours(12)),
             (ECR, "robot", ecr.clone(), None),
-            (
-                "https://1.dkr.ecr.cn-north-1.amazonaws.com.cn/v1/",
-                "AWS",
-                "p".to_owned(),
-                hours(12),
-            ),
+            ("https://1.dkr.ecr.cn-north-1.amazonaws.com.cn/v1/", "AWS", "p".to_owned(), hours(12)),
             ("public.ecr.aws", "AWS", "p".to_owned(), hours(12)),
-            (
-                "123456789012.dkr-ecr.eu-west-1.on.aws",
-                "AWS",
-                ecr.clone(),
-                until(1_800_000_000),
-            ),
-            (
-                "https://1.dkr-ecr-fips.us-east-1.on.aws/v2/",
-                "AWS",
-                "p".to_owned(),
-                hours(12),
-            ),
-            (
-                "1.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn",
-                "AWS",
-                "p".to_owned(),
-                hours(12),
-            ),
+            ("123456789012.dkr-ecr.eu-west-1.on.aws", "AWS", ecr.clone(), until(1_800_000_000)),
+            ("https://1.dkr-ecr-fips.us-east-1.on.aws/v2/", "AWS", "p".to_owned(), hours(12)),
+            ("1.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "AWS", "p".to_owned(), hours(12)),
             ("ecr-public.aws.com", "AWS", "p".to_owned(), hours(12)),
-            (
-                "1.dkr-ecr.eu.on.aws.example.com",
-                "AWS",
-                "p".to_owned(),
-                None,
-            ),
+            ("1.dkr-ecr.eu.on.aws.example.com", "AWS", "p".to_owned(), None),
             ("1.lambda-url.eu-west-1.on.aws", "AWS", "p".to_owned(), None),
             ("harbor.example.com", "AWS", ecr, None),
-            (
-                "1.dkr.ecr.eu.amazonaws.com.example.com",
-                "AWS",
-                "p".to_owned(),
-                None,
-            ),
+            ("1.dkr.ecr.eu.amazonaws.com.example.com", "AWS", "p".to_owned(), None),
             ("gcr.io", "oauth2accesstoken", "p".to_owned(), hours(1)),
             ("gcr.io", "robot", "ya29.a0".to_owned(), hours(1)),
-            (
-                "registry.gitlab.example.com",
-                "gitlab-ci-token",
-                "p".to_owned(),
-                job,
-            ),
-            (
-                "https://r.io:5050/v2/",
-                "deploy",
-                "glcbt-64_p".to_owned(),
-                job,
-            ),
+            ("registry.gitlab.example.com", "gitlab-ci-token", "p".to_owned(), job),
+            ("https://r.io:5050/v2/", "deploy", "glcbt-64_p".to_owned(), job),
             ("r.io", "gitlab+deploy-token-1", "gldt-p".to_owned(), None),
             ("r.io", "deploy", "glpat-p".to_owned(), None),
             ("ghcr.io", "octocat", "ghs_p".to_owned(), job),
@@ -269,15 +220,11 @@ mod tests {
             ("ghcr.io", "octocat", "ghu_p".to_owned(), hours(8)),
             ("ghcr.io", "octocat", "gho_p".to_owned(), None),
             ("ghcr.io", "octocat", "ghp_p".to_owned(), None),
-            (
-                "ghcr.io",
-                "octocat",
-                format!("ghs_1_{good}"),
-                until(1_800_000_000),
-            ),
+            ("ghcr.io", "octocat", format!("ghs_1_{good}"), until(1_800_000_000)),
             ("a.azurecr.io", AZURE, "p".to_owned(), hours(3)),
             ("a.azurecr.io", AZURE, good, until(1_800_000_000)),
-        ] {
+        ];
+        for (registry, user, password, expected) in cases {
             let credential = Credential {
                 username: Secret::new(user),
                 password: Secret::new(password.as_str()),
@@ -291,36 +238,18 @@ mod tests {
     fn the_time_of_issue_is_from_the_token_or_a_fixed_lifetime() {
         let at = |second| Timestamp::from_second(second).ok();
         let ecr = BASE64_STANDARD.encode(r#"{"payload":"p","expiration":1800000000}"#);
-        for (registry, user, password, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("r.io", "u", jwt(r#"{"exp":1800000000}"#), Some(None)),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1800000000,"iat":1700000000}"#),
-                Some(at(1_700_000_000)),
-            ),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1800000000,"iat":1800000000}"#),
-                Some(None),
-            ),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1800000000,"iat":"1700000000"}"#),
-                Some(None),
-            ),
-            (
-                "r.io",
-                "u",
-                jwt(r#"{"exp":1800000000,"iat":7}"#),
-                Some(None),
-            ),
+            ("r.io", "u", jwt(r#"{"exp":1800000000,"iat":1700000000}"#), Some(at(1_700_000_000))),
+            ("r.io", "u", jwt(r#"{"exp":1800000000,"iat":1800000000}"#), Some(None)),
+            ("r.io", "u", jwt(r#"{"exp":1800000000,"iat":"1700000000"}"#), Some(None)),
+            ("r.io", "u", jwt(r#"{"exp":1800000000,"iat":7}"#), Some(None)),
             (ECR, "AWS", ecr, Some(at(1_800_000_000 - 12 * 3600))),
             (ECR, "AWS", "p".to_owned(), None),
             ("gcr.io", "oauth2accesstoken", "p".to_owned(), None),
-        ] {
+        ];
+        for (registry, user, password, expected) in cases {
             let credential = Credential {
                 username: Secret::new(user),
                 password: Secret::new(password.as_str()),

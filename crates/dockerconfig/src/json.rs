@@ -2,6 +2,8 @@
 //! surrogate is one character, members may repeat, and 10,000 levels are allowed. Nothing here recurses, so deep input can't
 //! overflow the stack.
 
+use zeroize::Zeroizing;
+
 /// Maximum nesting depth in Go.
 const MAX_DEPTH: usize = 10_000;
 
@@ -101,6 +103,21 @@ impl<'a> Json<'a> {
         }
         replace_invalid(&bytes)
     }
+}
+
+/// An object with these members as compact JSON; the values are JSON text, and may be secret.
+pub(super) fn object<K: AsRef<str>, V: AsRef<str>>(
+    members: impl IntoIterator<Item = (K, V)>,
+) -> Zeroizing<String> {
+    let mut text = Zeroizing::new("{".to_owned());
+    for (at, (name, value)) in members.into_iter().enumerate() {
+        text.push_str(if at > 0 { "," } else { "" });
+        text.push_str(&quote(name.as_ref()));
+        text.push(':');
+        text.push_str(value.as_ref());
+    }
+    text.push('}');
+    text
 }
 
 /// A string as JSON text.

@@ -10,7 +10,7 @@ use super::encoded::is_encoded_object;
 use super::entry::{Entry, folds_to};
 use super::form::Form;
 use super::helpers::{Helpers, is_object_of_strings};
-use super::json::{Json, Kind, quote};
+use super::json::{Json, Kind, object};
 use super::keys::matches_no_image;
 
 /// A whole `config.json`: the entries of `auths`, and every other top-level member unchanged.
@@ -315,30 +315,12 @@ impl DockerConfig {
             .iter()
             .map(|entry| (entry.key(), entry))
             .collect();
-        let mut auths = Zeroizing::new("{".to_owned());
-        for (at, (key, entry)) in entries.into_iter().enumerate() {
-            auths.push_str(if at > 0 { "," } else { "" });
-            auths.push_str(&quote(key));
-            auths.push(':');
-            auths.push_str(&entry.render());
-        }
-        auths.push('}');
-        let mut members: BTreeMap<&str, &Zeroizing<String>> = self
-            .others
-            .0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
-            .collect();
+        let auths = object(entries.iter().map(|(key, entry)| (key, entry.render())));
+        let others = self.others.0.iter();
+        let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut members: BTreeMap<&str, &str> = others.collect();
         members.insert("auths", &auths);
-        let mut text = "{".to_owned();
-        for (at, (name, value)) in members.into_iter().enumerate() {
-            text.push_str(if at > 0 { "," } else { "" });
-            text.push_str(&quote(name));
-            text.push(':');
-            text.push_str(value);
-        }
-        text.push('}');
-        text.into_bytes()
+        std::mem::take(&mut *object(members)).into_bytes()
     }
 }
 

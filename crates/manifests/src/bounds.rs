@@ -3,9 +3,6 @@
 //!
 //! They also bind the agents' accounts, because the controller writes their Roles. The controller has no right on the policies.
 
-use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, SECRET_TYPE,
-};
 use serde_json::{Value, json};
 
 use super::agent_bounds::{daemon_set, role, role_binding};
@@ -13,6 +10,9 @@ use super::allowed::{Allowed, cel_list};
 use super::policy::{Policy, binding, only_named, validation, writes};
 use super::shape::{Shape, Values};
 use super::{Agent, value};
+use globalps_core::names::{
+    CONTROLLER, CONTROLLER_NAMESPACE, IMAGE_PULL_SECRET_LABEL, OPERATOR_SECRET_LABEL, SECRET_TYPE,
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Prefix of globalps' annotations, on which no other program acts.

@@ -5,13 +5,13 @@ use globalps_core::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHA
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
 use super::leader;
 use super::network::metrics_only;
 use super::program::{Program, deployment, namespace};
-use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
 use super::schema::crd;
 use super::{named, quota, value};
 
@@ -43,15 +43,8 @@ impl HubInstall {
             value(crd::<FleetPullSecret>()),
             value(crd::<ClusterPullSecret>()),
             value(named::<ServiceAccount>(HUB, CONTROLLER_NAMESPACE)),
-            value(ClusterRole {
-                rules: Some(cluster_wide),
-                ..named(HUB, "")
-            }),
-            value(ClusterRoleBinding {
-                role_ref: role_ref("ClusterRole", HUB),
-                subjects: Some(vec![service_account(account)]),
-                ..named(HUB, "")
-            }),
+            value(cluster_role(HUB, cluster_wide)),
+            value(cluster_role_binding(HUB, service_account(account))),
             value(role(HUB, CONTROLLER_NAMESPACE, self.election())),
             value(role_binding(HUB, CONTROLLER_NAMESPACE, account)),
         ]);

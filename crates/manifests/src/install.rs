@@ -11,19 +11,19 @@ use globalps_core::names::{
 use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::program::{Program, deployment, namespace};
-use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
 use super::schema::crd;
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
     quota, roles, syncer, value,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
@@ -55,16 +55,8 @@ impl Install {
         Self {
             controller_image: controller.into(),
             syncer_image: syncer.into(),
-            images_pull_secret: None,
-            syncer_images_pull_secret: None,
             namespace: NAMESPACE.to_owned(),
-            original: None,
-            sources: Vec::new(),
-            delivery: None,
-            image_pull_secrets: None,
-            operators: None,
-            hosted_control_plane: None,
-            allowed: Allowed::default(),
+            ..Self::default()
         }
     }
 
@@ -77,20 +69,11 @@ impl Install {
             value(self.allowed.crd()),
             value(crd::<NodePullSecret>()),
             value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
-            value(ClusterRole {
-                rules: Some(vec![rule(
-                    "",
-                    ["nodes", "namespaces"],
-                    [],
-                    ["list", "watch"],
-                )]),
-                ..named(CONTROLLER, "")
-            }),
-            value(ClusterRoleBinding {
-                role_ref: role_ref("ClusterRole", CONTROLLER),
-                subjects: Some(vec![service_account(account)]),
-                ..named(CONTROLLER, "")
-            }),
+            value(cluster_role(
+                CONTROLLER,
+                vec![rule("", ["nodes", "namespaces"], [], ["list", "watch"])],
+            )),
+            value(cluster_role_binding(CONTROLLER, service_account(account))),
             value(role(CONTROLLER, &self.namespace, controller_rules())),
             value(role_binding(CONTROLLER, &self.namespace, account)),
         ]);
@@ -231,25 +214,24 @@ fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
 fn audience_objects() -> Vec<Value> {
     let name = AUDIENCE_ROLE;
     vec![
-        value(ClusterRole {
-            rules: Some(vec![rule(
+        value(cluster_role(
+            name,
+            vec![rule(
                 "",
                 [AUDIENCE],
                 [],
                 ["request-serviceaccounts-token-audience"],
-            )]),
-            ..named(name, "")
-        }),
-        value(ClusterRoleBinding {
-            role_ref: role_ref("ClusterRole", name),
-            subjects: Some(vec![Subject {
+            )],
+        )),
+        value(cluster_role_binding(
+            name,
+            Subject {
                 api_group: Some("rbac.authorization.k8s.io".to_owned()),
                 kind: "Group".to_owned(),
                 name: "system:nodes".to_owned(),
                 namespace: None,
-            }]),
-            ..named(name, "")
-        }),
+            },
+        )),
     ]
 }
 

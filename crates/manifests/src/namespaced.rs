@@ -8,12 +8,12 @@ use globalps_core::api::{Attach, GlobalPullSecret};
 use globalps_core::names::{
     EXCLUDE_LABEL, GLOBAL_SECRET, IMAGE_PULL_SECRETS, PATCHER_EXCLUDE_ANNOTATION, ROLLED_OUT_SECRET,
 };
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Resource as _;
 use serde_json::{Value, json};
 
-use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{meta, named, value};
+use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
+use super::{meta, value};
 
 /// Delivery into namespaces, as it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +29,11 @@ impl NamespaceAccess {
     /// `namespace`: of the `GlobalPullSecret`. `account`: the controller's, as name and namespace.
     pub(super) fn objects(&self, namespace: &str, account: (&str, &str)) -> Vec<Value> {
         let mut objects = vec![
-            value(ClusterRole {
-                rules: Some(self.rules()),
-                ..named(IMAGE_PULL_SECRETS, "")
-            }),
-            value(ClusterRoleBinding {
-                role_ref: role_ref("ClusterRole", IMAGE_PULL_SECRETS),
-                subjects: Some(vec![service_account(account)]),
-                ..named(IMAGE_PULL_SECRETS, "")
-            }),
+            value(cluster_role(IMAGE_PULL_SECRETS, self.rules())),
+            value(cluster_role_binding(
+                IMAGE_PULL_SECRETS,
+                service_account(account),
+            )),
             // For new namespaces, while new content waits for its canary.
             value(role(
                 IMAGE_PULL_SECRETS,

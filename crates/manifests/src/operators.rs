@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::names::{OPERATORS, operator_secret};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
-use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{named, value};
+use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
+use super::value;
 
 /// API group of the Operator Lifecycle Manager.
 const OLM: &str = "operators.coreos.com";
@@ -33,8 +33,9 @@ impl OperatorAccess {
             ..rule("", ["secrets"], [], verbs)
         };
         let mut objects = vec![
-            value(ClusterRole {
-                rules: Some(vec![
+            value(cluster_role(
+                OPERATORS,
+                vec![
                     rule(
                         OLM,
                         ["subscriptions", "catalogsources", "clusterserviceversions"],
@@ -44,14 +45,9 @@ impl OperatorAccess {
                     rule("", ["serviceaccounts"], [], ["list", "watch", "patch"]),
                     // Write only, never read.
                     by_name(self.copies().collect(), ["create", "patch", "delete"]),
-                ]),
-                ..named(OPERATORS, "")
-            }),
-            value(ClusterRoleBinding {
-                role_ref: role_ref("ClusterRole", OPERATORS),
-                subjects: Some(vec![service_account(account)]),
-                ..named(OPERATORS, "")
-            }),
+                ],
+            )),
+            value(cluster_role_binding(OPERATORS, service_account(account))),
         ];
         let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (namespace, name) in &self.secrets {

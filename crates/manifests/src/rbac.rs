@@ -1,6 +1,8 @@
 //! RBAC objects, short enough to read a permission in one line.
 
-use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
 
 use super::{named, strings};
 
@@ -27,6 +29,22 @@ pub(super) fn role(name: &str, namespace: &str, rules: Vec<PolicyRule>) -> Role 
     }
 }
 
+pub(super) fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+    ClusterRole {
+        rules: Some(rules),
+        ..named(name, "")
+    }
+}
+
+/// Binds the `ClusterRole` of the same name.
+pub(super) fn cluster_role_binding(name: &str, subject: Subject) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        role_ref: role_ref("ClusterRole", name),
+        subjects: Some(vec![subject]),
+        ..named(name, "")
+    }
+}
+
 /// Binds the role of the same name to a `ServiceAccount`, given as name and namespace.
 pub(super) fn role_binding(name: &str, namespace: &str, account: (&str, &str)) -> RoleBinding {
     RoleBinding {
@@ -36,7 +54,7 @@ pub(super) fn role_binding(name: &str, namespace: &str, account: (&str, &str)) -
     }
 }
 
-pub(super) fn role_ref(kind: &str, name: &str) -> RoleRef {
+fn role_ref(kind: &str, name: &str) -> RoleRef {
     RoleRef {
         api_group: "rbac.authorization.k8s.io".to_owned(),
         kind: kind.to_owned(),

@@ -4,11 +4,11 @@ use globalps_core::names::{
     ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, RESTORER,
     ROLLED_OUT_SECRET, SYNCER, history_secret,
 };
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
-use super::rbac::rule;
-use super::{named, value};
+use super::rbac::{cluster_role, rule};
+use super::value;
 
 /// Reads the custom resources, and is part of Kubernetes' own role `view`.
 pub const VIEWER: &str = "globalps-viewer";
@@ -18,19 +18,13 @@ pub const OPERATOR: &str = "globalps-operator";
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 pub(super) fn objects() -> Vec<Value> {
-    let mut viewer = ClusterRole {
-        rules: Some(vec![viewed()]),
-        ..named(VIEWER, "")
-    };
+    let mut viewer = cluster_role(VIEWER, vec![viewed()]);
     let labels = viewer.metadata.labels.get_or_insert_default();
     labels.insert(
         "rbac.authorization.k8s.io/aggregate-to-view".to_owned(),
         "true".to_owned(),
     );
-    let operator = ClusterRole {
-        rules: Some(operated()),
-        ..named(OPERATOR, "")
-    };
+    let operator = cluster_role(OPERATOR, operated());
     vec![value(viewer), value(operator)]
 }
 

@@ -159,7 +159,6 @@ impl ProviderConfig {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic, clippy::unwrap_used)]
 mod tests {
     use super::*;
 

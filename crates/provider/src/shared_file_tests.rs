@@ -1,7 +1,5 @@
 //! Files as distributions and people write them, and generated ones.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

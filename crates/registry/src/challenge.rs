@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn what_registries_send_is_understood() {
         let other = |name: &str| Some(Challenge::Other(name.to_owned()));
-        for (headers, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (&[][..], None),
             (&["Basic realm=\"test\""], Some(Challenge::Basic)),
             (&["basic"], Some(Challenge::Basic)),
@@ -135,36 +136,22 @@ mod tests {
                 ],
                 Some(bearer("https://ghcr.io/token", Some("ghcr.io"))),
             ),
-            (
-                &["bearer  Realm = https://a/t , Service = s"],
-                Some(bearer("https://a/t", Some("s"))),
-            ),
+            (&["bearer  Realm = https://a/t , Service = s"], Some(bearer("https://a/t", Some("s")))),
             (
                 &[r#"Bearer realm="https://a/t?x=\"1\",2",error="invalid_token""#],
                 Some(bearer(r#"https://a/t?x="1",2"#, None)),
             ),
-            (
-                &[r#"Basic realm="a, Bearer", Bearer realm="https://a/t""#],
-                Some(bearer("https://a/t", None)),
-            ),
-            (
-                &["Basic realm=a", "Bearer realm=\"https://a/t\""],
-                Some(bearer("https://a/t", None)),
-            ),
-            (
-                &["Bearer service=\"no realm\"", "Basic realm=a"],
-                Some(Challenge::Basic),
-            ),
+            (&[r#"Basic realm="a, Bearer", Bearer realm="https://a/t""#], Some(bearer("https://a/t", None))),
+            (&["Basic realm=a", "Bearer realm=\"https://a/t\""], Some(bearer("https://a/t", None))),
+            (&["Bearer service=\"no realm\"", "Basic realm=a"], Some(Challenge::Basic)),
             (&["Bearer realm=\"\""], other("Bearer")),
             (&["Negotiate"], other("Negotiate")),
             (&["NTLM, Negotiate"], other("NTLM")),
             (&["Negotiate dGV4dA=="], other("Negotiate")),
-            (
-                &["Bearer realm=\"https://a/t"],
-                Some(bearer("https://a/t", None)),
-            ),
+            (&["Bearer realm=\"https://a/t"], Some(bearer("https://a/t", None))),
             (&["", ", ,", "\"\""], None),
-        ] {
+        ];
+        for (headers, expected) in cases {
             assert_eq!(choose(headers.iter().copied()), expected, "{headers:?}");
         }
     }

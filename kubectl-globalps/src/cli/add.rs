@@ -8,17 +8,14 @@ use globalps_provider::Pattern;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::values::{Original, SourceName, label, pattern};
-use super::{DryRun, Form, Formats, Owner, Span, TEMPLATE, Wait};
+use super::{DryRun, Form, Formats, Owner, Span, WaitAndRetry};
 
 /// Add registry credentials to every node
 ///
 /// Adds the credentials to the Secret `additional-pull-secret`, or to the one of --source; other registries in it stay.
 /// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Read the password from a file or another program
   kubectl globalps add quay.io -u robot --password-stdin < token
@@ -42,8 +39,7 @@ Examples:
   kubectl globalps add quay.io -u robot --password-stdin --forget-old --wait < token
 
   # Print the Secret without changing the cluster
-  kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
-)]
+  kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token")]
 pub(crate) struct Add {
     /// Registry, optionally with a path: `quay.io`, `quay.io/org`
     #[arg(value_name = "REGISTRY", conflicts_with_all = ["registry", "all"])]
@@ -66,13 +62,7 @@ pub(crate) struct Add {
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
-    pub wait: Wait,
-    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
-    ///
-    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
-    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
-    #[arg(long, requires = "wait")]
-    pub retry_pods: bool,
+    pub wait: WaitAndRetry,
     /// A password leaked: forget the credentials that this replaces, so that `undo` can't bring them back
     ///
     /// Once every reachable node has the new ones, the controller deletes earlier additional pull secrets from the history and the
@@ -250,12 +240,10 @@ mod tests {
 
     #[test]
     fn flags_go_together_as_docker_and_podman_users_expect() {
-        for (line, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("add --registry r -u u --password-stdin", None),
-            (
-                "add --docker-server r --docker-username u --docker-password p",
-                None,
-            ),
+            ("add --docker-server r --docker-username u --docker-password p", None),
             ("add --registry r -u u -p p --wait --timeout 90s", None),
             ("add --registry r -u u --dry-run -o yaml", None),
             ("add --registry r --dry-run=server", None),
@@ -266,59 +254,21 @@ mod tests {
             ("add --registry r -u u --ca-file f --check-timeout 5s", None),
             ("add --all", None),
             ("add --registry r --all", Some(ErrorKind::ArgumentConflict)),
-            (
-                "add --authfile f -u u --password-stdin",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --authfile f --from-secret a/b",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --from-file f --from-secret a/b",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --from-secret a --all",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --skip-check --insecure",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --skip-check --check-timeout 5s",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --ca-file f --insecure",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r --password-stdin",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -p p",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -u u -p p --password-stdin",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r -u u --timeout 90s",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --wait --timeout soon",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --wait --timeout 0",
-                Some(ErrorKind::ValueValidation),
-            ),
-        ] {
+            ("add --authfile f -u u --password-stdin", Some(ErrorKind::ArgumentConflict)),
+            ("add --authfile f --from-secret a/b", Some(ErrorKind::ArgumentConflict)),
+            ("add --from-file f --from-secret a/b", Some(ErrorKind::ArgumentConflict)),
+            ("add --from-secret a --all", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --skip-check --insecure", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --skip-check --check-timeout 5s", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --ca-file f --insecure", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r --password-stdin", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r -p p", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r -u u -p p --password-stdin", Some(ErrorKind::ArgumentConflict)),
+            ("add --registry r -u u --timeout 90s", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r --wait --timeout soon", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --wait --timeout 0", Some(ErrorKind::ValueValidation)),
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }
@@ -326,34 +276,18 @@ mod tests {
 
     #[test]
     fn a_scope_goes_with_a_source_and_names_namespaces() {
-        for (line, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("add --registry r -u u --source s", None),
-            (
-                "add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces team-[",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --source s --only-namespaces a,,b",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci", None),
+            ("add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b", None),
+            ("add --registry r --source s --only-namespaces team-[", Some(ErrorKind::ValueValidation)),
+            ("add --registry r --source s --only-namespaces a,,b", Some(ErrorKind::ValueValidation)),
             ("add --registry r --only-namespaces a", None),
-            (
-                "add --registry r --source s --only-service-accounts ci",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --source additional-pull-secret",
-                Some(ErrorKind::ValueValidation),
-            ),
-        ] {
+            ("add --registry r --source s --only-service-accounts ci", Some(ErrorKind::MissingRequiredArgument)),
+            ("add --registry r --source additional-pull-secret", Some(ErrorKind::ValueValidation)),
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::TEMPLATE;
-
 /// Write an archive for support, without credentials
 ///
 /// The archive contains the custom resources, the Deployments, `DaemonSets` and pods of globalps, the end of their logs, events,
@@ -15,7 +13,6 @@ use super::TEMPLATE;
 /// the limit of --request-timeout, and all together 5 minutes: what has not arrived by then is missing.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Write globalps-bundle-TIME.tar.gz

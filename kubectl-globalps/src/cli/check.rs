@@ -2,14 +2,13 @@
 
 use clap::Args;
 
-use super::{Asking, Form, Formats, TEMPLATE};
+use super::{Asking, Form, Formats};
 
 /// Diagnose the installation, the rollout and your permissions
 ///
 /// √ passed, ‼ warning, × failed. The command changes nothing in the cluster or on a node.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Before the installation, and when something fails
@@ -50,34 +49,21 @@ mod tests {
 
     #[test]
     fn how_registries_are_asked_is_for_who_asks_them() {
-        for (line, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("check", None),
             ("check --registries -o json", None),
             ("check --registries --ca-file f --check-timeout 5s", None),
             ("check --registries --insecure", None),
             ("check --explain RolloutHalted", None),
-            (
-                "check --explain x --registries",
-                Some(ErrorKind::ArgumentConflict),
-            ),
+            ("check --explain x --registries", Some(ErrorKind::ArgumentConflict)),
             ("check --insecure", Some(ErrorKind::MissingRequiredArgument)),
-            (
-                "check --ca-file f",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "check --check-timeout 5s",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "check --registries --insecure --ca-file f",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "check --registries --skip-check",
-                Some(ErrorKind::UnknownArgument),
-            ),
-        ] {
+            ("check --ca-file f", Some(ErrorKind::MissingRequiredArgument)),
+            ("check --check-timeout 5s", Some(ErrorKind::MissingRequiredArgument)),
+            ("check --registries --insecure --ca-file f", Some(ErrorKind::ArgumentConflict)),
+            ("check --registries --skip-check", Some(ErrorKind::UnknownArgument)),
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::why::{PodName, pod};
-use super::{Form, Formats, TEMPLATE};
+use super::{Form, Formats};
 
 /// Show which credentials the kubelet and CRI-O use for an image
 ///
@@ -14,7 +14,6 @@ use super::{Form, Formats, TEMPLATE};
 /// credential provider with the scope that includes or excludes the pod. Entries of other programs on a node are not listed.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Show what nodes have for an image

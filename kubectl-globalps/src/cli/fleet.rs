@@ -8,7 +8,7 @@ use globalps_core::names::MAX_SHARDS;
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
 use super::values::revision;
-use super::{Applying, DryRun, Form, Formats, Span, TEMPLATE};
+use super::{Applying, DryRun, Form, Formats, Span};
 
 /// Roll out a pull secret to many clusters
 ///
@@ -16,7 +16,6 @@ use super::{Applying, DryRun, Form, Formats, Span, TEMPLATE};
 /// `FleetPullSecret`.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Show the phase of every cluster
@@ -56,9 +55,7 @@ pub(crate) enum FleetCommand {
 /// Shows what it creates and changes, asks, applies it, and waits until the hub runs. Without a terminal there is no question, so
 /// it needs --yes.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # For the clusters of two namespaces
   kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge
@@ -67,8 +64,7 @@ Examples:
   kubectl globalps fleet install --image REGISTRY/globalps-hub:NEWER
 
   # Print the manifests, for GitOps
-  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters --dry-run=client -o yaml"
-)]
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters --dry-run=client -o yaml")]
 pub(crate) struct FleetInstall {
     /// Image of the hub. Default: the installed image
     #[arg(long, value_name = "IMAGE")]
@@ -116,7 +112,6 @@ pub(crate) struct FleetWait {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Every FleetPullSecret
@@ -187,7 +182,6 @@ pub(crate) struct FleetStatus {
 /// `"clusters": [{"name": "clusters/m2", "phase": "Failed", "revision": 2, "changes": []}]`, too.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Show what is not in force yet
@@ -216,12 +210,9 @@ pub(crate) struct FleetDiff {
 
 /// Pause the rollout: no further cluster changes
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
-  kubectl globalps fleet pause team-a -n clusters"
-)]
+  kubectl globalps fleet pause team-a -n clusters")]
 pub(crate) struct FleetPause {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -230,12 +221,9 @@ pub(crate) struct FleetPause {
 
 /// Resume a paused rollout
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
-  kubectl globalps fleet resume team-a -n clusters --wait"
-)]
+  kubectl globalps fleet resume team-a -n clusters --wait")]
 pub(crate) struct FleetResume {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -249,16 +237,13 @@ pub(crate) struct FleetResume {
 /// A failed cluster waits for the next revision. When you have fixed the cause, this command makes the hub try the same
 /// revision again. Failed nodes of the cluster try it again, too.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Every failed or blocked cluster
   kubectl globalps fleet retry team-a -n clusters --wait
 
   # One of them
-  kubectl globalps fleet retry team-a m1 -n clusters"
-)]
+  kubectl globalps fleet retry team-a m1 -n clusters")]
 pub(crate) struct FleetRetry {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -276,15 +261,12 @@ pub(crate) struct FleetRetry {
 /// kubeconfig leads to a cluster with another identity, the hub writes nothing there and reports `IdentityChanged`. This command
 /// accepts exactly the identity that the hub has found, for example after a cluster was installed again.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps fleet accept team-a m1 -n clusters
 
   # Another namespace's cluster, and wait until it has the credentials
-  kubectl globalps fleet accept team-a edge/m1 -n clusters --wait"
-)]
+  kubectl globalps fleet accept team-a edge/m1 -n clusters --wait")]
 pub(crate) struct FleetAccept {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -300,9 +282,7 @@ pub(crate) struct FleetAccept {
 ///
 /// Writes an earlier revision that every cluster had back to the source Secret, which starts a normal rollout.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # To the last revision that differs from the source Secret
   kubectl globalps fleet undo team-a -n clusters
@@ -311,8 +291,7 @@ Examples:
   kubectl globalps fleet undo team-a -n clusters --to-revision 3 --dry-run
 
   # Without a confirmation prompt
-  kubectl globalps fleet undo team-a -n clusters --yes --wait"
-)]
+  kubectl globalps fleet undo team-a -n clusters --yes --wait")]
 pub(crate) struct FleetUndo {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -341,15 +320,12 @@ pub(crate) struct FleetUndo {
 /// With `spec.deletionPolicy: Remove` the hub first removes the Secret from every cluster, a few at a time. With `Orphan` the
 /// Secret stays in the clusters, unmanaged. In both cases the source Secret stays.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps fleet remove team-a -n clusters
 
   # Without a confirmation prompt; returns when no cluster has the Secret
-  kubectl globalps fleet remove team-a -n clusters --yes --wait"
-)]
+  kubectl globalps fleet remove team-a -n clusters --yes --wait")]
 pub(crate) struct FleetRemove {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
@@ -372,38 +348,21 @@ mod tests {
 
     #[test]
     fn flags_of_fleet_go_together() {
-        for (line, expected) in [
-            (
-                "fleet",
-                Some(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("fleet", Some(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)),
             ("fleet status", None),
             ("fleet status -A -o json", None),
             ("fleet status team-a m1 clusters/m2 -n clusters -w", None),
             // kubectl's own flag: the cluster of the kubeconfig.
             ("fleet status team-a --cluster hub", None),
             ("fleet status team-a -A", Some(ErrorKind::ArgumentConflict)),
-            (
-                "fleet status --wait --watch",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "fleet status --timeout 5m",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet status --wait --watch", Some(ErrorKind::ArgumentConflict)),
+            ("fleet status --timeout 5m", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet status team-a m1 --nodes -o json", None),
-            (
-                "fleet status team-a m1 --nodes --member-kubeconfig f --member-context c",
-                None,
-            ),
-            (
-                "fleet status team-a m1 --member-kubeconfig f",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "fleet status team-a m1 --nodes --member-context c",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet status team-a m1 --nodes --member-kubeconfig f --member-context c", None),
+            ("fleet status team-a m1 --member-kubeconfig f", Some(ErrorKind::MissingRequiredArgument)),
+            ("fleet status team-a m1 --nodes --member-context c", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet diff team-a m1 clusters/m2 -f - -o json", None),
             ("fleet diff", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet pause team-a", None),
@@ -411,36 +370,19 @@ mod tests {
             ("fleet resume team-a --wait --timeout 5m", None),
             ("fleet retry team-a m1 clusters/m2 --wait", None),
             ("fleet accept team-a m1 clusters/m2 --wait", None),
-            (
-                "fleet accept team-a",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
+            ("fleet accept team-a", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet undo team-a --to-revision 3 --dry-run=server", None),
-            (
-                "fleet undo team-a --to-revision last",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet undo team-a --to-revision last", Some(ErrorKind::ValueValidation)),
             ("fleet remove team-a --yes --wait", None),
-            (
-                "fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1",
-                None,
-            ),
-            (
-                "fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait",
-                None,
-            ),
+            ("fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1", None),
+            ("fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait", None),
             ("fleet add t --all --registered --dry-run=server", None),
-            (
-                "fleet add t --registry r --cluster-selector a",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet add t --registry r --cluster-selector a", Some(ErrorKind::ValueValidation)),
             ("fleet join m1", Some(ErrorKind::MissingRequiredArgument)),
-            (
-                "fleet join m1 --member-kubeconfig f --server-for-hub http://h:1",
-                Some(ErrorKind::ValueValidation),
-            ),
+            ("fleet join m1 --member-kubeconfig f --server-for-hub http://h:1", Some(ErrorKind::ValueValidation)),
             ("fleet remove", Some(ErrorKind::MissingRequiredArgument)),
-        ] {
+        ];
+        for (line, expected) in cases {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         }

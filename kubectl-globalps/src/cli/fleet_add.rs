@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::label;
-use super::{Credentials, DryRun, FleetWait, Form, Formats, LiveCheck, Owner, TEMPLATE};
+use super::{Credentials, DryRun, FleetWait, Form, Formats, LiveCheck, Owner};
 
 /// Add registry credentials to clusters
 ///
@@ -11,9 +11,7 @@ use super::{Credentials, DryRun, FleetWait, Form, Formats, LiveCheck, Owner, TEM
 /// doesn't exist, the command creates it and its source Secret, for the clusters of --cluster-selector and --registered.
 /// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Add a registry or change a password for the clusters of team-a
   kubectl globalps fleet add team-a -n clusters --registry quay.io -u robot --password-stdin --wait < token
@@ -22,8 +20,7 @@ Examples:
   kubectl globalps fleet add team-b -n clusters --registry quay.io -u robot --cluster-selector env=prod
 
   # For clusters that `fleet join` registered
-  kubectl globalps fleet add team-c -n clusters --authfile ~/.docker/config.json --all --registered"
-)]
+  kubectl globalps fleet add team-c -n clusters --authfile ~/.docker/config.json --all --registered")]
 pub(crate) struct FleetAdd {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]

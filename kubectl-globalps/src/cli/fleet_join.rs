@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::DryRun;
 use super::values::label;
-use super::{DryRun, TEMPLATE};
 
 /// Register a cluster with the hub
 ///
@@ -17,9 +17,7 @@ use super::{DryRun, TEMPLATE};
 /// `Cluster` has the annotation `globalps.io/kubeconfig: CLUSTER`, with this name. The token does not expire. To revoke it, delete Secret `kube-system/globalps-hub-token` in the member; run the command again
 /// to create another one.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # The current context is the hub
   kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --labels env=prod
@@ -28,8 +26,7 @@ Examples:
   kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --server-for-hub https://10.0.0.7:6443
 
   # Print the objects
-  kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --dry-run"
-)]
+  kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --dry-run")]
 pub(crate) struct FleetJoin {
     /// Name of the cluster on the hub, and of its Secret there
     // Not `cluster`: kubectl's own flag has that name.

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::add::Asking;
-use super::{Form, Formats, TEMPLATE};
+use super::{Form, Formats};
 
 /// Copy the images of globalps to a registry of yours
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   kubectl globalps images push registry.example.com/tools -u robot --password-stdin < token",
@@ -34,9 +33,7 @@ pub(crate) enum ImagesCommand {
 /// their digests, so that nodes run exactly these. A failed upload is repeated twice; each may take thirty times as long as
 /// --check-timeout.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # To REGISTRY/globalps-controller and so on, with the credentials of `docker login` or `podman login`
   kubectl globalps images push registry.example.com/tools
@@ -45,8 +42,7 @@ Examples:
   kubectl globalps images push registry.example.com -u robot --password-stdin --dir globalps-0.1.0 < token
 
   # For scripts
-  kubectl globalps images push registry.example.com -o json"
-)]
+  kubectl globalps images push registry.example.com -o json")]
 pub(crate) struct Push {
     /// Registry, optionally with a path
     #[arg(value_name = "REGISTRY")]

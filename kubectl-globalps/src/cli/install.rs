@@ -7,8 +7,7 @@ use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names;
 
 use super::{
-    Applying, CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Original, Provider,
-    SecretName, TEMPLATE,
+    Applying, CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Original, Provider, SecretName,
 };
 
 /// Install globalps, or upgrade it
@@ -16,9 +15,7 @@ use super::{
 /// Shows what it creates and changes, asks, applies it, and waits until the controller runs. Without a terminal there is no
 /// question, so it needs --yes. An upgrade keeps what no flag names.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Install it
   kubectl globalps install --controller-image REGISTRY/globalps-controller:TAG --syncer-image REGISTRY/globalps-syncer:TAG
@@ -51,8 +48,7 @@ Examples:
   kubectl globalps install --restore-configuration
 
   # Allow `spec.kubelet.unit` to name another systemd unit
-  kubectl globalps install --allow-unit my-kubelet.service"
-)]
+  kubectl globalps install --allow-unit my-kubelet.service")]
 pub(crate) struct Install {
     /// Image of the controller. Default: the installed image
     #[arg(long, value_name = "IMAGE")]

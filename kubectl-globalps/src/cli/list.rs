@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Form, Formats, TEMPLATE};
+use super::{Form, Formats};
 
 /// List the registries whose credentials are in force
 ///
@@ -11,9 +11,7 @@ use super::{Form, Formats, TEMPLATE};
 /// with the delivery `NotDeliverable`. Passwords are never shown. What you may not read is named on stderr, and the rest is
 /// shown.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps list
 
@@ -24,8 +22,7 @@ Examples:
   kubectl globalps list -o name
 
   # After a password leaked: who still has the old one
-  kubectl globalps list --where-old"
-)]
+  kubectl globalps list --where-old")]
 pub(crate) struct List {
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = Formats::Table)]
     pub output: Form,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{DryRun, SecretName, Span, TEMPLATE};
+use super::{DryRun, SecretName, Span};
 
 /// Tools that keep pull secrets in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,7 +19,6 @@ pub(crate) enum Tool {
 /// the command at any time: it continues where it stopped.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Show the plan

@@ -53,20 +53,12 @@ pub(crate) use values::{
 };
 pub(crate) use why::{PodName, Why};
 
-/// Examples come before the flags: most readers look for them.
-const TEMPLATE: &str = "\
-{about-with-newline}
-{before-help}{usage-heading} {usage}
-
-{all-args}{after-help}";
-
 /// Registry credentials for every node of a cluster
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-globalps",
     bin_name = "kubectl globalps",
     version,
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Every node may pull from quay.io
@@ -160,6 +152,19 @@ pub(crate) struct Wait {
     pub timeout: Span,
 }
 
+/// Flags for what follows the rollout of credentials.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct WaitAndRetry {
+    #[command(flatten)]
+    pub rollout: Wait,
+    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
+    ///
+    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
+    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
+    #[arg(long, requires = "wait")]
+    pub retry_pods: bool,
+}
+
 /// How manifests are applied.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Applying {
@@ -230,7 +235,6 @@ impl DryRun {
 /// `$KUBECTL_EXTERNAL_DIFF`.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Show what is not in force yet
@@ -253,9 +257,7 @@ pub(crate) struct Diff {
 ///
 /// Deletes everything that `install` created, and also Secret `additional-pull-secret` and its history. Save the credentials first if you need them again: `kubectl get secret additional-pull-secret -n kube-system -o yaml > FILE`. The Secrets of other sources stay.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps uninstall
 
@@ -266,8 +268,7 @@ Examples:
   kubectl globalps uninstall --yes
 
   # Don't wait for unreachable nodes
-  kubectl globalps uninstall --skip-unreachable"
-)]
+  kubectl globalps uninstall --skip-unreachable")]
 pub(crate) struct Uninstall {
     /// Finish without nodes that are unreachable or can't be restored, and list what stays on them
     #[arg(long)]
@@ -290,7 +291,6 @@ pub(crate) struct Uninstall {
 /// Check a credentials file as a node would, without a cluster
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   kubectl globalps validate ~/.docker/config.json
@@ -312,13 +312,10 @@ pub(crate) struct Validate {
 
 /// Show the versions of the plugin and of the controller
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps version
-  kubectl globalps version --client -o json"
-)]
+  kubectl globalps version --client -o json")]
 pub(crate) struct Version {
     /// Print only the plugin's version, without a cluster
     #[arg(long)]
@@ -329,26 +326,20 @@ pub(crate) struct Version {
 
 /// List the flags of every command
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
-  kubectl globalps options"
-)]
+  kubectl globalps options")]
 pub(crate) struct Options {}
 
 /// Print a shell's completion script
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # For `kubectl globalps`, if kubectl's own completion is set up; also completes registries and nodes
   ln -s \"$(command -v kubectl-globalps)\" /usr/local/bin/kubectl_complete-globalps
 
   # For `kubectl-globalps`
-  source <(kubectl-globalps completion bash)"
-)]
+  source <(kubectl-globalps completion bash)")]
 pub(crate) struct Completion {
     #[arg(value_name = "SHELL")]
     pub shell: Shell,

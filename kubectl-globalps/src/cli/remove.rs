@@ -3,12 +3,11 @@
 use clap::{ArgGroup, Args};
 
 use super::values::SourceName;
-use super::{DryRun, Owner, TEMPLATE, Wait};
+use super::{DryRun, Owner, Wait};
 
 /// Remove registry credentials from every node
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   kubectl globalps remove quay.io --wait

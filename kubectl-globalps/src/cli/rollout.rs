@@ -3,23 +3,20 @@
 use clap::Args;
 
 use super::values::revision;
-use super::{DryRun, Form, Formats, Owner, TEMPLATE, Wait};
+use super::{DryRun, Form, Formats, Owner, Wait, WaitAndRetry};
 
 /// Retry failed nodes
 ///
 /// A failed node waits for the next revision. When you have fixed the cause, this command makes it try the same revision
 /// again.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # Every failed node
   kubectl globalps retry --wait
 
   # One of them
-  kubectl globalps retry node-2"
-)]
+  kubectl globalps retry node-2")]
 pub(crate) struct Retry {
     /// Nodes. Default: all failed nodes
     #[arg(value_name = "NODE")]
@@ -30,25 +27,19 @@ pub(crate) struct Retry {
 
 /// Pause the rollout: no further node changes
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps pause
 
   # Resume it
-  kubectl globalps resume"
-)]
+  kubectl globalps resume")]
 pub(crate) struct Pause {}
 
 /// Resume a paused rollout
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
-  kubectl globalps resume --wait"
-)]
+  kubectl globalps resume --wait")]
 pub(crate) struct Resume {
     #[command(flatten)]
     pub wait: Wait,
@@ -59,9 +50,7 @@ pub(crate) struct Resume {
 /// For each registry that differs from the Secret in force: `+` would be added, `-` removed, `~` changed. Credentials are
 /// never shown.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   kubectl globalps history
 
@@ -69,8 +58,7 @@ Examples:
   kubectl globalps history --revision 3
 
   # Go back to revision 3
-  kubectl globalps undo --to-revision 3"
-)]
+  kubectl globalps undo --to-revision 3")]
 pub(crate) struct History {
     /// Show only this revision, and what going back to it would change
     #[arg(long, value_name = "REVISION", value_parser = revision)]
@@ -83,9 +71,7 @@ pub(crate) struct History {
 ///
 /// Writes the earlier content back to the Secret `additional-pull-secret`, which starts a normal rollout.
 #[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
+#[command(before_help = "\
 Examples:
   # To the last one that differs from the current Secret
   kubectl globalps undo
@@ -94,8 +80,7 @@ Examples:
   kubectl globalps undo --to-revision 3 --dry-run
 
   # Without a confirmation prompt
-  kubectl globalps undo --to-revision 3 --yes --wait"
-)]
+  kubectl globalps undo --to-revision 3 --yes --wait")]
 pub(crate) struct Undo {
     /// Revision listed by `kubectl globalps history`
     #[arg(long, value_name = "REVISION", value_parser = revision)]
@@ -112,11 +97,5 @@ pub(crate) struct Undo {
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
-    pub wait: Wait,
-    /// After --wait, delete pods that wait for an image of these registries, so that they pull at once
-    ///
-    /// Only pods that a controller recreates, by the Eviction API, so that disruption budgets hold. Static pods, pods of Jobs
-    /// and pods of controllers that may not recreate them stay. The command lists the pods that it does not delete, with the reason.
-    #[arg(long, requires = "wait")]
-    pub retry_pods: bool,
+    pub wait: WaitAndRetry,
 }

@@ -2,13 +2,12 @@
 
 use clap::Args;
 
-use super::{Form, Formats, Span, TEMPLATE};
+use super::{Form, Formats, Span};
 
 /// Show the phase of every node
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   kubectl globalps status

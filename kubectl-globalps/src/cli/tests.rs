@@ -15,7 +15,8 @@ fn the_command_line_is_consistent() {
 
 #[test]
 fn flags_go_together_as_kubectl_users_expect() {
-    for (line, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("status --wait -o json", None),
         ("status --node a --node b -l x=y,!z --no-headers", None),
         ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
@@ -23,71 +24,38 @@ fn flags_go_together_as_kubectl_users_expect() {
         ("remove --registry a --registry b --yes", None),
         ("remove --all", None),
         ("remove --all --skip-unreachable --wait", None),
-        (
-            "remove --registry a --skip-unreachable",
-            Some(ErrorKind::ArgumentConflict),
-        ),
+        ("remove --registry a --skip-unreachable", Some(ErrorKind::ArgumentConflict)),
         ("remove --registry a --source s", None),
         ("remove --all --source s --yes", None),
-        (
-            "remove --source s",
-            Some(ErrorKind::MissingRequiredArgument),
-        ),
-        (
-            "remove --all --source s --skip-unreachable",
-            Some(ErrorKind::ArgumentConflict),
-        ),
+        ("remove --source s", Some(ErrorKind::MissingRequiredArgument)),
+        ("remove --all --source s --skip-unreachable", Some(ErrorKind::ArgumentConflict)),
         ("uninstall --skip-unreachable --yes", None),
         ("remove", Some(ErrorKind::MissingRequiredArgument)),
-        (
-            "remove --all --registry a",
-            Some(ErrorKind::ArgumentConflict),
-        ),
-        (
-            "install --controller-image c --syncer-image s --original a/b",
-            None,
-        ),
-        (
-            "install --apply --source a --source b --hosted-control-plane a/b --kubeconfig-secret k",
-            None,
-        ),
-        (
-            "install --apply --hosted-control-plane a/b",
-            Some(ErrorKind::MissingRequiredArgument),
-        ),
+        ("remove --all --registry a", Some(ErrorKind::ArgumentConflict)),
+        ("install --controller-image c --syncer-image s --original a/b", None),
+        ("install --apply --source a --source b --hosted-control-plane a/b --kubeconfig-secret k", None),
+        ("install --apply --hosted-control-plane a/b", Some(ErrorKind::MissingRequiredArgument)),
         (
             "install --apply --hosted-control-plane a/b --kubeconfig-secret k --original a/b",
             Some(ErrorKind::ArgumentConflict),
         ),
         ("install --controller-image c -f f", None),
-        (
-            "install -f f --delivery None",
-            Some(ErrorKind::ArgumentConflict),
-        ),
+        ("install -f f --delivery None", Some(ErrorKind::ArgumentConflict)),
         ("delete a --yes", None),
         ("ls -o json", None),
         ("doctor", None),
         ("suspend", None),
         ("rollback --yes", None),
-        (
-            "install --controller-image c --syncer-image s --original a",
-            Some(ErrorKind::ValueValidation),
-        ),
+        ("install --controller-image c --syncer-image s --original a", Some(ErrorKind::ValueValidation)),
         ("diff -f -", None),
         ("explain i --pod a/b", None),
         ("explain i --service-account b", None),
         ("explain i --pod a/b/c", Some(ErrorKind::ValueValidation)),
-        (
-            "explain i --pod a --authfile f",
-            Some(ErrorKind::ArgumentConflict),
-        ),
+        ("explain i --pod a --authfile f", Some(ErrorKind::ArgumentConflict)),
         ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
         ("--context c status -n kube-system -v", None),
         ("--context c status --pull-secret-namespace ns -v", None),
-        (
-            "status -v=6 --as u --as-group a --as-group b -s https://x",
-            None,
-        ),
+        ("status -v=6 --as u --as-group a --as-group b -s https://x", None),
         ("retry", None),
         ("retry node-1 node-2 --wait --timeout 5m", None),
         ("pause", None),
@@ -99,7 +67,8 @@ fn flags_go_together_as_kubectl_users_expect() {
         ("undo --to-revision 3 --yes --dry-run=server", None),
         ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
         ("stats", Some(ErrorKind::InvalidSubcommand)),
-    ] {
+    ];
+    for (line, expected) in cases {
         let found = parse(line).err();
         assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
         if let Some(error) = found {
@@ -138,33 +107,20 @@ fn registries_and_levels_are_accepted_in_every_usual_form() {
 
 #[test]
 fn flags_about_namespaces_go_together() {
-    for (line, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("status --namespaces -o name", None),
-        (
-            "status --namespaces --wait",
-            Some(ErrorKind::ArgumentConflict),
-        ),
+        ("status --namespaces --wait", Some(ErrorKind::ArgumentConflict)),
         ("migrate imagepullsecret-patcher --dry-run", None),
-        (
-            "migrate imagepullsecret-patcher --secret-name s --yes",
-            None,
-        ),
+        ("migrate imagepullsecret-patcher --secret-name s --yes", None),
         ("migrate other", Some(ErrorKind::InvalidValue)),
         ("migrate", Some(ErrorKind::MissingRequiredArgument)),
         ("install --apply --deliver-to-namespaces", None),
-        (
-            "install --apply --deliver-to-namespaces=x --attach service-accounts --delivery none",
-            None,
-        ),
-        (
-            "install --apply --deliver-to-namespaces=A",
-            Some(ErrorKind::ValueValidation),
-        ),
-        (
-            "install --apply --attach admission",
-            Some(ErrorKind::MissingRequiredArgument),
-        ),
-    ] {
+        ("install --apply --deliver-to-namespaces=x --attach service-accounts --delivery none", None),
+        ("install --apply --deliver-to-namespaces=A", Some(ErrorKind::ValueValidation)),
+        ("install --apply --attach admission", Some(ErrorKind::MissingRequiredArgument)),
+    ];
+    for (line, expected) in cases {
         let found = parse(line).err();
         assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Asking, Explain, Form, Formats, Named, TEMPLATE};
+use super::{Asking, Explain, Form, Formats, Named};
 
 /// Show why pods can't pull their images, and what fixes it
 ///
@@ -14,7 +14,6 @@ use super::{Asking, Explain, Form, Formats, Named, TEMPLATE};
 /// whether or not a pod names it.
 #[derive(Debug, Args)]
 #[command(
-    help_template = TEMPLATE,
     before_help = "\
 Examples:
   # Every pod that can't pull, grouped by cause

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::params;
-use crate::error::Failure;
+use crate::error::Result;
 
 /// Requests at the same time.
 const AT_ONCE: usize = 16;
@@ -23,8 +23,8 @@ pub(crate) async fn annotate(
     cluster: &Cluster<'_>,
     nodes: &[String],
     annotation: (&str, &str),
-    done: impl Fn(&str, Result<(), Failure>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    done: impl Fn(&str, Result<()>) -> Result<()>,
+) -> Result<()> {
     let namespace = cluster.namespace.as_str();
     let objects: Vec<(&str, &str)> = nodes.iter().map(|node| (namespace, &**node)).collect();
     let done = |(_, node): (&str, &str), result| done(node, result);
@@ -36,8 +36,8 @@ pub(crate) async fn annotate_objects<K>(
     cluster: &Cluster<'_>,
     objects: &[(&str, &str)],
     (annotation, value): (&str, &str),
-    done: impl Fn((&str, &str), Result<(), Failure>) -> Result<(), Failure>,
-) -> Result<(), Failure>
+    done: impl Fn((&str, &str), Result<()>) -> Result<()>,
+) -> Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone

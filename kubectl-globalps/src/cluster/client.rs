@@ -23,7 +23,7 @@ use crate::cluster::kubeconfig;
 use crate::cluster::overrides;
 use crate::cluster::proxy::Proxies;
 use crate::cluster::renewal;
-use crate::error::{Failure, without_user};
+use crate::error::{Failure, Result, without_user};
 use crate::platform;
 use crate::terminal::printer::Printer;
 
@@ -45,12 +45,12 @@ pub(crate) struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    pub(crate) fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
+    pub(crate) fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self> {
         Self::find(flags, printer)?.ok_or_else(|| kubeconfig::none_configured(flags))
     }
 
     /// As [`Self::connect`]; `None`: no cluster is configured.
-    pub(crate) fn find(flags: &Connection, printer: &'a Printer) -> Result<Option<Self>, Failure> {
+    pub(crate) fn find(flags: &Connection, printer: &'a Printer) -> Result<Option<Self>> {
         let Some((mut config, context)) = config(flags)? else {
             return Ok(None);
         };
@@ -145,7 +145,7 @@ impl<'a> Cluster<'a> {
         &self,
         doing: &str,
         request: impl Future<Output = kube::Result<T>>,
-    ) -> impl Future<Output = Result<T, Failure>> {
+    ) -> impl Future<Output = Result<T>> {
         self.call_within(None, doing, request)
     }
 
@@ -154,7 +154,7 @@ impl<'a> Cluster<'a> {
         &self,
         doing: &str,
         request: impl Future<Output = kube::Result<Option<Item<K, OWNERS>>>>,
-    ) -> Result<Option<K>, Failure> {
+    ) -> Result<Option<K>> {
         let found = self.call(doing, request).await?;
         let found = found.map(Item::into_result).transpose();
         found.map_err(|why| unreadable(doing, &why))
@@ -166,7 +166,7 @@ impl<'a> Cluster<'a> {
         limit: Option<Span>,
         doing: &str,
         request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T> {
         let start = Instant::now();
         let left = self.limit.map(|(_, end)| Span(end - start.min(end)));
         let limits = [limit, self.request_timeout, left].into_iter().flatten();
@@ -208,11 +208,9 @@ impl<'a> Cluster<'a> {
         api: &Api<K>,
         name: &str,
         params: &DeleteParams,
-    ) -> Result<bool, Failure> {
-        match self
-            .call(&format!("delete {title}"), api.delete(name, params))
-            .await
-        {
+    ) -> Result<bool> {
+        let doing = format!("delete {title}");
+        match self.call(&doing, api.delete(name, params)).await {
             Err(failure) if failure.is(404) => Ok(false),
             deleted => deleted.map(|_| true),
         }
@@ -260,7 +258,7 @@ fn warning(flags: &Connection) -> Option<&'static str> {
 }
 
 /// And the kubeconfig's context; `None`: no cluster is configured.
-fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failure> {
+fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
         cluster: flags.cluster.clone(),
@@ -291,7 +289,7 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failur
 }
 
 /// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
-fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
+fn prepare(config: &mut Config, printer: &Printer) -> Result<String> {
     if let Some(exec) = &mut config.auth_info.exec {
         let program = exec.command.as_deref().map(platform::program);
         exec.command = program.and_then(|program| program.into_string().ok());
@@ -305,7 +303,7 @@ fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
     Ok(server)
 }
 
-fn address(server: &str) -> Result<Uri, Failure> {
+fn address(server: &str) -> Result<Uri> {
     let address = if server.contains("://") {
         server.to_owned()
     } else {

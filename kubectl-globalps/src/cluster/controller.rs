@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 
 use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::all_metadata;
-use crate::error::Failure;
+use crate::error::{Failure, Result, allowed};
 
 /// What works on the objects that the plugin writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Program {
 pub(crate) async fn deployment(
     cluster: &Cluster<'_>,
     program: Program,
-) -> Result<Option<Deployment>, Failure> {
+) -> Result<Option<Deployment>> {
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let call = api.get_opt(program.deployment());
     let doing = format!("get the Deployment of the {}", program.word());
@@ -75,7 +75,7 @@ impl Home {
 pub(crate) async fn home(
     cluster: &Cluster<'_>,
     deployment: Option<&Deployment>,
-) -> Result<Option<Home>, Failure> {
+) -> Result<Option<Home>> {
     if let Some(deployment) = deployment {
         let home = watched(deployment).map(str::to_owned);
         return Ok(home.map(Home::Watched));
@@ -100,7 +100,7 @@ async fn namespaces_of<K>(
     cluster: &Cluster<'_>,
     which: ListParams,
     doing: &str,
-) -> Result<Vec<String>, Failure>
+) -> Result<Vec<String>>
 where
     K: Resource<DynamicType = ()>,
 {
@@ -116,15 +116,15 @@ where
 }
 
 /// The same of the cluster.
-async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>, Failure> {
-    match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => home(cluster, found?.as_ref()).await,
+async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>> {
+    match allowed(deployment(cluster, Program::Controller).await)? {
+        Some(found) => home(cluster, found.as_ref()).await,
+        None => Ok(None),
     }
 }
 
 /// Namespace of the pull secrets, as the installation says.
-pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String, Failure> {
+pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String> {
     let home = home_in(cluster).await?;
     let home = home
         .as_ref()
@@ -133,13 +133,13 @@ pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String, Fail
 }
 
 /// Refuses a namespace that the controller does not watch: nothing there is in force, and nobody acts on what is written there.
-pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<()> {
     refuse_other(home_in(cluster).await?.as_ref(), &cluster.namespace)
 }
 
 /// As [`must_watch`]. Doesn't advise the other namespace: who deletes what is left of another installation would lose the one that
 /// works.
-pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<()> {
     let (home, asked) = (home_in(cluster).await?, &cluster.namespace);
     refuse_other(home.as_ref(), asked).map_err(|mut failure| {
         if let Some(Home::Watched(_)) = home {
@@ -153,12 +153,12 @@ pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<(),
 }
 
 /// As [`must_watch`], for commands that report or outlast what else goes wrong.
-pub(crate) async fn must_watch_if_known(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(crate) async fn must_watch_if_known(cluster: &Cluster<'_>) -> Result<()> {
     let home = home_in(cluster).await;
     refuse_other(home.unwrap_or_default().as_ref(), &cluster.namespace)
 }
 
-fn refuse_other(home: Option<&Home>, asked: &str) -> Result<(), Failure> {
+fn refuse_other(home: Option<&Home>, asked: &str) -> Result<()> {
     let Some(home) = home.filter(|home| home.namespace() != asked) else {
         return Ok(());
     };
@@ -247,11 +247,10 @@ pub(crate) fn stopped(
 /// Whether the custom resources exist. True if the user may not read them.
 pub(crate) async fn is_installed(cluster: &Cluster<'_>) -> bool {
     let api = cluster.api::<NodePullSecret>();
+    let first = ListParams::default().limit(1);
+    let call = api.list_metadata(&first);
     let answer = cluster
-        .call(
-            "see whether globalps is installed",
-            api.list_metadata(&ListParams::default().limit(1)),
-        )
+        .call("see whether globalps is installed", call)
         .await;
     !answer.is_err_and(|failure| failure.is(404))
 }

@@ -26,7 +26,7 @@ use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Result, allowed};
 
 pub(crate) use node_secrets::list as node_secrets;
 use nodes::Asked;
@@ -142,12 +142,12 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// One look. What this user may not see stays hidden; only the custom resources are needed.
-    pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+    pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self> {
         Self::observe_some(cluster, Scope::default()).await
     }
 
     /// One look at some nodes.
-    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
+    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
         let gps = cluster.api::<Item<GlobalPullSecret>>();
         let mut asked = Asked {
             selector: scope.selector.clone(),
@@ -322,18 +322,7 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
     }
 }
 
-fn allowed<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
-    }
-}
-
-async fn secret_version(
-    cluster: &Cluster<'_>,
-    name: &str,
-) -> Result<Option<Store<SecretVersion>>, Failure> {
+async fn secret_version(cluster: &Cluster<'_>, name: &str) -> Result<Option<Store<SecretVersion>>> {
     let api = cluster.api::<Owned<PartialObjectMeta<Secret>>>();
     let doing = format!("see whether Secret `{name}` exists");
     let answer = cluster.read(&doing, api.get_opt(name)).await;

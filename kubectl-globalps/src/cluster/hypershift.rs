@@ -11,9 +11,8 @@ use serde::Serialize;
 
 use crate::cli::Form;
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
-use crate::terminal::columns::columns;
-use crate::terminal::printer::Printer;
+use crate::error::{Exit, Result, allowed};
+use crate::terminal::{Printer, columns};
 
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
@@ -53,34 +52,23 @@ struct PodRow {
 }
 
 /// `None`: it runs no such syncer.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>> {
+    let (daemon_sets, pods) = (cluster.api::<DaemonSet>(), cluster.api::<Pod>());
+    let doing = "see whether HyperShift's own syncer runs";
     let found = cluster
-        .call(
-            "see whether HyperShift's own syncer runs",
-            cluster.api::<DaemonSet>().get_opt(names::SYNCER),
-        )
+        .call(doing, daemon_sets.get_opt(names::SYNCER))
         .await;
-    let daemon_set = match found {
-        Ok(Some(daemon_set)) => daemon_set,
-        Ok(None) => return Ok(None),
-        Err(failure) if failure.is(403) => return Ok(None),
-        Err(failure) => return Err(failure),
+    let Some(daemon_set) = allowed(found)?.flatten() else {
+        return Ok(None);
     };
     let of_syncer = ListParams::default().labels(&format!("name={}", names::SYNCER));
     let pods = cluster
-        .call(
-            "list the syncer's pods",
-            cluster.api::<Pod>().list(&of_syncer),
-        )
+        .call("list the syncer's pods", pods.list(&of_syncer))
         .await?;
-    let mut secrets = BTreeMap::new();
+    let (api, mut secrets) = (cluster.api::<Secret>(), BTreeMap::new());
     for name in [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET, ORIGINAL] {
-        let found = cluster
-            .call(
-                &format!("see whether Secret `{name}` exists"),
-                cluster.api::<Secret>().get_metadata_opt(name),
-            )
-            .await?;
+        let doing = format!("see whether Secret `{name}` exists");
+        let found = cluster.call(&doing, api.get_metadata_opt(name)).await?;
         secrets.insert(name.to_owned(), found.is_some());
     }
     Ok(Some(Seen::of(&daemon_set, &pods.items, secrets)))
@@ -109,7 +97,7 @@ impl Seen {
         }
     }
 
-    pub(crate) fn show(&self, printer: &Printer, format: &Form) -> Result<Exit, Failure> {
+    pub(crate) fn show(&self, printer: &Printer, format: &Form) -> Result<Exit> {
         let pods = self.hypershift.pods.iter();
         let names = pods.map(|row| format!("pod/{}", row.pod));
         printer.print(format, ("the status", self), names, || {

@@ -4,7 +4,7 @@ use globalps_core::decode::Item;
 use globalps_core::{decode, names};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::ObjectMeta;
@@ -15,7 +15,7 @@ use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::facts::Facts;
 use crate::cluster::start;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
-use crate::error::Failure;
+use crate::error::{Result, allowed};
 use crate::terminal::layout::nodes;
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
@@ -38,13 +38,12 @@ pub(crate) enum Sight<T> {
 
 impl<T> Sight<T> {
     /// From the API server's answer: 403 is `Hidden`.
-    pub(crate) fn of(answer: Result<Option<T>, Failure>) -> Result<Self, Failure> {
-        match answer {
-            Ok(Some(found)) => Ok(Self::Here(found)),
-            Ok(None) => Ok(Self::Absent),
-            Err(failure) if failure.is(403) => Ok(Self::Hidden),
-            Err(failure) => Err(failure),
-        }
+    pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
+        Ok(match allowed(answer)? {
+            Some(Some(found)) => Self::Here(found),
+            Some(None) => Self::Absent,
+            None => Self::Hidden,
+        })
     }
 
     pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
@@ -52,6 +51,15 @@ impl<T> Sight<T> {
             Self::Here(found) => Sight::Here(with(found)),
             Self::Absent => Sight::Absent,
             Self::Hidden => Sight::Hidden,
+        }
+    }
+
+    /// Both: absent where one of them is.
+    pub(crate) fn and<U>(self, other: Sight<U>) -> Sight<(T, U)> {
+        match (self, other) {
+            (Self::Here(one), Sight::Here(other)) => Sight::Here((one, other)),
+            (Self::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+            _ => Sight::Hidden,
         }
     }
 }
@@ -148,7 +156,7 @@ impl Installed {
 }
 
 /// Everything of [`Installed`], with the custom resources there.
-pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
+pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
     let leases: Api<Item<Lease>> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let daemon_sets = cluster.api::<Item<DaemonSet>>();
@@ -170,24 +178,14 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
         Sight::Absent => stopped(Program::Controller, None, cluster.now()),
         Sight::Here(found) => stopped(Program::Controller, Some(found), cluster.now()),
     };
-    let controller = controller.map(|found| Workload {
-        wanted: found
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1),
-        ready: found
-            .status
-            .as_ref()
-            .and_then(|s| s.available_replicas)
-            .unwrap_or_default(),
-        image: image(
-            found
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.template.spec.as_ref()),
-        ),
-        ours: is_ours(&found),
+    let controller = controller.map(|found| {
+        let (spec, status) = (found.spec.as_ref(), found.status.as_ref());
+        Workload {
+            wanted: spec.and_then(|it| it.replicas).unwrap_or(1),
+            ready: status.and_then(|it| it.available_replicas).unwrap_or(0),
+            image: image(spec.map(|it| &it.template)),
+            ours: is_ours(&found),
+        }
     });
     let start = match &controller {
         Sight::Here(found) if found.ready == 0 => {
@@ -222,12 +220,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
             Workload {
                 wanted: status.map_or(0, |status| status.desired_number_scheduled),
                 ready: status.map_or(0, |status| status.number_ready),
-                image: image(
-                    found
-                        .spec
-                        .as_ref()
-                        .and_then(|spec| spec.template.spec.as_ref()),
-                ),
+                image: image(found.spec.as_ref().map(|spec| &spec.template)),
                 ours: is_ours(&found),
             }
         }),
@@ -237,7 +230,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failur
     })
 }
 
-fn image(pod: Option<&PodSpec>) -> String {
-    pod.and_then(|pod| pod.containers.first()?.image.clone())
-        .unwrap_or_default()
+fn image(pods: Option<&PodTemplateSpec>) -> String {
+    let image = pods.and_then(|pods| pods.spec.as_ref()?.containers.first()?.image.clone());
+    image.unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::cli::Connection;
 use crate::cluster::proxy;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
 pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
@@ -102,7 +102,7 @@ pub(crate) fn config(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,
     server: Option<&Uri>,
-) -> Result<Config, Failure> {
+) -> Result<Config> {
     let failure = |error| Failure::from_kubeconfig(&error);
     let named = options.context.as_ref();
     let named = named.or(kubeconfig.current_context.as_ref());
@@ -171,7 +171,7 @@ fn no_context(name: &str, kubeconfig: &Kubeconfig) -> Failure {
 }
 
 /// kubectl renews an expired token of `oidc` and writes it into the kubeconfig. It takes no other provider any more.
-fn usable(provider: &AuthProviderConfig) -> Result<(), Failure> {
+fn usable(provider: &AuthProviderConfig) -> Result<()> {
     if provider.name != "oidc" {
         let name = &provider.name;
         return Err(Failure::new(
@@ -199,7 +199,7 @@ fn expiry(token: &str) -> Option<i64> {
 }
 
 /// The certificates of the cluster's authority; `None`: those that the machine trusts.
-fn authority(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+fn authority(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>> {
     let data = cluster.certificate_authority_data.as_deref();
     let file = cluster.certificate_authority.as_ref();
     let unusable = || {

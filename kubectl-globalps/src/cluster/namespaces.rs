@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{metadata_pages, pages};
-use crate::error::Failure;
+use crate::error::Result;
 
 pub(crate) use affected::{Affected, Who, affected};
 pub(crate) use rows::{InForce, NamespaceRow, SecretSeen, Snapshot, rows, table};
@@ -39,9 +39,7 @@ impl NamespaceSeen {
 }
 
 /// Every namespace, by name.
-pub(crate) async fn namespaces(
-    cluster: &Cluster<'_>,
-) -> Result<BTreeMap<String, NamespaceSeen>, Failure> {
+pub(crate) async fn namespaces(cluster: &Cluster<'_>) -> Result<BTreeMap<String, NamespaceSeen>> {
     let api: Api<Namespace> = Api::all(cluster.client.clone());
     let doing = "list the Namespaces";
     let found = all_metadata(cluster, &api, ListParams::default(), doing).await?;
@@ -51,15 +49,24 @@ pub(crate) async fn namespaces(
         .collect())
 }
 
-/// The Secrets of this name of every namespace.
+/// The Secrets of this name, by namespace.
 pub(crate) async fn secrets(
     cluster: &Cluster<'_>,
     name: &str,
-) -> Result<Vec<PartialObjectMeta<Secret>>, Failure> {
+) -> Result<BTreeMap<String, SecretSeen>> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let doing = format!("list the Secrets `{name}` of every namespace");
-    all_metadata(cluster, &api, params, &doing).await
+    let found = all_metadata(cluster, &api, params, &doing).await?;
+    let found = found.iter();
+    Ok(found
+        .map(|secret| {
+            (
+                secret.namespace().unwrap_or_default(),
+                SecretSeen::of(secret),
+            )
+        })
+        .collect())
 }
 
 /// The metadata of every object of a list, page by page.
@@ -68,7 +75,7 @@ pub(crate) async fn all_metadata<K>(
     api: &Api<K>,
     params: ListParams,
     doing: &str,
-) -> Result<Vec<PartialObjectMeta<K>>, Failure>
+) -> Result<Vec<PartialObjectMeta<K>>>
 where
     K: Resource,
 {
@@ -83,7 +90,7 @@ pub(crate) async fn each<K>(
     params: ListParams,
     doing: &str,
     keep: impl FnMut(K),
-) -> Result<(), Failure>
+) -> Result<()>
 where
     K: Resource + DeserializeOwned,
 {

@@ -7,9 +7,9 @@ use kube::Config;
 
 use crate::cli::Connection;
 use crate::cluster::proxy::named;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
-pub(crate) fn apply(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
+pub(crate) fn apply(config: &mut Config, flags: &Connection) -> Result<()> {
     if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
         return Err(Failure::new(
             "`--certificate-authority` and `--insecure-skip-tls-verify` contradict each other",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// The variables as they are set; empty: not set.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Proxies {
     }
 
     /// The proxy for this server; `None`: it is reached directly.
-    pub(crate) fn of(&self, server: &Uri) -> Result<Option<Uri>, Failure> {
+    pub(crate) fn of(&self, server: &Uri) -> Result<Option<Uri>> {
         let (name, proxy) = match server.scheme_str() {
             Some("http") => ("HTTP_PROXY", &self.http),
             _ => ("HTTPS_PROXY", &self.https),
@@ -44,7 +44,7 @@ impl Proxies {
 }
 
 /// The address of the proxy that a variable or a field names. The error does not quote it: it may have a password.
-pub(crate) fn named(name: &str, proxy: &str) -> Result<Uri, Failure> {
+pub(crate) fn named(name: &str, proxy: &str) -> Result<Uri> {
     address(proxy).ok_or_else(|| {
         Failure::new(
             format!("`{name}` is not the address of a proxy"),

@@ -5,18 +5,15 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
-use super::syncers::{named_by, newest, seen};
+use super::syncers::{named_by, newest};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Result, allowed};
 
 /// What keeps pods from running, and what to do.
 pub(crate) type Reason = (String, String);
 
 /// `deployment`: in the controller's namespace. `None`: nothing is known to be wrong.
-pub(crate) async fn look(
-    cluster: &Cluster<'_>,
-    deployment: &str,
-) -> Result<Option<Reason>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>, deployment: &str) -> Result<Option<Reason>> {
     let namespace = names::CONTROLLER_NAMESPACE;
     let events: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
@@ -28,13 +25,13 @@ pub(crate) async fn look(
         cluster.call("list the events", events.list(&refused)),
         cluster.call("list the pods", pods.list(&of_deployment)),
     );
-    let pods = seen(pods)?.map_or_else(Vec::new, |list| list.items);
+    let pods = allowed(pods)?.map_or_else(Vec::new, |list| list.items);
     let pods = of_newest_template(pods);
     let waiting = pods.iter().find_map(|pod| waiting(pod, &cluster.namespace));
     if waiting.is_some() || !pods.is_empty() {
         return Ok(waiting);
     }
-    let events = seen(events)?.map_or_else(Vec::new, |list| list.items);
+    let events = allowed(events)?.map_or_else(Vec::new, |list| list.items);
     let own = events.into_iter().filter(|event| {
         let name = event.involved_object.name.as_deref().unwrap_or_default();
         name.starts_with(deployment)

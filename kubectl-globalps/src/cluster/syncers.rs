@@ -9,7 +9,8 @@ use kube::Resource;
 use kube::api::ListParams;
 
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Result, allowed};
+use crate::terminal::{few, number};
 
 /// Pods that are read of a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
@@ -54,7 +55,7 @@ impl PodError {
                 nodes,
                 message,
             } => {
-                let number = crate::terminal::layout::nodes(nodes.unsigned_abs());
+                let number = number(nodes.unsigned_abs(), "node");
                 format!("pods of DaemonSet `{daemon_set}` can't be created for {number}: {message}")
             }
             Self::NotRunning {
@@ -62,12 +63,7 @@ impl PodError {
                 reason,
                 nodes,
             } => {
-                let named = match nodes.as_slice() {
-                    [first, second, third, rest @ ..] if !rest.is_empty() => {
-                        format!("{first}, {second}, {third} and {} more", rest.len())
-                    }
-                    few => few.join(", "),
-                };
+                let named = few(nodes, 3);
                 format!("pods of DaemonSet `{daemon_set}` don't run: {reason} on {named}")
             }
         }
@@ -122,12 +118,12 @@ pub(super) fn named_by(message: &str) -> Option<&'static str> {
 }
 
 /// What keeps the pods of both `DaemonSet`s from running.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     let mut found = Vec::new();
     for name in [names::SYNCER, names::RESTORER] {
         let api = cluster.api::<DaemonSet>();
         let doing = format!("get DaemonSet `{name}`");
-        let daemon_set = seen(cluster.call(&doing, api.get_opt(name)).await)?;
+        let daemon_set = allowed(cluster.call(&doing, api.get_opt(name)).await)?;
         if let Some(daemon_set) = daemon_set.flatten().filter(is_ours) {
             found.extend(pod_errors(cluster, &daemon_set).await?);
         }
@@ -150,7 +146,7 @@ pub(crate) fn is_ours(object: &impl Resource) -> bool {
 pub(crate) async fn pod_errors(
     cluster: &Cluster<'_>,
     daemon_set: &DaemonSet,
-) -> Result<Vec<PodError>, Failure> {
+) -> Result<Vec<PodError>> {
     let name = daemon_set.metadata.name.clone().unwrap_or_default();
     let status = daemon_set.status.clone().unwrap_or_default();
     let mut pod_errors = Vec::new();
@@ -160,11 +156,8 @@ pub(crate) async fn pod_errors(
             format!("involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate");
         let api = cluster.api::<Event>();
         let params = ListParams::default().fields(&of_creation);
-        let events = seen(
-            cluster
-                .call("list the DaemonSet's events", api.list(&params))
-                .await,
-        )?;
+        let events = cluster.call("list the DaemonSet's events", api.list(&params));
+        let events = allowed(events.await)?;
         let message = events.and_then(|events| newest(&events.items));
         // Without an event they are about to be created.
         if let Some(message) = message {
@@ -180,26 +173,11 @@ pub(crate) async fn pod_errors(
         let params = ListParams::default()
             .labels(&format!("name={name}"))
             .limit(MOST_PODS);
-        let pods = seen(
-            cluster
-                .call("list the DaemonSet's pods", api.list(&params))
-                .await,
-        )?;
-        pod_errors.extend(waiting(
-            &name,
-            &pods.map(|list| list.items).unwrap_or_default(),
-        ));
+        let pods = cluster.call("list the DaemonSet's pods", api.list(&params));
+        let pods = allowed(pods.await)?.map_or_else(Vec::new, |list| list.items);
+        pod_errors.extend(waiting(&name, &pods));
     }
     Ok(pod_errors)
-}
-
-/// `None`: this user may not see it.
-pub(super) fn seen<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
-    }
 }
 
 pub(super) fn newest(events: &[Event]) -> Option<String> {

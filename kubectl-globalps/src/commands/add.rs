@@ -17,15 +17,14 @@ use super::source_state::{When, must_reach_pods};
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
 use crate::cluster::namespaces::{Who, affected};
+use crate::cluster::{Cluster, must_watch};
 use crate::credentials::auth_file::AuthFile;
 use crate::credentials::file::read;
 use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, valid_in, with_logins};
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
@@ -37,12 +36,8 @@ const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a sourc
 /// Of a scope with service accounts that nothing delivers.
 const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
-pub(super) async fn run(
-    args: &Add,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
-    may_wait(args.wait.wait, args.dry_run)?;
+pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Result<Exit> {
+    may_wait(args.wait.rollout.wait, args.dry_run)?;
     let mut early = None;
     if args.refuses() && logins::is_password_asked(&args.from) {
         let cluster = Cluster::connect(flags, printer)?;
@@ -73,34 +68,28 @@ pub(super) async fn run(
         None
     };
     let source = args.to.source.as_ref().map(|source| source.0.as_str());
-    let awaited_source = source.filter(|_| args.wait.wait);
+    let awaited_source = source.filter(|_| args.wait.rollout.wait);
     if let Some(name) = awaited_source {
         must_reach_pods(&cluster, name, When::BeforeTheRollout).await?;
     }
     if let Some(name) = awaited_source.filter(|_| changed.undelivered.is_none()) {
-        taken_up(&cluster, name, changed.before, args.wait.timeout).await?;
+        taken_up(&cluster, name, changed.before, args.wait.rollout.timeout).await?;
     }
     let exit = match args.dry_run {
-        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait).await?,
+        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?,
         DryRun::Client | DryRun::Server => Exit::Done,
     };
     if let Some(why) = changed.undelivered {
         printer.warning(why);
     }
-    if args.wait.wait && exit == Exit::Done {
+    if args.wait.rollout.wait && exit == Exit::Done {
         if let Some(name) = awaited_source {
             must_reach_pods(&cluster, name, When::AfterTheRollout).await?;
         }
         let registries: Vec<String> = logins.iter().map(|it| it.registry.clone()).collect();
-        after_wait(
-            &cluster,
-            &registries,
-            source,
-            (args.retry_pods, args.wait.timeout),
-        )
-        .await?;
+        after_wait(&cluster, &registries, source, &args.wait).await?;
         if let Some(up_to) = forgets {
-            return until_forgotten(&cluster, up_to, args.wait.timeout).await;
+            return until_forgotten(&cluster, up_to, args.wait.rollout.timeout).await;
         }
     }
     Ok(exit)
@@ -113,7 +102,7 @@ pub(super) async fn checked<'a>(
     check: &LiveCheck,
     flags: &Connection,
     printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
+) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
     let trust = trust(&check.asking)?;
     let (logins, cluster) = logins(from, flags, printer).await?;
     let now = cluster.as_ref().map_or_else(Timestamp::now, Cluster::now);
@@ -129,7 +118,7 @@ pub(super) async fn checked<'a>(
 }
 
 /// A new Secret.
-fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed, Failure> {
+fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed> {
     let name = name_of(args);
     let (secret, outcome) = with_logins(None, namespace, name, logins)?;
     let source = args.to.source.as_ref().map(|_| configured_in_dry_run());
@@ -147,7 +136,7 @@ async fn logins<'a>(
     from: &Credentials,
     flags: &Connection,
     printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
+) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
     let (source, registries) = logins::understand(from)?;
     let mut cluster = None;
     let files = match source {
@@ -194,7 +183,7 @@ fn name_of(args: &Add) -> &str {
 }
 
 /// Shows the preview and writes the change; retries on a conflict.
-async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
+async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed> {
     let name = name_of(args);
     must_watch(cluster).await?;
     let refuses = args.refuses();
@@ -228,12 +217,9 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             let announced =
                 announcement(cluster, existing.as_ref(), &planned, source.as_ref()).await?;
             if announced != told {
-                for owner in owner.into_iter().chain(of_entry) {
-                    cluster
-                        .printer()
-                        .warning(format_args!("`{owner}` may revert the change"));
-                }
-                announced.show(cluster.printer());
+                let owners = owner.into_iter().chain(of_entry);
+                pull_secret::warn_of_owners(cluster.printer(), owners);
+                announced.preview.show(cluster.printer());
                 if let Some(why) = announced.undelivered.filter(|_| refuses) {
                     return Err(Failure::new(why, pull_secret::ANYWAY));
                 }
@@ -269,25 +255,39 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
 }
 
-/// The effect on nodes and namespaces, with masked credentials, and warnings.
-#[derive(Default, PartialEq)]
-struct Announcement {
-    changes: String,
-    effects: Effects,
-    /// Nothing is in force yet.
-    is_first: bool,
-    warnings: Vec<String>,
-    /// Why neither nodes nor namespaces get it.
-    undelivered: Option<&'static str>,
+/// What is shown of a change before it is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Preview {
+    /// With every credential masked.
+    pub changes: String,
+    pub warnings: Vec<String>,
 }
 
-impl Announcement {
-    fn show(&self, printer: &Printer) {
+impl Preview {
+    pub(super) fn show(&self, printer: &Printer) {
         printer.note(self.changes.trim_end());
         for warning in &self.warnings {
             printer.warning(warning);
         }
     }
+
+    /// What is wrong with the new content, and was not before.
+    pub(super) fn warnings(before: &DockerConfig, after: &DockerConfig) -> Vec<String> {
+        let (known, new) = (validate(before), validate(after));
+        let new = new.iter().filter(|finding| !known.contains(finding));
+        new.map(ToString::to_string).collect()
+    }
+}
+
+/// The effect on nodes and namespaces.
+#[derive(Default, PartialEq)]
+struct Announcement {
+    preview: Preview,
+    effects: Effects,
+    /// Nothing is in force yet.
+    is_first: bool,
+    /// Why neither nodes nor namespaces get it.
+    undelivered: Option<&'static str>,
 }
 
 async fn announcement(
@@ -295,7 +295,7 @@ async fn announcement(
     existing: Option<&Secret>,
     planned: &Secret,
     source: Option<&Planned>,
-) -> Result<Announcement, Failure> {
+) -> Result<Announcement> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
     // Without access to the content in force, or without globalps, the preview compares only the Secret.
@@ -348,9 +348,6 @@ async fn announcement(
         None => vec![Who::EveryPod],
     };
     effects.namespaces = affected(cluster, gps.as_ref(), &who).await?;
-    let known = validate(&before);
-    let new = validate(&after);
-    let new = new.iter().filter(|finding| !known.contains(finding));
     let undelivered = if to_namespaces {
         NOT_FOR_NAMESPACES
     } else {
@@ -359,12 +356,14 @@ async fn announcement(
     let sentences = effects.sentences();
     let sentences = sentences.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {
-        changes: source.map(Planned::text).unwrap_or_default()
-            + &text(&changes)
-            + &sentences.collect::<String>(),
+        preview: Preview {
+            changes: source.map(Planned::text).unwrap_or_default()
+                + &text(&changes)
+                + &sentences.collect::<String>(),
+            warnings: Preview::warnings(&before, &after),
+        },
         effects,
         is_first: global.is_none(),
-        warnings: new.map(ToString::to_string).collect(),
         undelivered: (!is_delivered).then_some(undelivered),
     })
 }
@@ -375,14 +374,14 @@ pub(super) async fn send(
     secret: Secret,
     outcome: Outcome,
     dry_run: DryRun,
-) -> Result<Secret, Failure> {
+) -> Result<Secret> {
     if dry_run == DryRun::Client || outcome == Outcome::Unchanged {
         return Ok(secret);
     }
     pull_secret::put(cluster, secret, dry_run).await
 }
 
-fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure> {
+fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<()> {
     let object = pull_secret::shown(&changed.secret, args.dry_run);
     let name = name_of(args);
     let names = [format!("secret/{name}")];

@@ -22,12 +22,9 @@ use super::live_check::trust;
 use super::pull_secret;
 use super::why_all::unfinished_pods;
 use crate::cli::{Asking, Check as Args, Connection};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch_if_known;
-use crate::cluster::facts::Facts;
-use crate::cluster::installed::installed;
 use crate::cluster::namespaces::all_metadata;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Facts, installed, must_watch_if_known};
+use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
 use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
@@ -44,11 +41,7 @@ use crate::view::status::Status;
 const REPORTS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asking = if args.registries {
         Some((&args.asking, trust(&args.asking)?))
     } else {
@@ -91,15 +84,11 @@ pub(super) async fn run(
 pub(super) async fn look(
     asking: Option<(&Asking, Trust)>,
     cluster: &Cluster<'_>,
-) -> Result<Vec<Check>, Failure> {
-    let version = cluster
-        .call("ask the API server", cluster.client.apiserver_version())
-        .await?;
-    let minor: String = version
-        .minor
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+) -> Result<Vec<Check>> {
+    let call = cluster.client.apiserver_version();
+    let version = cluster.call("ask the API server", call).await?;
+    let minor = version.minor.chars().take_while(char::is_ascii_digit);
+    let minor: String = minor.collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
     let (installed, facts, nodes) = Box::pin(async {
         tokio::join!(installed(cluster), Facts::observe(cluster), nodes(cluster),)
@@ -115,11 +104,7 @@ pub(super) async fn look(
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers, &cluster.namespace));
     // The line about the permission reports objects that this user may not read.
-    let mut facts = match facts {
-        Ok(facts) => Some(facts),
-        Err(failure) if failure.is(403) => None,
-        Err(failure) => return Err(failure),
-    };
+    let mut facts = allowed(facts)?;
     let now = cluster.now();
     let installed = installed?.with(facts.as_ref());
     let until = Instant::now() + REPORTS_WITHIN;
@@ -173,7 +158,7 @@ pub(super) async fn look(
     Ok(checks)
 }
 
-async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool), Failure> {
+async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool)> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let namespace = match permission.place {
         Place::Secrets => cluster.namespace.as_str(),
@@ -200,16 +185,11 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
         ..SelfSubjectAccessReview::default()
     };
     let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
-    let answer = cluster
-        .call(
-            "ask what this user may do",
-            api.create(&PostParams::default(), &review),
-        )
-        .await?;
-    Ok((
-        permission,
-        answer.status.is_some_and(|status| status.allowed),
-    ))
+    let params = PostParams::default();
+    let call = api.create(&params, &review);
+    let answer = cluster.call("ask what this user may do", call).await?;
+    let is_allowed = answer.status.is_some_and(|status| status.allowed);
+    Ok((permission, is_allowed))
 }
 
 /// `None` also where this user may not read the Secrets: the line about the permission reports it.
@@ -217,7 +197,7 @@ async fn restarts(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
     now: Timestamp,
-) -> Result<Option<Check>, Failure> {
+) -> Result<Option<Check>> {
     if !restarts_kubelets(gps) {
         return Ok(None);
     }
@@ -225,44 +205,33 @@ async fn restarts(
         slots(cluster, gps.spec.history_limit),
         pull_secret::get(cluster, names::GLOBAL_SECRET),
     );
-    match secrets {
-        Ok((slots, Some(global))) => {
-            let in_force = valid_in(&global, names::DATA_KEY).unwrap_or_default();
-            Ok(restarts_often(
-                &in_force,
-                &sorted(slots, Some(&global)),
-                now,
-            ))
-        }
-        Ok((_, None)) => Ok(None),
-        Err(failure) if failure.is(403) => Ok(None),
-        Err(failure) => Err(failure),
-    }
+    let Some((slots, Some(global))) = allowed(secrets)? else {
+        return Ok(None);
+    };
+    let in_force = valid_in(&global, names::DATA_KEY).unwrap_or_default();
+    Ok(restarts_often(
+        &in_force,
+        &sorted(slots, Some(&global)),
+        now,
+    ))
 }
 
 /// The `ClusterRole` of this name, and its binding of the same name.
-async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> {
+async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
     let (role, binding) = tokio::join!(
         cluster.call("get the ClusterRole", roles.get_metadata_opt(name)),
         cluster.call("get its binding", bindings.get_metadata_opt(name)),
     );
-    Ok(match (Sight::of(role)?, Sight::of(binding)?) {
-        (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
-        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
-        _ => Sight::Hidden,
-    })
+    Ok(Sight::of(role)?.and(Sight::of(binding)?).map(drop))
 }
 
 /// Empty: the Nodes can't be seen.
-async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>, Failure> {
+async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
-    Ok(match Sight::of(answer.map(Some))? {
-        Sight::Here(list) => list,
-        Sight::Absent | Sight::Hidden => Vec::new(),
-    })
+    Ok(allowed(answer)?.unwrap_or_default())
 }
 
 /// `default`: nobody else, or the Nodes can't be seen.
@@ -284,7 +253,7 @@ fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
 async fn readmitted(
     cluster: &Cluster<'_>,
     nodes: &[PartialObjectMeta<Node>],
-) -> Result<Option<Check>, Failure> {
+) -> Result<Option<Check>> {
     let labels = nodes.iter();
     let labels: BTreeMap<String, Labels> = labels
         .map(|node| (node.name_any(), node.labels().clone()))
@@ -294,8 +263,5 @@ async fn readmitted(
     }
     let mut found = Vec::new();
     let listed = unfinished_pods(cluster, None, |pod| found.extend(rejected(&pod, &labels)));
-    match Sight::of(listed.await.map(Some))? {
-        Sight::Here(()) => Ok(Some(readmission(found))),
-        Sight::Absent | Sight::Hidden => Ok(None),
-    }
+    Ok(allowed(listed.await)?.map(|()| readmission(found)))
 }

@@ -7,12 +7,12 @@ use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::{Api, ResourceExt};
 
-use crate::cluster::client::Cluster;
-use crate::cluster::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
-use crate::error::Failure;
+use crate::cluster::Cluster;
+use crate::cluster::namespaces::{NamespaceSeen, each, namespaces, secrets};
+use crate::error::{Result, or_absent};
 use crate::view::check::{
     Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged,
 };
@@ -21,7 +21,7 @@ use crate::view::check::{
 pub(super) async fn of_namespaces(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
-) -> Result<Vec<Check>, Failure> {
+) -> Result<Vec<Check>> {
     let settings = &gps.spec.image_pull_secrets;
     if !settings.enabled {
         return Ok(Vec::new());
@@ -46,8 +46,8 @@ pub(super) async fn of_namespaces(
         role: role?,
         policy: policy?,
         foreign: secrets.map(|secrets| {
-            let foreign = secrets.iter().filter(|secret| !is_ours(*secret));
-            let namespaces = foreign.filter_map(ResourceExt::namespace);
+            let foreign = secrets.into_iter().filter(|(_, secret)| !secret.is_ours);
+            let namespaces = foreign.map(|(namespace, _)| namespace);
             namespaces.filter(|name| is_selected(name)).collect()
         }),
         early: pods.map(|pods| {
@@ -58,7 +58,7 @@ pub(super) async fn of_namespaces(
     Ok(judged(gps, &delivering))
 }
 
-async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>, Failure> {
+async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>> {
     let pods: Api<Pod> = Api::all(cluster.client.clone());
     // A pod whose container waits for its image is pending.
     let pending = ListParams::default().fields("status.phase=Pending");
@@ -86,7 +86,7 @@ fn is_selected(
 }
 
 /// The `ClusterRole`, where its binding is there too.
-async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>, Failure> {
+async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
     let name = names::IMAGE_PULL_SECRETS;
@@ -101,25 +101,19 @@ async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen
 }
 
 /// The policy that attaches Secrets to pods, and its binding. An API server without their kinds has neither.
-pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
+pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>> {
     let get = async |kind: &str| {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         let resource = ApiResource::from_gvk(&gvk);
         let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
         let name = names::IMAGE_PULL_SECRETS;
         let doing = format!("get {kind} `{name}`");
-        match cluster.call(&doing, api.get_metadata_opt(name)).await {
-            Err(failure) if failure.is(404) => Ok(Sight::Absent),
-            found => Sight::of(found),
-        }
+        let found = cluster.call(&doing, api.get_metadata_opt(name)).await;
+        Sight::of(or_absent(found))
     };
     let (policy, binding) = tokio::join!(
         get("MutatingAdmissionPolicy"),
         get("MutatingAdmissionPolicyBinding"),
     );
-    Ok(match (policy?, binding?) {
-        (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
-        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
-        _ => Sight::Hidden,
-    })
+    Ok(policy?.and(binding?).map(drop))
 }

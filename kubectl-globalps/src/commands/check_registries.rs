@@ -8,7 +8,7 @@ use super::live_check::ask;
 use super::pull_secret;
 use crate::cli::Asking;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Result, allowed};
 use crate::registry::Trust;
 use crate::secret::additional::data_of;
 use crate::view::check::{Check, SecretSeen, answered, questions};
@@ -19,7 +19,7 @@ pub(super) async fn registries(
     gps: Option<&GlobalPullSecret>,
     flags: &Asking,
     trust: Trust,
-) -> Result<Vec<Check>, Failure> {
+) -> Result<Vec<Check>> {
     let sources = gps.iter().flat_map(|gps| &gps.spec.sources);
     let names = std::iter::once(names::ADDITIONAL_SECRET)
         .chain(sources.map(|source| source.name.as_str()))
@@ -34,19 +34,14 @@ pub(super) async fn registries(
 }
 
 /// `None` if it doesn't exist; other checks report this if it matters.
-async fn secret(
-    cluster: &Cluster<'_>,
-    name: &str,
-) -> Result<Option<(String, SecretSeen)>, Failure> {
-    let seen = match pull_secret::get(cluster, name).await {
-        Ok(secret) => secret.and_then(|secret| {
+async fn secret(cluster: &Cluster<'_>, name: &str) -> Result<Option<(String, SecretSeen)>> {
+    let seen = match allowed(pull_secret::get(cluster, name).await)? {
+        Some(secret) => secret.and_then(|secret| {
             let bytes = data_of(&secret, names::DATA_KEY)?;
-            Some(SecretSeen::Content(globalps_dockerconfig::Secret::new(
-                bytes,
-            )))
+            let content = globalps_dockerconfig::Secret::new(bytes);
+            Some(SecretSeen::Content(content))
         }),
-        Err(failure) if failure.is(403) => Some(SecretSeen::Hidden),
-        Err(failure) => return Err(failure),
+        None => Some(SecretSeen::Hidden),
     };
     Ok(seen.map(|seen| (name.to_owned(), seen)))
 }

@@ -15,9 +15,8 @@ use super::pull_secret::{self, additional};
 use super::runtime::block_on;
 use crate::cli::completion::{Choice, Live, Wanted, wanted};
 use crate::cli::{Cli, Completion, Connection};
-use crate::cluster::client::Cluster;
-use crate::cluster::kubeconfig;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, kubeconfig};
+use crate::error::{Exit, Result};
 use crate::secret::additional::data_of;
 use crate::secret::scope::shown;
 use crate::terminal::printer::Printer;
@@ -124,7 +123,7 @@ async fn of_cluster(
     wanted: &Wanted,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<Vec<Choice>> {
     let cluster = Cluster::connect(flags, printer)?;
     match live {
         Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {

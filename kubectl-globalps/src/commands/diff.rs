@@ -10,13 +10,11 @@ use super::external_diff::show;
 use super::pull_secret::{self, additional};
 use super::restarts;
 use crate::cli::{Connection, Diff};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::{Who, affected};
+use crate::cluster::{Cluster, Facts, must_watch};
 use crate::credentials::file::read;
 use crate::credentials::manifest::{proposed, valid};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{Difference, InForce, changes, reach_nodes, sides, text};
 use crate::secret::effects::Differs;
@@ -24,11 +22,7 @@ use crate::secret::scope::{self, ScopeChange};
 use crate::terminal::printer::Printer;
 use crate::view::status::Status;
 
-pub(super) async fn run(
-    args: &Diff,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
     let cluster = Cluster::connect(flags, printer)?;
@@ -94,11 +88,7 @@ pub(super) async fn run(
     }
     // Nodes that lag are no fault of a proposal.
     let lag = args.filename.is_none() && !difference.lagging_nodes.is_empty();
-    Ok(if difference.is_empty() && !lag {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(difference.is_empty() && !lag))
 }
 
 /// Whose credentials another scope of a source changes: the pods of its scope, and those of the scope in force.
@@ -141,7 +131,7 @@ fn notes(printer: &Printer, difference: &Difference) {
 }
 
 /// `None`: there is no Secret.
-async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>, Failure> {
+async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>> {
     let secret = additional(cluster).await?;
     let bytes = secret.as_ref();
     let bytes = bytes.map(|secret| data_of(secret, names::DATA_KEY).unwrap_or_default());
@@ -149,7 +139,7 @@ async fn in_cluster(cluster: &Cluster<'_>) -> Result<Option<DockerConfig>, Failu
 }
 
 /// Whether the controller would put it into force in place of the last one.
-fn replaces(global: Option<&Secret>, wanted: &DockerConfig) -> Result<(), Failure> {
+fn replaces(global: Option<&Secret>, wanted: &DockerConfig) -> Result<()> {
     let last = global.and_then(|global| data_of(global, names::LAST_ADDITIONAL_KEY));
     let findings = validate_replacement(Some(&wanted.render()), last).1;
     refuse_invalid(names::ADDITIONAL_SECRET, &findings)

@@ -7,7 +7,6 @@ use globalps_core::api::{
 };
 use globalps_core::decode::Item;
 use globalps_core::names;
-use globalps_dockerconfig::{Credential, DockerConfig, Entry, attempts};
 use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
@@ -16,23 +15,17 @@ use super::explain_namespace::{Delivered, Existing, OfPod};
 use super::keyrings::shadowed;
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named, PodName};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::of_credentials;
-use crate::cluster::facts::node_secrets;
+use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::credentials::file::read;
 use crate::credentials::manifest::content;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
-use crate::view::why::Lag;
+use crate::view::why::{Added, Lag};
 
-pub(super) async fn run(
-    args: &Explain,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asked = match &args.authfile {
         Some(file) => Asked {
             image: args.image.clone(),
@@ -60,11 +53,7 @@ pub(super) async fn run(
             args.image
         ));
     }
-    Ok(if answer.has_some() {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(answer.has_some()))
 }
 
 /// Whether the name is probably meant as a registry with a port, which is read as a repository with a tag.
@@ -76,7 +65,7 @@ fn is_registry(image: &str) -> bool {
     is_host && port.parse::<u16>().is_ok()
 }
 
-async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
     cluster.namespace = of_credentials(&cluster).await?;
     let cluster = &cluster;
     let named = |name: &PodName| name.named(&cluster.own_namespace);
@@ -141,7 +130,7 @@ pub(super) async fn asked(
     image: &str,
     of: &PullerSeen,
     may_hide: bool,
-) -> Result<Asked, Failure> {
+) -> Result<Asked> {
     let (gps, global) = (shared.gps.as_ref(), shared.global.as_ref());
     let mut asked = Asked {
         image: image.to_owned(),
@@ -231,7 +220,7 @@ pub(super) async fn node_secret(
     cluster: &Cluster<'_>,
     shared: &Shared,
     name: &str,
-) -> Result<NodePullSecret, Failure> {
+) -> Result<NodePullSecret> {
     let found = if let Some(nodes) = &shared.nodes {
         nodes.get(name).cloned()
     } else {
@@ -253,7 +242,7 @@ fn of_account(namespace: &str, service_account: String) -> Puller {
 }
 
 /// What the credential provider has; `None`: the revision is delivered by the credentials file.
-fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Failure> {
+fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>> {
     let annotations = global.metadata.annotations.as_ref();
     let Some(delivery) = annotations.and_then(|all| all.get(names::DELIVERY_ANNOTATION)) else {
         return Ok(None);
@@ -272,7 +261,7 @@ async fn of_provider(
     file: Keyring,
     node: Option<&(String, NodePullSecret)>,
     asked: &mut Asked,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let keeps_file = |object: &NodePullSecret| {
         let status = object.status.as_ref();
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
@@ -298,17 +287,12 @@ async fn of_provider(
             }
             (1, 0)
         }
-        None => match node_secrets(cluster).await {
-            Ok(objects) => {
-                let by_file = objects
-                    .iter()
-                    .filter(|(_, object)| keeps_file(object))
-                    .count();
-                (objects.len() - by_file, by_file)
-            }
-            Err(failure) if failure.is(403) => (0, 0),
-            Err(failure) => return Err(failure),
-        },
+        None => {
+            let objects = allowed(node_secrets(cluster).await)?.unwrap_or_default();
+            let by_file = objects.iter().filter(|(_, object)| keeps_file(object));
+            let by_file = by_file.count();
+            (objects.len() - by_file, by_file)
+        }
     };
     if nodes.1 > 0 {
         asked.of_node = Some(file);
@@ -322,18 +306,10 @@ fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     let status = gps.and_then(|gps| gps.status.as_ref());
     let sources = status.iter().flat_map(|status| &status.sources);
     let sources = sources.filter(|source| source.delivery == "NotDeliverable");
-    let has_one = |registries: &[String]| {
-        let none = Credential {
-            username: globalps_dockerconfig::Secret::new(""),
-            password: globalps_dockerconfig::Secret::new(""),
-        };
-        let entries = registries
-            .iter()
-            .map(|key| Entry::from_credential(key, &none));
-        let config = DockerConfig::new(entries.collect());
-        attempts(&[&config], image).is_ok_and(|tries| !tries.is_empty())
-    };
-    let matching = sources.filter(|source| has_one(&source.registries));
+    let matching = sources.filter(|source| {
+        let registries = source.registries.iter().map(String::as_str);
+        Added::new(registries, None).serves(image)
+    });
     let note = |source: &SourceStatus| {
         format!(
             "source `{}` has a credential for it that no node gets: {}",
@@ -348,16 +324,14 @@ pub(super) async fn there<T>(
     named: &Named,
     kind: &str,
     request: impl Future<Output = kube::Result<Option<T>>>,
-) -> Result<T, Failure> {
-    cluster
-        .call(&format!("get {kind} `{named}`"), request)
-        .await?
-        .ok_or_else(|| {
-            Failure::new(
-                format!("there is no {kind} `{named}`"),
-                "name it as NAMESPACE/NAME, or pass `-n NAMESPACE` to `why`",
-            )
-        })
+) -> Result<T> {
+    let doing = format!("get {kind} `{named}`");
+    cluster.call(&doing, request).await?.ok_or_else(|| {
+        Failure::new(
+            format!("there is no {kind} `{named}`"),
+            "name it as NAMESPACE/NAME, or pass `-n NAMESPACE` to `why`",
+        )
+    })
 }
 
 /// Why the pod's container waits, in the kubelet's words.

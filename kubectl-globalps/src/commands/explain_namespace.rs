@@ -10,9 +10,9 @@ use kube::Api;
 
 use super::keyrings::secrets;
 use super::pull_secret::content_of;
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
-use crate::error::Failure;
+use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
@@ -43,7 +43,7 @@ impl Delivered {
         cluster: &Cluster<'_>,
         gps: Option<&GlobalPullSecret>,
         namespace: &str,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>> {
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -60,17 +60,12 @@ impl Delivered {
             cluster.call(&doing, secrets.get_metadata_opt(name)),
         );
         // Where its labels are hidden, its name decides.
-        let seen = match seen {
-            Err(failure) if failure.is(403) => NamespaceSeen::default(),
-            seen => seen?.as_ref().map(NamespaceSeen::of).unwrap_or_default(),
-        };
-        let secret = match secret {
-            Err(failure) if failure.is(403) => Found::Ours,
-            secret => match secret? {
-                Some(secret) if is_ours(&secret) => Found::Ours,
-                Some(_) => Found::Foreign,
-                None => Found::Absent,
-            },
+        let seen = allowed(seen)?.flatten();
+        let seen = seen.as_ref().map(NamespaceSeen::of).unwrap_or_default();
+        let secret = match allowed(secret)? {
+            Some(Some(secret)) if !is_ours(&secret) => Found::Foreign,
+            Some(None) => Found::Absent,
+            Some(Some(_)) | None => Found::Ours,
         };
         let is_marked = is_marked_excluded(&seen.labels, &seen.annotations);
         Ok(Some(Self {
@@ -225,7 +220,7 @@ impl OfPod<'_> {
         delivered: Option<&Delivered>,
         global: Option<&Secret>,
         asked: &mut Asked,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let Some(delivered) = delivered else {
             return secrets(cluster, self.namespace, &self.references, asked).await;
         };
@@ -383,14 +378,9 @@ mod tests {
             selected,
             secret,
         };
-        for (delivered, puller, is_referenced, pod, expected) in [
-            (
-                delivered(Admission, yes, Found::Ours),
-                of("x"),
-                true,
-                Some("p"),
-                "",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            (delivered(Admission, yes, Found::Ours), of("x"), true, Some("p"), ""),
             (
                 delivered(Admission, yes, Found::Ours),
                 of("x"),
@@ -419,13 +409,7 @@ mod tests {
                 Some("p"),
                 "has not created Secret a/global-pull-secret yet",
             ),
-            (
-                delivered(Admission, yes, Found::Ours),
-                Puller::Static,
-                false,
-                Some("p"),
-                "a static pod has no reference",
-            ),
+            (delivered(Admission, yes, Found::Ours), Puller::Static, false, Some("p"), "a static pod has no reference"),
             (
                 delivered(ServiceAccounts, yes, Found::Ours),
                 of("default"),
@@ -433,13 +417,7 @@ mod tests {
                 Some("p"),
                 "before service account `default` had the reference",
             ),
-            (
-                delivered(ServiceAccounts, yes, Found::Ours),
-                of("builder"),
-                false,
-                Some("p"),
-                "does not name `builder`",
-            ),
+            (delivered(ServiceAccounts, yes, Found::Ours), of("builder"), false, Some("p"), "does not name `builder`"),
             (
                 delivered(ServiceAccounts, yes, Found::Ours),
                 of("default"),
@@ -447,7 +425,8 @@ mod tests {
                 None,
                 "has no reference to Secret a/global-pull-secret yet",
             ),
-        ] {
+        ];
+        for (delivered, puller, is_referenced, pod, expected) in cases {
             let existing = |is_recreated| pod.map(|name| Existing { name, is_recreated });
             let note = delivered.note(&puller, is_referenced, existing(true));
             let note = note.unwrap_or_default();

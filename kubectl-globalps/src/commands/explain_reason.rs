@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use globalps_core::reasons::{Row, TABLES};
 
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
 /// The page that this release was built with.
 const GUIDE: &str = include_str!("../../../docs/troubleshooting.md");
 
-pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit> {
     let found = sections(GUIDE, reason);
     if found.is_empty() {
         return Err(Failure::new(

@@ -5,10 +5,9 @@ use std::process::Command;
 use serde::Serialize;
 
 use crate::cli::Form;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::platform;
-use crate::terminal::escapes::plain;
-use crate::terminal::printer::Printer;
+use crate::terminal::{Printer, plain};
 
 /// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
 /// neither.
@@ -17,7 +16,7 @@ pub(super) fn show(
     format: &Form,
     difference: &impl Serialize,
     (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
-) -> Result<(), Failure> {
+) -> Result<()> {
     match external() {
         Some(words) if format.is_text() => {
             let (before, after) = sides();
@@ -32,7 +31,7 @@ pub(super) fn show(
 }
 
 /// Shows files in the program, if one is named: their names and both sides. `false`: none is named.
-pub(super) fn show_files(files: &[(String, String, String)]) -> Result<bool, Failure> {
+pub(super) fn show_files(files: &[(String, String, String)]) -> Result<bool> {
     let Some(words) = external() else {
         return Ok(false);
     };
@@ -48,7 +47,7 @@ fn external() -> Option<Vec<String>> {
 }
 
 /// Hands two directories to the program, as kubectl does, with the files in each.
-fn compare(words: &[String], files: &[(String, String, String)]) -> Result<(), Failure> {
+fn compare(words: &[String], files: &[(String, String, String)]) -> Result<()> {
     const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
     let failed = |error: std::io::Error| {
         Failure::new(

@@ -12,9 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::pull_secret;
 use crate::cli::Span;
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, params};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::InForce;
 use crate::secret::history::revision_of;
 
@@ -26,7 +25,7 @@ pub(super) async fn forget_before(
     cluster: &Cluster<'_>,
     secret: &str,
     content: &DockerConfig,
-) -> Result<Option<i64>, Failure> {
+) -> Result<Option<i64>> {
     let (global, gps) = futures::try_join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
@@ -51,7 +50,7 @@ pub(super) async fn forget_before(
 }
 
 /// Withdraws a request to forget this revision, which the Secret goes back to.
-pub(super) async fn withdraw(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
+pub(super) async fn withdraw(cluster: &Cluster<'_>, revision: i64) -> Result<()> {
     let Some(gps) = pull_secret::configuration(cluster).await? else {
         return Ok(());
     };
@@ -66,7 +65,7 @@ pub(super) async fn withdraw(cluster: &Cluster<'_>, revision: i64) -> Result<(),
     Ok(())
 }
 
-async fn annotate(cluster: &Cluster<'_>, up_to: Option<i64>) -> Result<(), Failure> {
+async fn annotate(cluster: &Cluster<'_>, up_to: Option<i64>) -> Result<()> {
     let value = up_to.map(|number| number.to_string());
     let patch = json!({"metadata": {"annotations": {names::FORGET_ANNOTATION: value}}});
     let api = cluster.api::<GlobalPullSecret>();
@@ -83,7 +82,7 @@ pub(super) async fn until_forgotten(
     cluster: &Cluster<'_>,
     up_to: i64,
     timeout: Span,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let deadline = Instant::now() + timeout.0;
     loop {
         let gps = pull_secret::configuration(cluster).await;

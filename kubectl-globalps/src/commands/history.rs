@@ -6,19 +6,14 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::pull_secret;
 use crate::cli::{Connection, Form, History as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
 use crate::cluster::facts::was_additional_rolled_out;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, must_watch};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::{InForce, text};
 use crate::secret::history::{History, Progress, Revision, sorted};
 use crate::terminal::printer::Printer;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let Observed {
@@ -82,7 +77,7 @@ pub(super) struct Observed {
     pub forgotten: i64,
 }
 
-pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> {
+pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed> {
     let gps = pull_secret::configuration(cluster).await?;
     let spec = gps.as_ref().map(|gps| gps.spec.clone()).unwrap_or_default();
     let (slots, global) = tokio::try_join!(
@@ -103,7 +98,7 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Observed, Failure> 
 }
 
 /// The Secrets of the history.
-pub(super) async fn slots(cluster: &Cluster<'_>, limit: u32) -> Result<Vec<Secret>, Failure> {
+pub(super) async fn slots(cluster: &Cluster<'_>, limit: u32) -> Result<Vec<Secret>> {
     let names = (0..limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
     let found =
         try_join_all(names.map(async |name| pull_secret::get(cluster, &name).await)).await?;

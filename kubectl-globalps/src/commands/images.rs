@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::live_check::trust;
 use crate::cli::{Credentials, Images, ImagesCommand, Push};
 use crate::credentials::{logins, password};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::registry::archive::ImageArchive;
 use crate::registry::name::registry_key;
 use crate::registry::{Purpose, checker, failure, failure_with};
@@ -43,13 +43,13 @@ struct Row {
     tag: String,
 }
 
-pub(super) async fn run(args: &Images, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Images, printer: &Printer) -> Result<Exit> {
     match &args.command {
         ImagesCommand::Push(args) => push(args, printer).await,
     }
 }
 
-async fn push(args: &Push, printer: &Printer) -> Result<Exit, Failure> {
+async fn push(args: &Push, printer: &Printer) -> Result<Exit> {
     let registry = registry_key(&args.registry)?;
     let archives = archives(&args.dir)?;
     let trust = trust(&args.asking)?;
@@ -112,7 +112,7 @@ fn install(images: &[Row]) -> String {
 }
 
 /// Controller and syncer, and the hub if it is there.
-fn archives(directory: &std::path::Path) -> Result<Vec<ImageArchive>, Failure> {
+fn archives(directory: &std::path::Path) -> Result<Vec<ImageArchive>> {
     let mut archives = Vec::new();
     for name in [CONTROLLER, SYNCER, HUB] {
         let path = directory.join(format!("{name}.tar"));
@@ -177,11 +177,7 @@ async fn push_once(
 }
 
 /// `None`: nobody named one, and no file has one.
-async fn credential(
-    args: &Push,
-    registry: &str,
-    printer: &Printer,
-) -> Result<Option<Credential>, Failure> {
+async fn credential(args: &Push, registry: &str, printer: &Printer) -> Result<Option<Credential>> {
     if args.username.is_some() {
         let from = Credentials {
             username: args.username.clone(),

@@ -21,17 +21,12 @@ use super::restore_configuration;
 use super::settings::Settings;
 use super::unreadable_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, controller};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::status::is_removal_held;
 
-pub(super) async fn run(
-    args: &Install,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -> Result<Exit> {
     if args.restore_configuration {
         // Boxed: every command would carry its large future.
         return Box::pin(restore_configuration::run(flags, printer)).await;
@@ -66,16 +61,7 @@ pub(super) async fn run(
         objects.retain(|object| object["kind"] != *GlobalPullSecret::kind(&()));
     }
     let notes = restarts::of_installation(&cluster, &manifests).await;
-    if let Some(exit) = preview(
-        &cluster,
-        &objects,
-        &[],
-        args.applying.dry_run,
-        args.applying.is_confirmed(),
-        &notes,
-    )
-    .await?
-    {
+    if let Some(exit) = preview(&cluster, &objects, &[], &args.applying, &notes).await? {
         return Ok(exit);
     }
     put_all(&cluster, objects, names::CONTROLLER, args.applying.timeout).await?;
@@ -102,17 +88,18 @@ fn with_settings(manifests: &Manifests, settings: Option<&Settings>) -> Vec<Valu
 
 /// What the flags say.
 fn asked(args: &Install, flags: &Connection) -> Manifests {
+    let units: Vec<_> = args.allow_unit.iter().map(|it| it.0.clone()).collect();
+    let files = args.allow_config_file.iter().map(|it| it.0.clone());
+    let files: Vec<_> = files.collect();
+    let providers: Vec<_> = args.allow_provider.iter().map(|it| it.0.clone()).collect();
     Manifests {
         controller_image: args.controller_image.clone().unwrap_or_default(),
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
         images_pull_secret: args.pull_secret.as_ref().map(|name| name.0.clone()),
-        syncer_images_pull_secret: None,
         namespace: flags.pull_secret_namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
         sources: args.source.iter().map(|name| named(name)).collect(),
         delivery: args.delivery.map(Into::into),
-        image_pull_secrets: None,
-        operators: None,
         hosted_control_plane: args
             .hosted_control_plane
             .as_ref()
@@ -127,23 +114,8 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
                     },
                 },
             ),
-        allowed: Allowed::with(
-            &args
-                .allow_unit
-                .iter()
-                .map(|unit| unit.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_config_file
-                .iter()
-                .map(|file| file.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_provider
-                .iter()
-                .map(|provider| provider.0.clone())
-                .collect::<Vec<_>>(),
-        ),
+        allowed: Allowed::with(&units, &files, &providers),
+        ..Manifests::default()
     }
 }
 
@@ -164,7 +136,7 @@ async fn complete(
     args: &Install,
     settings: Option<&Settings>,
     cluster: &Cluster<'_>,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     Installer::may_install(deployment.as_ref(), args.applying.force_conflicts)?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
@@ -270,7 +242,7 @@ fn missing_images(manifests: &Manifests, why: &str) -> Failure {
 }
 
 /// Whether the allow-lists permit this configuration. An older one may name any value, and the policy would reject new syncers.
-fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failure> {
+fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<()> {
     for (field, value, values, flag) in [
         (
             "unit",

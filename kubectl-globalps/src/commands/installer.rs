@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::{CustomResourceExt as _, ResourceExt as _};
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::secret::additional::foreign_owner;
 
 pub(super) struct Installer {
@@ -35,7 +35,7 @@ impl Installer {
     }
 
     /// Refuses to install over what another program installed; with `force` it may be.
-    pub(super) fn may_install(deployment: Option<&Deployment>, force: bool) -> Result<(), Failure> {
+    pub(super) fn may_install(deployment: Option<&Deployment>, force: bool) -> Result<()> {
         match Self::of(deployment) {
             Some(installer) if !force => Err(installer.refusal()),
             _ => Ok(()),

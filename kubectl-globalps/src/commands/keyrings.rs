@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::pull_secret;
 use crate::cli::CatalogSecret;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 use crate::secret::additional::{data_of, may_change};
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
@@ -24,7 +24,7 @@ pub(super) async fn secrets(
     namespace: &str,
     references: &[LocalObjectReference],
     asked: &mut Asked,
-) -> Result<(), Failure> {
+) -> Result<()> {
     for reference in references {
         let title = format!("Secret {namespace}/{}", reference.name);
         let found = match pull_secret::get_in(cluster, namespace, &reference.name).await {

@@ -13,11 +13,9 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::pull_secret;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
 use crate::cluster::namespaces::all_metadata;
-use crate::cluster::params;
-use crate::error::Failure;
+use crate::cluster::{Cluster, Facts, params};
+use crate::error::{Failure, Result, allowed};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -79,10 +77,7 @@ impl<'a> Marks<'a> {
 }
 
 /// Name of the Secret that namespaces have, or may have; `None`: they never had one.
-pub(super) async fn secret_name(
-    cluster: &Cluster<'_>,
-    facts: &Facts,
-) -> Result<Option<String>, Failure> {
+pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<Option<String>> {
     if let Some(gps) = facts.gps() {
         let settings = &gps.spec.image_pull_secrets;
         let status = gps.status.as_ref();
@@ -96,10 +91,8 @@ pub(super) async fn secret_name(
     let name = names::IMAGE_PULL_SECRETS;
     let call = roles.get_opt(name);
     let doing = format!("get ClusterRole `{name}`");
-    match cluster.call(&doing, call).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => Ok(found?.as_ref().and_then(named_by)),
-    }
+    let found = allowed(cluster.call(&doing, call).await)?.flatten();
+    Ok(found.as_ref().and_then(named_by))
 }
 
 /// The Secret that the role's rules name.
@@ -113,10 +106,7 @@ fn named_by(role: &ClusterRole) -> Option<String> {
 }
 
 /// Waits until the controller reports that nothing is left.
-pub(super) async fn until_reported(
-    cluster: &Cluster<'_>,
-    deadline: Instant,
-) -> Result<(), Failure> {
+pub(super) async fn until_reported(cluster: &Cluster<'_>, deadline: Instant) -> Result<()> {
     loop {
         let Some(gps) = pull_secret::configuration(cluster).await? else {
             return Ok(());
@@ -166,7 +156,7 @@ fn open(gps: &GlobalPullSecret) -> Option<String> {
 }
 
 /// Removes references and Secrets that no controller removed. One that this user may not see or remove is named.
-pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let references = references(cluster, marks).await;
     let secrets = left_secrets(cluster, marks).await;
     let [find_secrets, find_references] = marks.commands();
@@ -186,7 +176,7 @@ pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()
     Ok(())
 }
 
-async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let annotation = marks.annotation;
     let everywhere: Api<ServiceAccount> = Api::all(cluster.client.clone());
     let doing = "list the ServiceAccounts";
@@ -212,10 +202,8 @@ async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Fail
         let params = params::patch(false);
         let patch: Patch<()> = Patch::Json(references.patch(&change, annotation));
         let doing = format!("remove the reference from {title}");
-        match cluster
-            .call(&doing, api.patch(&name, &params, &patch))
-            .await
-        {
+        let patched = cluster.call(&doing, api.patch(&name, &params, &patch));
+        match patched.await {
             Err(failure) if failure.is(404) => {}
             done => {
                 done?;
@@ -227,7 +215,7 @@ async fn references(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Fail
     Ok(())
 }
 
-async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let everywhere: Api<Secret> = Api::all(cluster.client.clone());
     let mut params = ListParams::default().labels(&marks.selector());
     if let Some(name) = marks.name {

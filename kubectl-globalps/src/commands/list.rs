@@ -6,26 +6,19 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::history::slots;
 use super::list_old;
+use super::output::Output;
 use super::pull_secret;
-use crate::cli::{Connection, Form, List as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::cluster::facts::node_secrets;
-use crate::cluster::installed::Sight;
-use crate::cluster::namespaces::{SecretSeen, secrets};
-use crate::error::{Exit, Failure};
+use crate::cli::{Connection, List as Args};
+use crate::cluster::namespaces::secrets;
+use crate::cluster::{Cluster, Sight, must_watch, node_secrets};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
 use crate::secret::listing::{Listing, Snapshot};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, terminal_width};
+use crate::terminal::printer::Printer;
 use crate::view::status::NO_CONFIGURATION;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     if args.where_old {
@@ -45,13 +38,8 @@ pub(super) async fn run(
         if listing.registries.is_empty() {
             return;
         }
-        let layout = Layout {
-            width: terminal_width(Stream::Out),
-            wide: args.output == Form::Wide,
-            no_headers: args.no_headers,
-            ..Layout::default()
-        };
-        printer.data(&listing.table(cluster.now(), layout));
+        let how = Output::new(&args.output, args.no_headers);
+        printer.data(&listing.table(cluster.now(), how.layout(printer)));
     })?;
     for what in &listing.hidden {
         printer.warning(format_args!("this user may not {what}"));
@@ -69,7 +57,7 @@ pub(super) async fn run(
 }
 
 /// Whether there is neither an additional pull secret nor content in force. A Secret that can't be read may exist.
-async fn is_unused(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+async fn is_unused(cluster: &Cluster<'_>) -> Result<bool> {
     let (additional, global) = tokio::join!(
         pull_secret::get(cluster, names::ADDITIONAL_SECRET),
         pull_secret::get(cluster, names::GLOBAL_SECRET),
@@ -78,7 +66,7 @@ async fn is_unused(cluster: &Cluster<'_>) -> Result<bool, Failure> {
 }
 
 /// Registries of the pull secrets that are not in force, and 1 for each of these that can't be read.
-async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize, Failure> {
+async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize> {
     let sources = gps.spec.sources.iter().map(|source| source.name.as_str());
     let mut number = 0;
     for name in std::iter::once(names::ADDITIONAL_SECRET).chain(sources) {
@@ -104,7 +92,7 @@ fn nothing_in_force(waiting: usize) -> (String, &'static str) {
     }
 }
 
-async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing, Failure> {
+async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing> {
     let (global, nodes, kept) = tokio::join!(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         node_secrets(cluster),
@@ -126,39 +114,31 @@ async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listin
             None
         }
     };
-    let kept = match Sight::of(kept.map(Some))? {
-        Sight::Here(kept) => kept,
-        Sight::Absent | Sight::Hidden => {
-            hide(
-                &format!(
-                    "get the Secrets `{}0` and so on",
-                    names::HISTORY_SECRET_PREFIX
-                ),
-                "revisions may be later than the first one, and ages are missing",
-            );
-            Vec::new()
-        }
-    };
-    let nodes = match Sight::of(nodes.map(Some))? {
-        Sight::Here(nodes) => Some(nodes),
-        Sight::Absent | Sight::Hidden => {
-            hide("list nodepullsecrets", "the number of nodes is missing");
-            None
-        }
-    };
+    let kept = allowed(kept)?;
+    if kept.is_none() {
+        hide(
+            &format!(
+                "get the Secrets `{}0` and so on",
+                names::HISTORY_SECRET_PREFIX
+            ),
+            "revisions may be later than the first one, and ages are missing",
+        );
+    }
+    let nodes = allowed(nodes)?;
+    if nodes.is_none() {
+        hide("list nodepullsecrets", "the number of nodes is missing");
+    }
     let has_scopes = global
         .as_ref()
         .is_some_and(|global| data_of(global, names::SCOPED_KEY).is_some());
     let settings = &gps.spec.image_pull_secrets;
     let in_namespaces = if has_scopes && settings.enabled {
-        match Sight::of(secrets(cluster, &settings.secret_name).await.map(Some))? {
-            Sight::Here(found) => Some(found.iter().map(SecretSeen::of).collect::<Vec<_>>()),
-            Sight::Absent | Sight::Hidden => {
-                let what = format!("list Secrets `{}` of all namespaces", settings.secret_name);
-                hide(&what, "the number of namespaces of a scope is missing");
-                None
-            }
+        let found = allowed(secrets(cluster, &settings.secret_name).await)?;
+        if found.is_none() {
+            let what = format!("list Secrets `{}` of all namespaces", settings.secret_name);
+            hide(&what, "the number of namespaces of a scope is missing");
         }
+        found.map(|found| found.into_values().collect::<Vec<_>>())
     } else {
         None
     };
@@ -168,7 +148,7 @@ async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listin
     Ok(Listing::of(Snapshot {
         gps,
         global: global.as_ref(),
-        revisions: &sorted(kept, global.as_ref()),
+        revisions: &sorted(kept.unwrap_or_default(), global.as_ref()),
         nodes: nodes.as_deref(),
         in_namespaces: in_namespaces.as_deref(),
         hidden,

@@ -2,21 +2,18 @@
 
 use globalps_core::api::NodePullSecret;
 use globalps_core::names;
-use kube::ResourceExt as _;
 
 use super::history::slots;
+use super::output::Output;
 use super::pull_secret;
-use crate::cli::{Form, List as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
-use crate::cluster::installed::Sight;
-use crate::cluster::namespaces::{SecretSeen, secrets};
-use crate::error::{Exit, Failure};
-use crate::terminal::layout::Layout;
+use crate::cli::List as Args;
+use crate::cluster::namespaces::secrets;
+use crate::cluster::{Cluster, Facts};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::view::old::{Snapshot, WhereOld};
 use crate::view::status::Status;
 
-pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     let found = Box::pin(observe(cluster)).await?;
     let printer = cluster.printer();
     let names = found.places.iter();
@@ -25,12 +22,8 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
         if found.places.is_empty() {
             return;
         }
-        let layout = Layout {
-            wide: args.output == Form::Wide,
-            no_headers: args.no_headers,
-            ..Layout::default()
-        };
-        printer.data(&found.table(layout));
+        let how = Output::new(&args.output, args.no_headers);
+        printer.data(&found.table(how.layout(printer)));
     })?;
     for what in &found.hidden {
         printer.warning(format_args!("this user may not {what}"));
@@ -47,7 +40,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
     Ok(Exit::No)
 }
 
-async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld, Failure> {
+async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld> {
     let (facts, kept, rolled_out, global, additional) = tokio::join!(
         Facts::observe(cluster),
         slots(cluster, names::HISTORY_SLOTS),
@@ -59,26 +52,19 @@ async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld, Failure> {
     let mut hidden = Vec::new();
     let mut hide = |what: String| hidden.push(format!("{what}, so its places are missing"));
     let mut one = |name: &str, answer| {
-        Ok::<_, Failure>(match Sight::of(answer)? {
-            Sight::Here(secret) => Some(secret),
-            Sight::Absent => None,
-            Sight::Hidden => {
-                hide(format!("get Secret `{name}`"));
-                None
-            }
-        })
+        Ok::<_, Failure>(allowed(answer)?.unwrap_or_else(|| {
+            hide(format!("get Secret `{name}`"));
+            None
+        }))
     };
     let rolled_out = one(names::ROLLED_OUT_SECRET, rolled_out)?;
     let global = one(names::GLOBAL_SECRET, global)?;
     let additional = one(names::ADDITIONAL_SECRET, additional)?;
-    let mut kept = match Sight::of(kept.map(Some))? {
-        Sight::Here(kept) => kept,
-        Sight::Absent | Sight::Hidden => {
-            let prefix = names::HISTORY_SECRET_PREFIX;
-            hide(format!("get the Secrets `{prefix}0` and so on"));
-            Vec::new()
-        }
-    };
+    let mut kept = allowed(kept)?.unwrap_or_else(|| {
+        let prefix = names::HISTORY_SECRET_PREFIX;
+        hide(format!("get the Secrets `{prefix}0` and so on"));
+        Vec::new()
+    });
     kept.extend(rolled_out);
     let gps = facts.gps();
     let status = gps.and_then(|gps| gps.status.as_ref()?.image_pull_secrets.as_ref());
@@ -89,18 +75,9 @@ async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld, Failure> {
     };
     let mut in_namespaces = Vec::new();
     if let Some(name) = name {
-        match Sight::of(secrets(cluster, name).await.map(Some))? {
-            Sight::Here(found) => {
-                in_namespaces.extend(found.iter().map(|secret| {
-                    (
-                        secret.namespace().unwrap_or_default(),
-                        SecretSeen::of(secret),
-                    )
-                }));
-            }
-            Sight::Absent | Sight::Hidden => {
-                hide(format!("list Secrets `{name}` of all namespaces"));
-            }
+        match allowed(secrets(cluster, name).await)? {
+            Some(found) => in_namespaces.extend(found),
+            None => hide(format!("list Secrets `{name}` of all namespaces")),
         }
     }
     let rows = Status::of(&facts, cluster.now()).nodes;

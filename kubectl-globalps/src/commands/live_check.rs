@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::cli::Asking;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::registry::{Purpose, Trust, checker, failure_with};
 use crate::secret::additional::Login;
 use crate::terminal::printer::Printer;
@@ -17,7 +17,7 @@ use crate::terminal::printer::Printer;
 const AT_ONCE: usize = 8;
 
 /// The certificate authorities that the check trusts.
-pub(super) fn trust(flags: &Asking) -> Result<Trust, Failure> {
+pub(super) fn trust(flags: &Asking) -> Result<Trust> {
     if flags.insecure {
         return Ok(Trust::Anybody);
     }
@@ -87,7 +87,7 @@ pub(super) async fn live_check(
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let answers = ask(logins, trust, flags, printer).await;
     let mut failures = Vec::new();
     for (login, (registry, answer)) in logins.iter().zip(answers) {

@@ -15,23 +15,17 @@ use tokio::time::Instant;
 use super::attempts::{ATTEMPTS, pause};
 use super::migrate_facts::{Found, observe};
 use crate::cli::{Connection, DryRun, Migrate, Tool};
-use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::is_ours;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, params};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::migration::{
-    PATCHER, Step, account, list, number, refusal, step, table, without_reference,
+    MOST, PATCHER, Step, account, refusal, step, table, without_reference,
 };
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::terminal::{Printer, confirm, few, number};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(
-    args: &Migrate,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let Tool::ImagepullsecretPatcher = args.tool;
     let cluster = Cluster::connect(flags, printer)?;
     let name = args.secret_name.as_ref().map(|name| name.0.as_str());
@@ -131,7 +125,7 @@ fn announce(
             "Secret `{}` is not of {PATCHER} in {}, and stays with its references: {}",
             found.secret_name,
             number(names.len(), "namespace"),
-            list(&names)
+            few(&names, MOST)
         ));
     }
     let mut different: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -144,13 +138,13 @@ fn announce(
         printer.warning(format!(
             "globalps has other credentials for `{registry}` than the Secret `{}` in {}",
             found.secret_name,
-            list(&namespaces)
+            few(&namespaces, MOST)
         ));
     }
 }
 
 /// Scales the tool to 0.
-async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<(), Failure> {
+async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<()> {
     let title = title(deployment);
     let (namespace, name) = (
         deployment.namespace().unwrap_or_default(),
@@ -160,14 +154,10 @@ async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Re
     let params = params::patch(how == DryRun::Server);
     let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let doing = format!("scale Deployment `{title}` to 0");
-    cluster
-        .call(&doing, api.patch(&name, &params, &patch))
-        .await?;
-    done(
-        cluster,
-        &format!("deployment.apps/{name} of namespace {namespace} scaled to 0"),
-        how,
-    );
+    let patched = cluster.call(&doing, api.patch(&name, &params, &patch));
+    patched.await?;
+    let line = format!("deployment.apps/{name} of namespace {namespace} scaled to 0");
+    done(cluster, &line, how);
     Ok(())
 }
 
@@ -176,11 +166,7 @@ fn done(cluster: &Cluster<'_>, line: &str, how: DryRun) {
 }
 
 /// Waits until the tool's pods are gone, because it would recreate everything.
-async fn gone(
-    cluster: &Cluster<'_>,
-    deployment: &Deployment,
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn gone(cluster: &Cluster<'_>, deployment: &Deployment, deadline: Instant) -> Result<()> {
     let title = title(deployment);
     let namespace = deployment.namespace().unwrap_or_default();
     let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone());
@@ -223,7 +209,7 @@ async fn migrate(
     namespace: &str,
     step: &Step,
     summary: &mut Summary,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if step.accounts.is_empty() && !step.deletes {
         return Ok(());
     }
@@ -267,7 +253,7 @@ async fn detach(
     found: &Found,
     (namespace, name): (&str, &str),
     how: DryRun,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let title = format!("ServiceAccount `{namespace}/{name}`");
     let params = params::patch(how == DryRun::Server);
@@ -338,14 +324,14 @@ fn finish(
             "nobody updates the Secret `{}` any more in {} that globalps does not select: {}",
             found.secret_name,
             number(outside.len(), "namespace"),
-            list(&outside)
+            few(&outside, MOST)
         ));
     }
     if !waiting.is_empty() {
         printer.warning(format!(
             "something is left in {}: {}",
             number(waiting.len(), "namespace"),
-            list(&waiting)
+            few(&waiting, MOST)
         ));
         printer.hint(
             "the column STAYS shows what: restart pods with `kubectl -n NAMESPACE rollout restart deployment`, add service accounts to `spec.imagePullSecrets.serviceAccounts`, then migrate again",
@@ -358,11 +344,7 @@ fn finish(
             ));
         }
     }
-    if waiting.is_empty() && summary.failed.is_empty() {
-        Exit::Done
-    } else {
-        Exit::No
-    }
+    Exit::of(waiting.is_empty() && summary.failed.is_empty())
 }
 
 #[cfg(test)]

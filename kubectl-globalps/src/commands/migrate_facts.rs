@@ -18,9 +18,9 @@ use kube::{Api, ResourceExt as _};
 use super::check_namespaces::admission_policy;
 use super::pull_secret;
 use super::pull_secret::content_of;
-use crate::cluster::client::Cluster;
-use crate::cluster::namespaces::{InForce, SecretSeen, each, namespaces, secrets};
-use crate::error::Failure;
+use crate::cluster::Cluster;
+use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
+use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::migration::{
     self, MANAGED_BY, Old, PATCHER, Place, account, compare, is_patcher, named_by,
@@ -50,10 +50,7 @@ struct Delivered {
     in_force: InForce,
 }
 
-pub(super) async fn observe(
-    cluster: &Cluster<'_>,
-    secret_name: Option<&str>,
-) -> Result<Found, Failure> {
+pub(super) async fn observe(cluster: &Cluster<'_>, secret_name: Option<&str>) -> Result<Found> {
     let deployments = deployments(cluster).await?;
     let named = secret_name.map(str::to_owned);
     let named = named.or_else(|| deployments.iter().find_map(named_by));
@@ -97,7 +94,7 @@ pub(super) async fn observe(
     })
 }
 
-async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>, Failure> {
+async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>> {
     let api: Api<Deployment> = Api::all(cluster.client.clone());
     let mut found = Vec::new();
     let all = ListParams::default();
@@ -109,7 +106,7 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>, Failure> 
 }
 
 /// Refuses where globalps has nothing in force.
-async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered, Failure> {
+async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
     let gps = pull_secret::installed_configuration(cluster).await?;
     let gps = gps.filter(|gps| gps.spec.image_pull_secrets.enabled);
     let Some(gps) = gps else {
@@ -155,7 +152,7 @@ async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,
     delivered: &Delivered,
-) -> Result<(BTreeMap<String, Place>, Vec<String>), Failure> {
+) -> Result<(BTreeMap<String, Place>, Vec<String>)> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let doing = format!("list the Secrets `{name}` of every namespace");
@@ -194,22 +191,13 @@ async fn judge(
     cluster: &Cluster<'_>,
     delivered: &Delivered,
     places: &mut BTreeMap<String, Place>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let selection = Selection::new(&delivered.settings)
         .map_err(|why| Failure::no(why, "change it in the GlobalPullSecret"))?;
     let (seen, own) = futures::try_join!(
         namespaces(cluster),
         secrets(cluster, &delivered.settings.secret_name),
     )?;
-    let own: BTreeMap<String, SecretSeen> = own
-        .iter()
-        .map(|secret| {
-            (
-                secret.namespace().unwrap_or_default(),
-                SecretSeen::of(secret),
-            )
-        })
-        .collect();
     // What is in a namespace that goes, goes with it.
     places.retain(|name, _| seen.get(name).is_some_and(|seen| !seen.is_terminating));
     for (name, place) in places {
@@ -244,7 +232,7 @@ async fn pods(
     old: &str,
     ours: &str,
     places: &mut BTreeMap<String, Place>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
     each(cluster, &api, running, "list the pods", |pod| {

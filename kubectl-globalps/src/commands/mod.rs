@@ -37,6 +37,7 @@ mod namespace_access;
 mod object_changes;
 mod objects;
 mod operator_access;
+mod output;
 mod pause;
 mod preview;
 #[cfg(test)]
@@ -70,13 +71,13 @@ mod why_all;
 mod why_facts;
 
 use crate::cli::{Cli, Command, help};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 
 use runtime::block_on;
 
 /// Runs the command that was asked for.
-pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit> {
     let flags = &cli.connection;
     block_on(async {
         match &cli.command {

@@ -5,7 +5,7 @@ use globalps_manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
@@ -33,7 +33,7 @@ pub(super) async fn chosen(
     (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,
     cluster: &Cluster<'_>,
-) -> Result<Option<NamespaceAccess>, Failure> {
+) -> Result<Option<NamespaceAccess>> {
     let live = config.map(|config| &config.spec.image_pull_secrets);
     let live = live.filter(|live| live.enabled);
     if name.is_none() && live.is_none() {
@@ -60,14 +60,10 @@ pub(super) async fn chosen(
 }
 
 /// Whether the API server serves `MutatingAdmissionPolicy` in v1.
-pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool, Failure> {
-    let found = cluster
-        .call(
-            "see whether the API server serves MutatingAdmissionPolicy",
-            cluster.client.list_api_group_resources(POLICIES),
-        )
-        .await;
-    match found {
+pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
+    let doing = "see whether the API server serves MutatingAdmissionPolicy";
+    let call = cluster.client.list_api_group_resources(POLICIES);
+    match cluster.call(doing, call).await {
         Ok(list) => {
             let mut resources = list.resources.iter();
             Ok(resources.any(|resource| resource.name == "mutatingadmissionpolicies"))
@@ -86,7 +82,7 @@ fn choose(
     attach: Option<Attach>,
     live: Option<&ImagePullSecrets>,
     is_served: bool,
-) -> Result<Choice, Failure> {
+) -> Result<Choice> {
     let known = live.map(|live| live.secret_name.as_str());
     let Some(secret_name) = name.or(known) else {
         return Ok((None, None));
@@ -137,66 +133,20 @@ mod tests {
             ..ImagePullSecrets::default()
         };
         let none = None::<Option<Attach>>;
-        for (name, attach, live, is_served, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (None, None, none, true, Ok(None)),
-            (
-                Some("a"),
-                None,
-                none,
-                true,
-                Ok(Some(("a", Admission, false))),
-            ),
-            (
-                Some("a"),
-                None,
-                none,
-                false,
-                Ok(Some(("a", ServiceAccounts, true))),
-            ),
-            (
-                Some("a"),
-                Some(ServiceAccounts),
-                none,
-                true,
-                Ok(Some(("a", ServiceAccounts, false))),
-            ),
-            (
-                Some("a"),
-                Some(Admission),
-                none,
-                false,
-                Err("MutatingAdmissionPolicy"),
-            ),
-            (
-                None,
-                None,
-                Some(None),
-                true,
-                Ok(Some(("s", Admission, false))),
-            ),
-            (
-                None,
-                None,
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", ServiceAccounts, false))),
-            ),
-            (
-                Some("s"),
-                None,
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", ServiceAccounts, false))),
-            ),
-            (
-                Some("s"),
-                Some(Admission),
-                Some(Some(ServiceAccounts)),
-                true,
-                Ok(Some(("s", Admission, false))),
-            ),
+            (Some("a"), None, none, true, Ok(Some(("a", Admission, false)))),
+            (Some("a"), None, none, false, Ok(Some(("a", ServiceAccounts, true)))),
+            (Some("a"), Some(ServiceAccounts), none, true, Ok(Some(("a", ServiceAccounts, false)))),
+            (Some("a"), Some(Admission), none, false, Err("MutatingAdmissionPolicy")),
+            (None, None, Some(None), true, Ok(Some(("s", Admission, false)))),
+            (None, None, Some(Some(ServiceAccounts)), true, Ok(Some(("s", ServiceAccounts, false)))),
+            (Some("s"), None, Some(Some(ServiceAccounts)), true, Ok(Some(("s", ServiceAccounts, false)))),
+            (Some("s"), Some(Admission), Some(Some(ServiceAccounts)), true, Ok(Some(("s", Admission, false)))),
             (Some("other"), None, Some(None), true, Err("Secret `s`")),
-        ] {
+        ];
+        for (name, attach, live, is_served, expected) in cases {
             let case = format!("{name:?} {attach:?} {live:?} {is_served}");
             let live = live.map(settings);
             let chosen = choose(name, attach, live.as_ref(), is_served);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use crate::format::numbers::plain_numbers;
-use crate::terminal::escapes::line;
+use crate::terminal::{line, number};
 
 /// Fields that the API server sets.
 const SET_BY_SERVER: [&str; 5] = [
@@ -127,8 +127,7 @@ pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
         };
     }
     if unchanged > 0 {
-        let plural = if unchanged == 1 { "" } else { "s" };
-        let _ = writeln!(text, "{unchanged} object{plural} unchanged");
+        let _ = writeln!(text, "{} unchanged", number(unchanged, "object"));
     }
     text
 }

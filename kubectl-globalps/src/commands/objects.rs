@@ -11,13 +11,12 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cli::Span;
-use crate::cluster::client::Cluster;
-use crate::cluster::start;
-use crate::error::Failure;
+use crate::cluster::{Cluster, start};
+use crate::error::{Failure, Result};
 
 /// Between two looks at pods that do not run yet.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -29,7 +28,7 @@ pub(super) async fn put_all(
     objects: Vec<Value>,
     deployment: &'static str,
     timeout: Span,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let deadline = Instant::now() + timeout.0;
     let late = |what: &str, hint: &str| Failure::no(format!("{what} within {timeout}"), hint);
     // What comes after them may be of their kinds.
@@ -158,6 +157,15 @@ impl Object {
         }
     }
 
+    /// Nothing but its kind and place: to look at it, or to delete it.
+    pub(super) fn named(version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self::of(json!({
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": name, "namespace": namespace},
+        }))
+    }
+
     pub(super) fn metadata(&self, key: &str) -> Option<&str> {
         self.value.get("metadata")?.get(key)?.as_str()
     }
@@ -192,11 +200,7 @@ impl Object {
     }
 
     /// `false`: it was gone already, or its kind is.
-    pub(super) async fn delete(
-        &self,
-        cluster: &Cluster<'_>,
-        dry_run: bool,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn delete(&self, cluster: &Cluster<'_>, dry_run: bool) -> Result<bool> {
         let (title, api) = (format!("`{}`", self.title()), self.api(&cluster.client));
         let params = DeleteParams {
             dry_run,
@@ -207,25 +211,17 @@ impl Object {
 }
 
 /// Server-side apply with force: globalps owns these objects entirely.
-pub(super) async fn apply(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    dry_run: bool,
-) -> Result<(), Failure> {
+pub(super) async fn apply(cluster: &Cluster<'_>, object: &Object, dry_run: bool) -> Result<()> {
     let title = object.title();
     let params = PatchParams {
         dry_run,
         ..PatchParams::apply(names::PLUGIN_MANAGER).force()
     };
+    let (api, name) = (object.api(&cluster.client), object.name());
+    let patch = Patch::Apply(&object.value);
+    let doing = format!("apply `{title}`");
     let applied = cluster
-        .call(
-            &format!("apply `{title}`"),
-            object.api(&cluster.client).patch(
-                &object.name(),
-                &params,
-                &Patch::Apply(&object.value),
-            ),
-        )
+        .call(&doing, api.patch(&name, &params, &patch))
         .await?;
     cluster.printer().detail(format_args!(
         "{title} is at {}",

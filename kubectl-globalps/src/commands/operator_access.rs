@@ -8,9 +8,9 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 
 use crate::cli::{CatalogSecret, Install};
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::namespaces;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Namespace and name of each.
 type Secrets = BTreeSet<(String, String)>;
@@ -26,7 +26,7 @@ pub(super) async fn chosen(
     args: &Install,
     is_enabled: bool,
     cluster: &Cluster<'_>,
-) -> Result<Option<OperatorAccess>, Failure> {
+) -> Result<Option<OperatorAccess>> {
     let asked = asked(args);
     if asked.is_empty() && !is_enabled {
         return Ok(None);
@@ -48,7 +48,7 @@ fn asked(args: &Install) -> Secrets {
 }
 
 /// The pull secrets that the controller may copy; empty: there is no such permission.
-pub(super) async fn granted(cluster: &Cluster<'_>) -> Result<Secrets, Failure> {
+pub(super) async fn granted(cluster: &Cluster<'_>) -> Result<Secrets> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let name = names::OPERATORS;
     let doing = format!("get ClusterRole `{name}`");
@@ -71,7 +71,7 @@ fn choose(
     asked: Secrets,
     mut granted: Secrets,
     present: &BTreeSet<String>,
-) -> Result<(Secrets, Option<String>), Failure> {
+) -> Result<(Secrets, Option<String>)> {
     if let Some((namespace, name)) = asked
         .iter()
         .find(|(namespace, _)| !present.contains(namespace))

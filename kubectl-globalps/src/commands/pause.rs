@@ -13,16 +13,14 @@ use serde_json::{Value, json};
 use super::restore_configuration::must_not_be_deleted;
 use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, Resume};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{is_installed, must_watch, not_installed};
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 
 /// Annotation that says how Flux applies an object.
 const FLUX_APPLY: &str = "kustomize.toolkit.fluxcd.io/ssa";
 
-pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, true).await?;
@@ -30,11 +28,7 @@ pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-pub(super) async fn resume(
-    args: &Resume,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn resume(args: &Resume, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, false).await?;
@@ -42,7 +36,7 @@ pub(super) async fn resume(
     follow_if(&cluster, goal, &args.wait).await
 }
 
-async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
+async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<()> {
     let name = names::GLOBAL_SECRET;
     let is_changed = match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
         Err(failure) if failure.is(404) && !is_installed(cluster).await => {
@@ -71,11 +65,7 @@ fn spec(paused: bool) -> Value {
 }
 
 /// Pauses or resumes a rollout that there is. False: it is paused or resumed already.
-pub(super) async fn set_paused<K>(
-    cluster: &Cluster<'_>,
-    name: &str,
-    paused: bool,
-) -> Result<bool, Failure>
+pub(super) async fn set_paused<K>(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<bool>
 where
     K: Resource<DynamicType = ()>,
 {

@@ -10,14 +10,13 @@ use serde_json::{Value, json};
 use super::external_diff::show_files;
 use super::object_changes::{Change, files, overlay, text};
 use super::objects::Object;
-use crate::cli::{DryRun, Form};
+use crate::cli::{Applying, DryRun, Form};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_ask, confirm, not_confirmed};
+use crate::error::{Exit, Failure, Result, or_absent};
+use crate::terminal::{Printer, can_ask, confirm, not_confirmed};
 
 /// Whether the manifests are printed instead, without a cluster.
-pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool, Failure> {
+pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool> {
     match (output, dry_run) {
         (None, _) => Ok(false),
         (Some(_), DryRun::Client) => Ok(true),
@@ -28,11 +27,7 @@ pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool,
     }
 }
 
-pub(super) fn print(
-    printer: &Printer,
-    objects: &[Value],
-    output: Option<&Form>,
-) -> Result<(), Failure> {
+pub(super) fn print(printer: &Printer, objects: &[Value], output: Option<&Form>) -> Result<()> {
     if output == Some(&Form::Yaml) {
         printer.data(&to_yaml(objects));
         return Ok(());
@@ -51,11 +46,11 @@ pub(super) async fn preview(
     cluster: &Cluster<'_>,
     objects: &[Value],
     deleted: &[Object],
-    dry_run: DryRun,
-    yes: bool,
+    applying: &Applying,
     notes: &[String],
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>> {
     let printer = cluster.printer();
+    let (dry_run, yes) = (applying.dry_run, applying.is_confirmed());
     if dry_run == DryRun::None && !yes && !can_ask() {
         return Err(not_confirmed());
     }
@@ -106,16 +101,12 @@ pub(super) async fn preview(
     Ok(None)
 }
 
-async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change, Failure> {
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change> {
     let (title, api) = (object.title(), object.api(&cluster.client));
     let name = object.name();
     let doing = format!("get `{title}`");
     let live = cluster.call(&doing, api.get_opt(&name)).await;
-    let live: Option<DynamicObject> = match live {
-        // Its kind or its namespace doesn't exist yet.
-        Err(failure) if failure.is(404) => None,
-        live => live?,
-    };
+    let live: Option<DynamicObject> = or_absent(live)?;
     let after = if how == DryRun::Client {
         None
     } else {

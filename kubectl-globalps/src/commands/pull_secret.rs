@@ -10,14 +10,11 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::or_not_installed;
-use crate::cluster::facts::{FINALIZERS, waits_for};
-use crate::cluster::hypershift;
-use crate::cluster::params;
+use crate::cluster::{Cluster, FINALIZERS, hypershift, or_not_installed, params, waits_for};
 use crate::credentials::auth_file::AuthFile;
-use crate::error::Failure;
+use crate::error::{Failure, Result, or_absent};
 use crate::secret::additional::data_of;
+use crate::terminal::printer::Printer;
 
 /// Of the metadata, what may be shown.
 const METADATA: [&str; 10] = [
@@ -36,7 +33,7 @@ const MANIFEST: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 const OWN_ANNOTATIONS: &str = "globalps.io/";
 
 /// A Secret of the namespace of the pull secrets.
-pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
+pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>> {
     get_in(cluster, &cluster.namespace, name).await
 }
 
@@ -44,7 +41,7 @@ pub(super) async fn get_in(
     cluster: &Cluster<'_>,
     namespace: &str,
     name: &str,
-) -> Result<Option<Secret>, Failure> {
+) -> Result<Option<Secret>> {
     let api: Api<Owned<Secret>> = Api::namespaced(cluster.client.clone(), namespace);
     let doing = format!("get Secret `{namespace}/{name}`");
     cluster.read(&doing, api.get_opt(name)).await
@@ -55,7 +52,7 @@ pub(super) async fn auth_file(
     cluster: &Cluster<'_>,
     namespace: &str,
     name: &str,
-) -> Result<AuthFile, Failure> {
+) -> Result<AuthFile> {
     let shown = format!("Secret `{namespace}/{name}`");
     let secret = get_in(cluster, namespace, name).await?.ok_or_else(|| {
         Failure::new(
@@ -79,9 +76,7 @@ pub(super) async fn auth_file(
 }
 
 /// The configuration of this cluster.
-pub(super) async fn configuration(
-    cluster: &Cluster<'_>,
-) -> Result<Option<GlobalPullSecret>, Failure> {
+pub(super) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<GlobalPullSecret>> {
     let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let found = cluster.read("get the GlobalPullSecret", call).await;
@@ -97,11 +92,8 @@ pub(super) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<Globa
 /// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
 pub(super) async fn installed_configuration(
     cluster: &Cluster<'_>,
-) -> Result<Option<GlobalPullSecret>, Failure> {
-    match configuration(cluster).await {
-        Err(failure) if failure.is(404) => Ok(None),
-        found => found,
-    }
+) -> Result<Option<GlobalPullSecret>> {
+    or_absent(configuration(cluster).await)
 }
 
 /// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its
@@ -110,7 +102,7 @@ pub(super) async fn put(
     cluster: &Cluster<'_>,
     mut secret: Secret,
     dry_run: DryRun,
-) -> Result<Secret, Failure> {
+) -> Result<Secret> {
     let annotations = secret.metadata.annotations.as_mut();
     let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED_ANNOTATION).is_some());
     let api = cluster.api::<Secret>();
@@ -179,7 +171,7 @@ fn mask_unless(has_credentials: bool, value: &mut Value) {
 }
 
 /// The additional pull secret as the controller sees it: one that is being deleted is absent.
-pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
+pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>> {
     let found = get(cluster, names::ADDITIONAL_SECRET).await?;
     Ok(found.filter(|secret| waits_for(&secret.metadata).is_none()))
 }
@@ -200,11 +192,7 @@ pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) {
 }
 
 /// What is in force: for every pod, and for some.
-pub(super) fn content_of(
-    global: &Secret,
-    bytes: &[u8],
-    delivery: Delivery,
-) -> Result<Content, Failure> {
+pub(super) fn content_of(global: &Secret, bytes: &[u8], delivery: Delivery) -> Result<Content> {
     let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
     Ok(Content {
         config: parse(bytes).map_err(|_| unreadable())?,
@@ -226,10 +214,17 @@ pub(super) fn unreadable() -> Failure {
     )
 }
 
+/// Those that `--force-conflicts` disregards.
+pub(super) fn warn_of_owners(printer: &Printer, owners: impl IntoIterator<Item = String>) {
+    for owner in owners {
+        printer.warning(format_args!("`{owner}` may revert the change"));
+    }
+}
+
 pub(super) const ANYWAY: &str = "`--force` writes the Secret anyway";
 
 /// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
-pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<()> {
     match configuration(cluster).await {
         Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
             failure.hint = format!("{}; {ANYWAY}", failure.hint);
@@ -244,7 +239,6 @@ pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<(), Failu
 mod tests {
     use super::*;
     use crate::cluster::client::tests::mocked;
-    use crate::terminal::printer::Printer;
     use k8s_openapi::ByteString;
 
     fn applied() -> Secret {

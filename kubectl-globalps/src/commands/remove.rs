@@ -10,35 +10,27 @@ use serde_json::json;
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
-use super::pull_secret::{additional, warn_if_kept};
+use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
 use super::restarts::of_removal;
 use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
 use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::cluster::facts::Facts;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Facts, must_watch, params};
+use crate::error::{Exit, Failure, Result};
 use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{Change, InForce, changes, text};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::secret::changes::{Change, InForce, changes, text_of_all};
+use crate::terminal::{Printer, confirm};
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
 
-pub(super) async fn run(
-    args: &Remove,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let is_dry_run = args.dry_run != DryRun::None;
     // Also accepts registries that no image can name, so that they can be removed.
@@ -72,10 +64,7 @@ pub(super) async fn run(
             let restores = matches!(plan, Plan::Restore(_));
             let removed = (name, &after, difference.as_slice());
             let restarts = of_removal(&cluster, removed, restores).await;
-            let difference = match difference {
-                none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
-                some => text(&some),
-            };
+            let difference = text_of_all(&difference, "on the nodes");
             if is_dry_run {
                 printer.data(&difference);
             } else {
@@ -197,7 +186,7 @@ async fn plan(
     args: &Remove,
     registries: &[String],
     sources: Option<&Sources>,
-) -> Result<Option<(Plan, Option<DockerConfig>)>, Failure> {
+) -> Result<Option<(Plan, Option<DockerConfig>)>> {
     let name = name_of(args);
     let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
@@ -236,10 +225,7 @@ async fn plan(
             "there is nothing to remove; `kubectl globalps status` shows whether nodes are still being restored",
         );
     };
-    if let Some(owner) = may_change(&secret, force)? {
-        let printer = cluster.printer();
-        printer.warning(format_args!("`{owner}` may revert the change"));
-    }
+    warn_of_owners(cluster.printer(), may_change(&secret, force)?);
     let before = valid_in(&secret, names::DATA_KEY);
     if args.all {
         may_forget()?;
@@ -344,7 +330,7 @@ async fn carry_out(
     plan: Plan,
     sources: Option<&Sources>,
     args: &Remove,
-) -> Result<(Goal, Vec<String>), Failure> {
+) -> Result<(Goal, Vec<String>)> {
     let mut goal = Goal::Restored {
         skip_unreachable: args.skip_unreachable,
     };

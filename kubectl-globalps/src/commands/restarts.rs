@@ -9,7 +9,7 @@ use kube::api::ListParams;
 
 use super::pull_secret;
 use crate::cluster::client::Cluster;
-use crate::error::{Failure, page};
+use crate::error::{Result, page};
 use crate::secret::changes::{Change, reach_nodes};
 use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
@@ -85,7 +85,7 @@ pub(super) fn agree(
     effects: &Effects,
     is_first: bool,
     yes: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if !effects.restarts() {
         return Ok(());
     }

@@ -10,13 +10,9 @@ use serde_json::json;
 
 use super::pull_secret;
 use crate::cli::Connection;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{must_watch, or_not_installed};
-use crate::cluster::facts::waits_for;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::{can_ask, confirm};
+use crate::cluster::{Cluster, must_watch, or_not_installed, params, waits_for};
+use crate::error::{Exit, Failure, Result};
+use crate::terminal::{Printer, can_ask, confirm};
 use crate::view::status::{REMOVAL_HELD, is_removal_held};
 
 const DELETED: &str = "there is no GlobalPullSecret, although credentials are in force: an empty one would change what they are, and who gets them";
@@ -26,7 +22,7 @@ const IN_FORCE: &str =
     "this GlobalPullSecret is in force; it was created after another one was deleted";
 const GO_BACK: &str = "Go back to the GlobalPullSecret that it replaced?";
 
-pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
@@ -68,7 +64,7 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit, F
 
 /// Refuses to create a `GlobalPullSecret` in place of a deleted one: with only one field of it, it would replace the sources, the
 /// delivery and the namespaces of what is in force by the defaults.
-pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<()> {
     let api = cluster.api::<Secret>();
     for name in [names::GLOBAL_SECRET, names::STATE_SECRET] {
         let doing = format!("see whether Secret `{}/{name}` exists", cluster.namespace);
@@ -82,11 +78,11 @@ pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<(), Fai
 
 /// Refuses to add something while the removal of the last sources is held: it would not come into force before that is decided.
 /// Users who may not read the configuration are not refused.
-pub(super) async fn must_not_be_held(cluster: &Cluster<'_>) -> Result<(), Failure> {
+pub(super) async fn must_not_be_held(cluster: &Cluster<'_>) -> Result<()> {
     refuse_held(is_held(cluster).await)
 }
 
-pub(super) fn refuse_held(is_held: bool) -> Result<(), Failure> {
+pub(super) fn refuse_held(is_held: bool) -> Result<()> {
     if is_held {
         return Err(Failure::new(REMOVAL_HELD.0, REMOVAL_HELD.1));
     }
@@ -99,7 +95,7 @@ pub(super) async fn is_held(cluster: &Cluster<'_>) -> bool {
     gps.as_ref().is_some_and(is_removal_held)
 }
 
-async fn remembered(cluster: &Cluster<'_>) -> Result<State, Failure> {
+async fn remembered(cluster: &Cluster<'_>) -> Result<State> {
     let secret = pull_secret::get(cluster, names::STATE_SECRET).await?;
     let state = secret.as_ref().and_then(State::of);
     state.ok_or_else(|| nothing_to_restore(cluster))
@@ -127,7 +123,7 @@ async fn create(
     cluster: &Cluster<'_>,
     object: &GlobalPullSecret,
     dry_run: bool,
-) -> Result<&'static str, Failure> {
+) -> Result<&'static str> {
     let api = cluster.api::<GlobalPullSecret>();
     let params = params::post(dry_run);
     let call = api.create(&params, object);
@@ -140,7 +136,7 @@ async fn replace(
     cluster: &Cluster<'_>,
     mut object: DynamicObject,
     mut last: Configuration,
-) -> Result<&'static str, Failure> {
+) -> Result<&'static str> {
     // A pause is about the nodes, whatever is configured.
     last.spec.rollout.paused |= object.data["spec"]["rollout"]["paused"] == true;
     let api = cluster.untyped::<GlobalPullSecret>();

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
-use crate::error::Failure;
+use crate::cluster::{Cluster, params};
+use crate::error::Result;
 
 /// Metadata of a patch with that intent. It names the generation of the spec after the patch, so it fails if the object has
 /// changed since it was read.
@@ -31,7 +30,7 @@ pub(super) async fn restore_on_purpose(
     doing: &str,
     change: impl Fn(&GlobalPullSecret) -> Option<Value>,
     dry_run: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let api = cluster.api::<GlobalPullSecret>();
     let params = params::patch(dry_run);
     let mut attempt = 1;

@@ -7,18 +7,12 @@ use jiff::Timestamp;
 use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, Retry};
 use crate::cluster::annotate::annotate;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{must_watch, or_not_installed};
-use crate::cluster::facts::node_secrets;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, must_watch, node_secrets, or_not_installed};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::status::has_failed;
 
-pub(super) async fn run(
-    args: &Retry,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Retry, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let objects = node_secrets(&cluster).await;
@@ -62,7 +56,7 @@ struct Choice {
 }
 
 /// The failed nodes, optionally only the named ones. An unknown name is an error.
-fn choose(phases: &[(String, Phase)], named: &[String]) -> Result<Choice, Failure> {
+fn choose(phases: &[(String, Phase)], named: &[String]) -> Result<Choice> {
     let find = |name: &String| phases.iter().find(|(node, _)| node == name);
     let unknown: Vec<&str> = named
         .iter()

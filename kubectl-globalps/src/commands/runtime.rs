@@ -2,9 +2,9 @@
 
 use std::future::Future;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
-pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -9,7 +9,7 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 use crate::credentials::file::read;
-use crate::error::{Failure, page};
+use crate::error::{Failure, Result, page};
 
 /// A `GlobalPullSecret` from a file.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         Self::of(&read(path)?).map_err(|why| {
             Failure::new(
                 format!("`{}` is no GlobalPullSecret: {why}", path.display()),

@@ -16,11 +16,9 @@ use super::restore_intent::meant;
 use super::source_state::{When, must_reach_pods};
 use super::wait::until_reported;
 use crate::cli::{DryRun, Span};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, is_installed};
 use crate::cluster::namespaces::Who;
-use crate::cluster::params;
-use crate::error::Failure;
+use crate::cluster::{Cluster, Program, is_installed, params};
+use crate::error::{Failure, Result};
 use crate::secret::additional::{data_of, may_change_of};
 use crate::secret::scope::{ScopeChange, shown, with_source, without_source};
 
@@ -32,7 +30,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+    pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Self> {
         let api = api(cluster);
         let call = api.get_opt(names::GLOBAL_SECRET);
         let object = cluster.call("get the GlobalPullSecret", call).await?;
@@ -75,7 +73,7 @@ impl Sources {
     }
 
     /// Refuses to change a list that another program would restore; with `force` that program is only named.
-    pub(super) fn may_change(&self, force: bool) -> Result<Option<String>, Failure> {
+    pub(super) fn may_change(&self, force: bool) -> Result<Option<String>> {
         let Some(object) = &self.object else {
             return Ok(None);
         };
@@ -92,19 +90,16 @@ impl Sources {
         list: &[Value],
         restores: bool,
         dry_run: DryRun,
-    ) -> Result<(), Failure> {
-        let name = names::GLOBAL_SECRET;
+    ) -> Result<()> {
+        let (name, api) = (names::GLOBAL_SECRET, api(cluster));
         let spec = json!({"sources": list});
         let Some(object) = &self.object else {
             let mut object = DynamicObject::new(name, &resource());
             object.data = json!({"spec": spec});
             let params = params::post(dry_run == DryRun::Server);
             let doing = format!("create GlobalPullSecret `{name}`");
-            let api = api(cluster);
-            return cluster
-                .call(&doing, api.create(&params, &object))
-                .await
-                .map(drop);
+            let created = cluster.call(&doing, api.create(&params, &object)).await;
+            return created.map(drop);
         };
         let metadata = if restores {
             meant(&object.metadata, self.list != list)
@@ -114,11 +109,8 @@ impl Sources {
         let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
         let params = params::patch(dry_run == DryRun::Server);
         let doing = format!("patch GlobalPullSecret `{name}`");
-        let api = api(cluster);
-        cluster
-            .call(&doing, api.patch(name, &params, &patch))
-            .await
-            .map(drop)
+        let patched = cluster.call(&doing, api.patch(name, &params, &patch)).await;
+        patched.map(drop)
     }
 
     /// Takes the source out of the list, and from the controller the permission to read its Secret.
@@ -127,7 +119,7 @@ impl Sources {
         cluster: &Cluster<'_>,
         name: &str,
         dry_run: DryRun,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>> {
         let list = without_source(&self.list, name);
         if dry_run != DryRun::Client {
             self.write(cluster, &list, true, dry_run).await?;
@@ -239,7 +231,7 @@ impl Planned {
         &self,
         cluster: &Cluster<'_>,
         dry_run: DryRun,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>> {
         let (mut done, suffix) = match dry_run {
             DryRun::Client => return Ok(vec![configured_in_dry_run()]),
             DryRun::Server => (Vec::new(), " (server dry run)"),
@@ -277,7 +269,7 @@ pub(super) async fn taken_up(
     name: &str,
     before: Option<i64>,
     timeout: Span,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let look = async || {
         let reported = Sources::observe(cluster).await?.revision();
         let global = match pull_secret::get(cluster, names::GLOBAL_SECRET).await {

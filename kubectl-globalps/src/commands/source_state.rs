@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::pull_secret::configuration;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Maximum time until the controller reports a change of a source.
 const REPORT: Duration = Duration::from_secs(10);
@@ -33,11 +33,7 @@ enum Report {
 
 /// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a controller that
 /// does not report is the subject of the wait for the rollout.
-pub(super) async fn must_reach_pods(
-    cluster: &Cluster<'_>,
-    source: &str,
-    when: When,
-) -> Result<(), Failure> {
+pub(super) async fn must_reach_pods(cluster: &Cluster<'_>, source: &str, when: When) -> Result<()> {
     let deadline = Instant::now() + REPORT;
     loop {
         let found = match configuration(cluster).await {

@@ -6,18 +6,17 @@ use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::output::{Output, may_watch};
 use super::pull_secret;
 use super::status_namespaces;
 use crate::cli::{Connection, Form, Status as Args};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{must_watch, must_watch_if_known};
-use crate::cluster::facts::{Facts, Scope};
-use crate::cluster::hypershift;
-use crate::cluster::installed::{Sight, installed};
-use crate::error::{Exit, Failure};
+use crate::cluster::facts::Scope;
+use crate::cluster::{
+    Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
+};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::listing::{Listing, Snapshot};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Printer, Stream, is_terminal, terminal_width};
+use crate::terminal::printer::{Printer, Stream};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 use crate::view::status::{
@@ -26,59 +25,9 @@ use crate::view::status::{
 };
 use crate::view::table;
 
-/// How a status is printed.
-#[derive(Clone, Copy)]
-pub(super) struct Output<'a> {
-    pub(super) format: &'a Form,
-    pub(super) no_headers: bool,
-}
-
-impl Output<'_> {
-    pub(super) fn is_table(self) -> bool {
-        self.format.is_text()
-    }
-
-    pub(super) fn layout(self, printer: &Printer) -> Layout {
-        Layout {
-            width: terminal_width(Stream::Out),
-            wide: *self.format == Form::Wide,
-            no_headers: self.no_headers,
-            color: printer.has_color(Stream::Out),
-            ..Layout::default()
-        }
-    }
-
-    /// Where a wait is shown: a table of its own on a terminal is the result, too.
-    pub(super) fn of_wait(self) -> Stream {
-        if *self.format == Form::Text && is_terminal(Stream::Out) {
-            Stream::Out
-        } else {
-            Stream::Err
-        }
-    }
-}
-
-/// A watch redraws a table, and nothing else.
-pub(super) fn may_watch(watch: bool, format: &Form) -> Result<(), Failure> {
-    if watch && *format != Form::Text {
-        return Err(Failure::new(
-            "`--watch` shows a table only",
-            "leave out `-o`, or wait for the end with `--wait`",
-        ));
-    }
-    Ok(())
-}
-
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let scope = Scope {
         names: args.node.clone(),
         selector: args.selector.clone(),
@@ -117,11 +66,7 @@ pub(super) async fn run(
 }
 
 /// One look. Says no where not every node is synced.
-pub(super) async fn show(
-    cluster: &Cluster<'_>,
-    how: Output<'_>,
-    scope: Scope,
-) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
     let facts = Facts::observe_some(cluster, scope).await?;
     if !facts.installed
         && let Some(seen) = hypershift::look(cluster).await?
@@ -146,7 +91,7 @@ pub(super) async fn with_health(
     cluster: &Cluster<'_>,
     facts: &Facts,
     now: Timestamp,
-) -> Result<Status, Failure> {
+) -> Result<Status> {
     let mut status = Status::of(facts, now);
     if facts.installed {
         let seen = Box::pin(installed(cluster)).await?.with(Some(facts));
@@ -174,10 +119,7 @@ const NOTHING_CHANGES: &str = "nothing changes until the controller runs";
 const GONE: &str = "nodes keep what they have, and no change reaches them";
 
 /// What is in force; `None`: this user may not read it.
-async fn registries(
-    cluster: &Cluster<'_>,
-    gps: &GlobalPullSecret,
-) -> Result<Option<Listing>, Failure> {
+async fn registries(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Option<Listing>> {
     let global = match Sight::of(pull_secret::get(cluster, names::GLOBAL_SECRET).await)? {
         Sight::Here(secret) => secret,
         Sight::Absent => Secret::default(),
@@ -235,7 +177,7 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
 }
 
 /// Nodes that were named and are not there.
-fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
+fn unknown(facts: &Facts, status: &Status) -> Result<()> {
     match missing(facts, &status.nodes).filter(|_| facts.installed) {
         Some((message, hint)) => Err(Failure::new(message, hint)),
         None => Ok(()),
@@ -254,12 +196,7 @@ fn is_empty(status: &Status) -> bool {
 }
 
 /// Whether there was something to print: of an empty status there is no table, but what does not run is shown.
-fn print(
-    printer: &Printer,
-    status: &Status,
-    now: Timestamp,
-    how: Output<'_>,
-) -> Result<bool, Failure> {
+fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output<'_>) -> Result<bool> {
     let text = if is_empty(status) {
         let health = status.health.as_ref().filter(|health| !health.is_well());
         health.map_or(String::new(), |health| health.lines(false).join("\n"))

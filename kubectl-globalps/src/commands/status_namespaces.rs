@@ -1,22 +1,18 @@
 //! `status --namespaces`: every namespace, with the state of its pull secret.
 
-use std::collections::BTreeMap;
-
 use globalps_core::names;
 use globalps_core::namespaces::Selection;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
 use serde::Serialize;
 
+use super::output::Output;
 use super::pull_secret;
-use crate::cli::{Form, Status as Args};
-use crate::cluster::client::Cluster;
+use crate::cli::Status as Args;
+use crate::cluster::Cluster;
 use crate::cluster::namespaces::{
-    InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
+    InForce, NamespaceRow, Snapshot, namespaces, rows, secrets, table,
 };
-use crate::error::{Exit, Failure};
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::Stream;
+use crate::error::{Exit, Failure, Result, allowed};
 
 /// `status --namespaces -o json`: scripts rely on its shape.
 #[derive(Serialize)]
@@ -29,7 +25,7 @@ struct Listing<'a> {
     namespaces: &'a [NamespaceRow],
 }
 
-pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     let gps = pull_secret::configuration(cluster).await?;
     let settings = gps.as_ref().map(|gps| gps.spec.image_pull_secrets.clone());
     let settings = settings.unwrap_or_default();
@@ -56,26 +52,14 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
         ),
     );
     // Who may not read it sees no old content.
-    let in_force = match global {
-        Err(failure) if failure.is(403) => None,
-        found => found?.as_ref().map(InForce::of),
-    };
-    let secrets = secrets?;
-    let secrets: BTreeMap<String, SecretSeen> = secrets
-        .iter()
-        .map(|secret| {
-            (
-                secret.namespace().unwrap_or_default(),
-                SecretSeen::of(secret),
-            )
-        })
-        .collect();
+    let in_force = allowed(global)?.flatten();
+    let in_force = in_force.as_ref().map(InForce::of);
     let rows = rows(&Snapshot {
         settings: &settings,
         selection: &selection,
         status,
         namespaces: &namespaces?,
-        secrets: &secrets,
+        secrets: &secrets?,
         in_force: in_force.as_ref(),
     });
     let listing = Listing {
@@ -84,27 +68,17 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
         namespaces: &rows,
     };
     print(cluster, &listing, args)?;
-    Ok(if rows.iter().all(|row| row.state.is_settled()) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(rows.iter().all(|row| row.state.is_settled())))
 }
 
-fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
+fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<()> {
     let printer = cluster.printer();
-    let layout = Layout {
-        wide: args.output == Form::Wide,
-        no_headers: args.no_headers,
-        color: printer.has_color(Stream::Out),
-        ..Layout::default()
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let names = listing.namespaces.iter();
     let names = names.map(|row| format!("namespace/{}", row.name));
-    printer.print(
-        &args.output,
-        ("the list of namespaces", listing),
-        names,
-        || printer.painted(&table(listing.namespaces, cluster.now(), layout)),
-    )
+    let what = ("the list of namespaces", listing);
+    printer.print(&args.output, what, names, || {
+        let layout = how.layout(printer);
+        printer.painted(&table(listing.namespaces, cluster.now(), layout));
+    })
 }

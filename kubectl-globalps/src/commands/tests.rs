@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::fake_objects::{config, deployment, kept, secret};
 use crate::commands::examples::sample;
 use crate::commands::fake_api::{FakeApi, Objects, Right, path, run};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::view::check::{Permission, Place, permissions_of_commands};
 
 const AUTH: &str = "dTpw";
@@ -69,7 +69,7 @@ fn node(phase: &str) -> Value {
     })
 }
 
-fn refused(ran: Result<Exit, Failure>) -> Failure {
+fn refused(ran: Result<Exit>) -> Failure {
     match ran {
         Ok(exit) => unreachable!("not refused: {exit:?}"),
         Err(failure) => failure,

@@ -13,23 +13,17 @@ use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, Undo};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, must_watch};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
-use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text};
+use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text_of_all};
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::terminal::{Printer, confirm};
 use crate::view::status::{ANOTHER_CHANGED, Goal};
 
-pub(super) async fn run(
-    args: &Undo,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
-    may_wait(args.wait.wait, args.dry_run)?;
+pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> Result<Exit> {
+    may_wait(args.wait.rollout.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     must_not_be_held(&cluster).await?;
@@ -69,24 +63,19 @@ pub(super) async fn run(
     }
     if let Some(secret) = &existing {
         refuse_immutable(secret)?;
-        if let Some(owner) = may_change(secret, args.owner.force_conflicts)? {
-            printer.warning(format_args!("`{owner}` may revert the change"));
-        }
+        let owner = may_change(secret, args.owner.force_conflicts)?;
+        pull_secret::warn_of_owners(printer, owner);
     }
     let changed = changes(&in_force, &revision.config);
     let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
     let restored = changed.iter().filter(is_restored);
     let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
-    let (is_change, reaches_nodes) = (!changed.is_empty(), reach_nodes(&changed));
-    let change = match changed {
-        none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
-        some => text(&some),
-    };
+    let change = text_of_all(&changed, "on the nodes");
     let (global, gps) = pull_secret::seen(&cluster).await;
     let deliveries = restarts::deliveries(&cluster, global.as_ref(), gps.as_ref()).await;
     let differs = Differs {
-        any: is_change,
-        on_nodes: reaches_nodes,
+        any: !changed.is_empty(),
+        on_nodes: reach_nodes(&changed),
         has_scope: false,
     };
     let effects = deliveries.effects(&revision.config, differs).sentences();
@@ -98,15 +87,9 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     withdraw(&cluster, number).await?;
-    let exit = follow_if(&cluster, Goal::Synced, &args.wait).await?;
-    if args.wait.wait && exit == Exit::Done {
-        after_wait(
-            &cluster,
-            &restored,
-            None,
-            (args.retry_pods, args.wait.timeout),
-        )
-        .await?;
+    let exit = follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?;
+    if args.wait.rollout.wait && exit == Exit::Done {
+        after_wait(&cluster, &restored, None, &args.wait).await?;
     }
     Ok(exit)
 }
@@ -117,7 +100,7 @@ pub(super) fn choose<'a>(
     number: Option<i64>,
     (now, in_force): (Option<&DockerConfig>, &InForce),
     hint: impl Fn(&[Revision]) -> String,
-) -> Result<&'a Revision, Failure> {
+) -> Result<&'a Revision> {
     let (found, missing) = match number {
         Some(number) => (
             revisions.iter().find(|revision| revision.number == number),
@@ -140,7 +123,7 @@ pub(super) async fn roll_back(
     revision: &Revision,
     ((change, effects), question, yes): ((&str, &[String]), &str, bool),
     dry_run: DryRun,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());

@@ -7,7 +7,7 @@ use globalps_core::api::{
     Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Agent, Allowed, Install as Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Agent, Install as Manifests, NamespaceAccess, OperatorAccess};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
@@ -22,13 +22,10 @@ use super::pull_secret::warn_if_kept;
 use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{self, must_watch_to_uninstall};
-use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure};
-use crate::terminal::layout::nodes;
-use crate::terminal::printer::{Printer, Stream};
-use crate::terminal::prompt::confirm;
+use crate::cluster::facts::Seen;
+use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
+use crate::error::{Exit, Failure, Result, allowed, or_absent};
+use crate::terminal::{Printer, Stream, confirm, nodes};
 use crate::view::follow::follow;
 use crate::view::following::Follow;
 use crate::view::skipped::Skipped;
@@ -37,21 +34,14 @@ use crate::view::status::{Goal, PAUSED, is_removal_held};
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(
-    args: &Uninstall,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let is_dry_run = args.dry_run != DryRun::None;
     let cluster = Cluster::connect(flags, printer)?;
     must_watch_to_uninstall(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
-    let operators = match operator_access::granted(&cluster).await {
-        Err(failure) if failure.is(403) => BTreeSet::new(),
-        granted => granted?,
-    };
+    let operators = allowed(operator_access::granted(&cluster).await)?.unwrap_or_default();
     let serves_operators = facts.gps().is_some_and(|gps| {
         let status = gps.status.as_ref();
         gps.spec.operators.enabled || status.is_some_and(|status| status.operators.is_some())
@@ -139,11 +129,7 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-fn ask(
-    cluster: &Cluster<'_>,
-    installer: Option<&Installer>,
-    is_confirmed: bool,
-) -> Result<(), Failure> {
+fn ask(cluster: &Cluster<'_>, installer: Option<&Installer>, is_confirmed: bool) -> Result<()> {
     let question = match installer {
         None => {
             "Restore every node, delete the additional pull secret and its history, and remove globalps from the cluster?"
@@ -157,23 +143,15 @@ fn ask(
 }
 
 /// The installation's objects, and what a controller that was removed too early may have left.
-async fn delete_all(
-    cluster: &Cluster<'_>,
-    objects: &[Object],
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn delete_all(cluster: &Cluster<'_>, objects: &[Object], deadline: Instant) -> Result<()> {
     for object in objects {
         delete(cluster, object).await?;
     }
     for object in objects {
         until_gone(cluster, object, deadline).await?;
     }
-    let state = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": names::STATE_SECRET, "namespace": cluster.namespace},
-    });
-    delete(cluster, &Object::of(state)).await
+    let state = Object::named("v1", "Secret", &cluster.namespace, names::STATE_SECRET);
+    delete(cluster, &state).await
 }
 
 fn runs(deployment: Option<&Deployment>) -> bool {
@@ -181,7 +159,7 @@ fn runs(deployment: Option<&Deployment>) -> bool {
     status.is_some_and(|status| status.available_replicas.unwrap_or_default() > 0)
 }
 
-async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
+async fn delete_additional(cluster: &Cluster<'_>) -> Result<()> {
     let api = cluster.api::<Secret>();
     let name = names::ADDITIONAL_SECRET;
     let title = format!("Secret `{}/{name}`", cluster.namespace);
@@ -196,7 +174,7 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
 }
 
 /// Removes all sources, but not their Secrets, and turns off delivery to namespaces and operators.
-async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
+async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<()> {
     if facts.gps().is_none() {
         return Ok(());
     }
@@ -229,13 +207,7 @@ fn syncer_objects(namespace: &str) -> Vec<Object> {
         ("v1", "ServiceAccount"),
     ];
     let of_agent = |agent: Agent| {
-        kinds.map(|(version, kind)| {
-            Object::of(json!({
-                "apiVersion": version,
-                "kind": kind,
-                "metadata": { "name": agent.name(), "namespace": namespace },
-            }))
-        })
+        kinds.map(|(version, kind)| Object::named(version, kind, namespace, agent.name()))
     };
     Agent::ALL.into_iter().flat_map(of_agent).collect()
 }
@@ -253,8 +225,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
         });
     // Only what and where they are counts here, so the images may be any.
     let manifests = Manifests {
-        controller_image: String::new(),
-        syncer_image: String::new(),
         namespace: namespace.to_owned(),
         original: Some(original),
         // Their Roles have one name, whatever is in them.
@@ -262,7 +232,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
             name: String::new(),
             scope: None,
         }],
-        delivery: None,
         // Of both forms: with the policy there is all of them.
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: String::new(),
@@ -270,8 +239,6 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
             detaches: false,
         }),
         operators: Some(OperatorAccess { secrets: operators }),
-        images_pull_secret: None,
-        syncer_images_pull_secret: None,
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),
@@ -280,14 +247,14 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
                 key: String::new(),
             },
         }),
-        allowed: Allowed::default(),
+        ..Manifests::default()
     };
     let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
     objects.reverse();
     objects
 }
 
-async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<()> {
     if object.delete(cluster, false).await? {
         cluster
             .printer()
@@ -296,26 +263,13 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn until_gone(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    deadline: Instant,
-) -> Result<(), Failure> {
+async fn until_gone(cluster: &Cluster<'_>, object: &Object, deadline: Instant) -> Result<()> {
     let title = object.title();
     loop {
-        let api = object.api(&cluster.client);
-        let found = cluster
-            .call(
-                &format!("see whether `{title}` is gone"),
-                api.get_metadata_opt(&object.name()),
-            )
-            .await;
-        let found = match found {
-            // Its kind doesn't exist any more.
-            Err(failure) if failure.is(404) => None,
-            found => found?,
-        };
-        if found.is_none() {
+        let (api, name) = (object.api(&cluster.client), object.name());
+        let doing = format!("see whether `{title}` is gone");
+        let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
+        if or_absent(found)?.is_none() {
             return Ok(());
         }
         if Instant::now() >= deadline {

@@ -6,23 +6,19 @@ use std::fmt::Write as _;
 use globalps_core::api::{Phase, Restart};
 use globalps_core::names;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::objects::Object;
 use crate::cli::DryRun;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Facts, Seen};
-use crate::error::{Exit, Failure};
+use crate::cluster::facts::Seen;
+use crate::cluster::{Cluster, Facts};
+use crate::error::{Exit, Result, or_absent};
 use crate::view::status::{Status, left};
 
 /// There is nothing of globalps.
 pub(super) const NOTHING: &str = "globalps is not installed: there is nothing to delete";
 
 /// Whether there is an object to delete. `objects`: as for [`show`].
-pub(super) async fn is_any_there(
-    cluster: &Cluster<'_>,
-    objects: &[Object],
-) -> Result<bool, Failure> {
+pub(super) async fn is_any_there(cluster: &Cluster<'_>, objects: &[Object]) -> Result<bool> {
     for object in std::iter::once(&additional(cluster)).chain(objects) {
         if is_deleted(cluster, object, DryRun::Client).await? {
             return Ok(true);
@@ -48,11 +44,8 @@ pub(super) fn announce_credentials(cluster: &Cluster<'_>, facts: &Facts) {
 }
 
 fn additional(cluster: &Cluster<'_>) -> Object {
-    Object::of(json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": names::ADDITIONAL_SECRET, "namespace": cluster.namespace},
-    }))
+    let namespace = &cluster.namespace;
+    Object::named("v1", "Secret", namespace, names::ADDITIONAL_SECRET)
 }
 
 /// Lists it. `objects`: those that are deleted if they exist.
@@ -62,7 +55,7 @@ pub(super) async fn show(
     objects: Vec<Object>,
     dry_run: DryRun,
     skip_unreachable: bool,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut shown = nodes(facts, skip_unreachable, cluster.now());
     shown.push_str(&deliveries(facts));
     for object in std::iter::once(additional(cluster)).chain(objects) {
@@ -83,21 +76,14 @@ pub(super) async fn show(
 }
 
 /// Whether the object exists; the API server validates the deletion if it is asked to.
-async fn is_deleted(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    dry_run: DryRun,
-) -> Result<bool, Failure> {
+async fn is_deleted(cluster: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool> {
     if dry_run == DryRun::Server {
         return object.delete(cluster, true).await;
     }
     let (api, name) = (object.api(&cluster.client), object.name());
     let doing = format!("see whether `{}` exists", object.title());
-    match cluster.call(&doing, api.get_metadata_opt(&name)).await {
-        // Its kind may be gone too.
-        Err(failure) if failure.is(404) => Ok(false),
-        found => Ok(found?.is_some()),
-    }
+    let found = cluster.call(&doing, api.get_metadata_opt(&name)).await;
+    Ok(or_absent(found)?.is_some())
 }
 
 /// What happens to the nodes, before the question.

@@ -7,7 +7,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::cluster::client::{Cluster, unreadable};
-use crate::error::Failure;
+use crate::error::{Result, or_absent};
 
 /// What the permissions and policies of `install` depend on.
 const GRANTED: [&str; 8] = [
@@ -27,13 +27,9 @@ const DOING: &str = "get the GlobalPullSecret";
 pub(super) async fn installed(
     cluster: &Cluster<'_>,
     is_changed: bool,
-) -> Result<(Option<GlobalPullSecret>, bool), Failure> {
+) -> Result<(Option<GlobalPullSecret>, bool)> {
     let api: Api<Item<GlobalPullSecret>> = cluster.api();
-    let item = match cluster.call(DOING, api.get_opt(names::GLOBAL_SECRET)).await {
-        // Its kind doesn't exist.
-        Err(failure) if failure.is(404) => None,
-        item => item?,
-    };
+    let item = or_absent(cluster.call(DOING, api.get_opt(names::GLOBAL_SECRET)).await)?;
     let why = match item.map(Item::into_result).transpose() {
         Ok(config) => return Ok((config, true)),
         Err(why) => unreadable(DOING, &why),

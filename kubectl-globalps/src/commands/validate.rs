@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::Validate;
 use crate::credentials::file::read;
 use crate::credentials::manifest::{Content, contents};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::secret::findings;
 use crate::terminal::printer::Printer;
 
@@ -35,7 +35,7 @@ fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
     })
 }
 
-pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
     let file = args.filename.as_ref().unwrap_or(&args.file);
     if let Some(text) = announcement(file, std::io::stdin().is_terminal()) {
         printer.note(text);
@@ -49,11 +49,7 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
         let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
         printer.data(&lines.join("\n"));
     })?;
-    Ok(if verdicts.iter().all(Verdict::is_valid) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(verdicts.iter().all(Verdict::is_valid)))
 }
 
 impl Verdict {

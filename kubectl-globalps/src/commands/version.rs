@@ -3,16 +3,11 @@
 use serde_json::json;
 
 use crate::cli::{Connection, Version};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment};
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Program, deployment};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 
-pub(super) async fn run(
-    args: &Version,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Version, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let client = env!("CARGO_PKG_VERSION");
     let controller = if args.client {
         None
@@ -39,10 +34,7 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-async fn controller_image(
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Option<String>, Failure> {
+async fn controller_image(flags: &Connection, printer: &Printer) -> Result<Option<String>> {
     let cluster = Cluster::connect(flags, printer)?;
     let deployment = deployment(&cluster, Program::Controller).await?;
     Ok(deployment

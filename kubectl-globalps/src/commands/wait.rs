@@ -6,10 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use super::pull_secret::configuration;
 use crate::cli::{DryRun, Span, Wait};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::cluster::facts::Facts;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Facts, Program};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Stream;
 use crate::view::follow::follow;
 use crate::view::following::Follow;
@@ -17,7 +15,7 @@ use crate::view::running::Running;
 use crate::view::status::{Goal, PAUSED, is_restoring};
 
 /// A wait after a dry run would never end.
-pub(super) fn may_wait(wait: bool, dry_run: DryRun) -> Result<(), Failure> {
+pub(super) fn may_wait(wait: bool, dry_run: DryRun) -> Result<()> {
     if wait && dry_run != DryRun::None {
         return Err(Failure::new(
             "a dry run changes nothing, so there is nothing to wait for",
@@ -37,8 +35,8 @@ pub(super) async fn until_reported(
     program: Program,
     name: &str,
     timeout: Span,
-    look: impl AsyncFn() -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+    look: impl AsyncFn() -> Result<bool>,
+) -> Result<()> {
     let within = timeout.0.min(TAKE_UP);
     let deadline = Instant::now() + within;
     let mut running = Running::of(program);
@@ -66,7 +64,7 @@ pub(super) async fn until_reported(
 }
 
 /// What nodes go on with: their restoration, where one is under way, or else the rollout.
-pub(super) async fn goal_of_nodes(cluster: &Cluster<'_>, wait: &Wait) -> Result<Goal, Failure> {
+pub(super) async fn goal_of_nodes(cluster: &Cluster<'_>, wait: &Wait) -> Result<Goal> {
     if !wait.wait {
         return Ok(Goal::Synced);
     }
@@ -81,11 +79,7 @@ pub(super) async fn goal_of_nodes(cluster: &Cluster<'_>, wait: &Wait) -> Result<
 }
 
 /// Follows the rollout where that was asked for, and else says how to.
-pub(super) async fn follow_if(
-    cluster: &Cluster<'_>,
-    goal: Goal,
-    wait: &Wait,
-) -> Result<Exit, Failure> {
+pub(super) async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exit> {
     if !wait.wait {
         let printer = cluster.printer();
         match configuration(cluster).await {

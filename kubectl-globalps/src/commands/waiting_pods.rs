@@ -14,10 +14,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::pull_secret;
 use super::why_all::unfinished_pods;
-use crate::cli::Span;
+use crate::cli::WaitAndRetry;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 use crate::secret::additional::data_of;
+use crate::terminal::number;
 use crate::view::why::{Added, Waiting, summary, untouched};
 
 /// How long pods are tried whose disruption budget does not allow it yet.
@@ -28,14 +29,15 @@ const BUDGET: &str = "their disruption budget did not allow it in time";
 const LATE: &str = "the time limit was reached";
 const GONE: &str = "they changed meanwhile";
 
-/// Says how many pods wait for an image of these registries, and with `retry` evicts them, for at most `time`. `source`: of the credentials,
+/// Says how many pods wait for an image of these registries, and with `--retry-pods` evicts them. `source`: of the credentials,
 /// where it can have a scope.
 pub(super) async fn after_wait(
     cluster: &Cluster<'_>,
     registries: &[String],
     source: Option<&str>,
-    (retry, time): (bool, Span),
-) -> Result<(), Failure> {
+    how: &WaitAndRetry,
+) -> Result<()> {
+    let (retry, time) = (how.retry_pods, how.rollout.timeout);
     let printer = cluster.printer();
     if registries.is_empty() {
         return Ok(());
@@ -73,8 +75,8 @@ pub(super) async fn after_wait(
     }
     let (evicted, left) = evict_all(cluster, &added, found, time.0.min(RETRY_FOR)).await?;
     if evicted > 0 {
-        let plural = if evicted == 1 { "" } else { "s" };
-        printer.data(&format!("{evicted} pod{plural} evicted, to pull again"));
+        let pods = number(evicted, "pod");
+        printer.data(&format!("{pods} evicted, to pull again"));
     }
     for line in untouched(&left) {
         printer.note(line);
@@ -86,7 +88,7 @@ async fn added(
     cluster: &Cluster<'_>,
     registries: &[String],
     source: Option<&str>,
-) -> Result<Added, Failure> {
+) -> Result<Added> {
     let mut scope = None;
     if let Some(source) = source {
         let global = pull_secret::get(cluster, names::GLOBAL_SECRET).await?;
@@ -100,7 +102,7 @@ async fn added(
     Ok(Added::new(registries.iter().map(String::as_str), scope))
 }
 
-async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>, Failure> {
+async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>> {
     let mut found = Vec::new();
     unfinished_pods(cluster, None, |pod| found.extend(Waiting::of(&pod, added))).await?;
     Ok(found)
@@ -113,7 +115,7 @@ async fn evict_all(
     added: &Added,
     mut found: Vec<Waiting>,
     time: Duration,
-) -> Result<(usize, Vec<(String, &'static str)>), Failure> {
+) -> Result<(usize, Vec<(String, &'static str)>)> {
     let deadline = Instant::now() + time;
     let first: BTreeSet<String> = found.iter().map(|pod| pod.uid.clone()).collect();
     let kept = found.iter();
@@ -149,7 +151,7 @@ async fn evict_all(
 }
 
 /// Evicts the pod, if it is still what it was when it was read: else 409. 429: its disruption budget does not allow it now.
-async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<(), Failure> {
+async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &pod.namespace);
     let eviction = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",

@@ -10,9 +10,8 @@ use super::history::slots;
 use super::live_check::{ask_each, trust};
 use super::why_facts::{account, adding, asked_with, events, has_image, shared};
 use crate::cli::{Asking, Connection, Named, PodName, Why};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::of_credentials;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, of_credentials};
+use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::{Answer, Asked};
@@ -28,7 +27,7 @@ pub(super) async fn run(
     pod: &PodName,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
     let mut cluster = Cluster::connect(flags, printer)?;
     let named = pod.named(&cluster.own_namespace);
@@ -53,7 +52,7 @@ async fn explained(
     named: &Named,
     pod: Pod,
     (flags, trust, context): (&Asking, Option<Trust>, Option<&str>),
-) -> Result<PodAnswer, Failure> {
+) -> Result<PodAnswer> {
     let seen = PodSeen::of(&pod);
     let namespace = Some(named.namespace.as_str());
     let field = format!("involvedObject.name={}", named.name);
@@ -132,7 +131,7 @@ pub(super) async fn earlier<'a>(
     shared: &Shared,
     mut looked: impl Iterator<Item = &'a Looked>,
     answers: &Answers,
-) -> Result<Vec<Revision>, Failure> {
+) -> Result<Vec<Revision>> {
     let Some(gps) = shared
         .gps
         .as_ref()
@@ -140,10 +139,8 @@ pub(super) async fn earlier<'a>(
     else {
         return Ok(Vec::new());
     };
-    match slots(cluster, gps.spec.history_limit).await {
-        Err(failure) if failure.is(403) => Ok(Vec::new()),
-        found => Ok(sorted(found?, None)),
-    }
+    let found = allowed(slots(cluster, gps.spec.history_limit).await)?;
+    Ok(sorted(found.unwrap_or_default(), None))
 }
 
 pub(super) async fn ask(
@@ -177,7 +174,7 @@ pub(super) async fn look(
     shared: &Shared,
     of: &PullerSeen,
     (seen, failing): (&PodSeen, Failing),
-) -> Result<Looked, Failure> {
+) -> Result<Looked> {
     let is_of_runtime = failing.used == Use::Sandbox;
     let asked = if is_of_runtime {
         let image = failing.image.clone();

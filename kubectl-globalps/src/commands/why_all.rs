@@ -12,11 +12,9 @@ use super::live_check::trust;
 use super::why::{Known, Looked, Question, ask, earlier, look};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::of_credentials;
-use crate::cluster::facts::node_secrets;
 use crate::cluster::namespaces::each;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, node_secrets, of_credentials};
+use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
@@ -47,11 +45,7 @@ struct Kind {
     names: Vec<String>,
 }
 
-pub(super) async fn run(
-    args: &Why,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let trust = (!args.no_ask).then(|| trust(&args.asking)).transpose()?;
     let mut cluster = Cluster::connect(flags, printer)?;
     cluster.namespace = of_credentials(&cluster).await?;
@@ -139,24 +133,15 @@ pub(super) async fn run(
             printer.data(&groups.text(terminal_width(Stream::Out).map(usize::from)));
         }
     })?;
-    Ok(if groups.pods == 0 {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(groups.pods == 0))
 }
 
 /// Whether this user may list the pods of every namespace.
-async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let first = ListParams::default().limit(1);
-    match cluster
-        .call("list the pods", api.list_metadata(&first))
-        .await
-    {
-        Err(failure) if failure.is(403) => Ok(false),
-        listed => listed.map(|_| true),
-    }
+    let listed = cluster.call("list the pods", api.list_metadata(&first));
+    Ok(allowed(listed.await)?.is_some())
 }
 
 /// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.
@@ -164,7 +149,7 @@ async fn kinds(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
-) -> Result<Vec<Kind>, Failure> {
+) -> Result<Vec<Kind>> {
     // Only of sandboxes: the state of a container has its message.
     let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
     let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
@@ -219,7 +204,7 @@ pub(super) async fn unfinished_pods(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     keep: impl FnMut(Pod),
-) -> Result<(), Failure> {
+) -> Result<()> {
     let client = cluster.client.clone();
     let api: Api<Pod> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),

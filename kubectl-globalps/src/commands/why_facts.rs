@@ -8,15 +8,14 @@ use kube::api::ListParams;
 use super::explain::Shared;
 use super::pull_secret;
 use crate::cli::Asking;
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment, not_running};
 use crate::cluster::namespaces::each;
-use crate::error::{Failure, quoted};
+use crate::cluster::{Cluster, Program, deployment, not_running};
+use crate::error::{Result, allowed, quoted};
 use crate::secret::changes::InForce;
 use crate::view::why::{Adding, Live, PodSeen, is_spelled};
 
 /// What globalps has in force.
-pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared, Failure> {
+pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
     Ok(Shared {
         // Without globalps, pods have their own Secrets all the same.
         gps: pull_secret::installed_configuration(cluster).await?,
@@ -31,7 +30,7 @@ pub(super) async fn events(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     field: &str,
-) -> Result<Vec<Event>, Failure> {
+) -> Result<Vec<Event>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),
@@ -47,17 +46,10 @@ pub(super) async fn events(
 }
 
 /// Whether the node has the image. Its status names 50 of them at most; this user may not read it.
-pub(super) async fn has_image(
-    cluster: &Cluster<'_>,
-    node: &str,
-    image: &str,
-) -> Result<bool, Failure> {
+pub(super) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) -> Result<bool> {
     let api: Api<Node> = Api::all(cluster.client.clone());
-    let found = match cluster.call("get the pod's Node", api.get_opt(node)).await {
-        Err(failure) if failure.is(403) => None,
-        found => found?,
-    };
-    let images = found.and_then(|node| node.status?.images);
+    let found = allowed(cluster.call("get the pod's Node", api.get_opt(node)).await)?;
+    let images = found.flatten().and_then(|node| node.status?.images);
     let mut names = images.iter().flatten().flat_map(|image| &image.names);
     Ok(names.any(|names| names.iter().any(|name| is_spelled(name, image))))
 }
@@ -66,52 +58,43 @@ pub(super) async fn has_image(
 pub(super) async fn account(
     cluster: &Cluster<'_>,
     seen: &PodSeen,
-) -> Result<Option<ServiceAccount>, Failure> {
+) -> Result<Option<ServiceAccount>> {
     if seen.service_account.is_empty() {
         return Ok(None);
     }
     let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &seen.namespace);
     let call = api.get_opt(&seen.service_account);
-    match cluster.call("get the pod's ServiceAccount", call).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        found => found,
-    }
+    let found = cluster.call("get the pod's ServiceAccount", call).await;
+    Ok(allowed(found)?.flatten())
 }
 
 /// What decides whether `add` helps in this cluster.
-pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding, Failure> {
-    let (is_not_installed, stopped) = match deployment(cluster, Program::Controller).await {
-        Err(failure) if failure.is(403) => (false, None),
-        found => {
-            let found = found?;
-            let stopped = not_running(Program::Controller, found.as_ref(), cluster.now());
-            (found.is_none(), stopped)
-        }
-    };
+pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding> {
+    let found = allowed(deployment(cluster, Program::Controller).await)?;
+    let stopped = found
+        .as_ref()
+        .and_then(|found| not_running(Program::Controller, found.as_ref(), cluster.now()));
     let spec = shared.gps.as_ref().map(|gps| &gps.spec);
     Ok(Adding {
         in_force: InForce::of(shared.global.as_ref(), spec, names::ADDITIONAL_SECRET),
         has_content: shared.global.is_some(),
         gps: shared.gps.clone(),
-        is_not_installed,
+        is_not_installed: found == Some(None),
         stopped,
         live: live(cluster, shared).await?,
     })
 }
 
 /// The pull secrets as they are; without those that this user may not read.
-async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>, Failure> {
+async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>> {
     let spec = shared.gps.as_ref().map(|gps| &gps.spec);
     let sources = spec.into_iter().flat_map(|spec| &spec.sources);
     let sources = sources.map(|source| (source.name.as_str(), source.scope.is_none()));
     let mut found = Vec::new();
     for (name, is_for_every_pod) in std::iter::once((names::ADDITIONAL_SECRET, true)).chain(sources)
     {
-        let secret = match pull_secret::get(cluster, name).await {
-            Err(failure) if failure.is(403) => None,
-            secret => secret?,
-        };
-        found.extend(secret.map(|secret| Live {
+        let secret = allowed(pull_secret::get(cluster, name).await)?;
+        found.extend(secret.flatten().map(|secret| Live {
             name: name.to_owned(),
             secret,
             merged: InForce::of(shared.global.as_ref(), spec, name).additional,

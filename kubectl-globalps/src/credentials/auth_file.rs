@@ -6,7 +6,7 @@ use globalps_dockerconfig::{Credential, DockerConfig, Entry, Form, ParseError, p
 use globalps_registry::HUB;
 use globalps_registry::registry_name;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Docker Hub as docker writes it.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
@@ -33,7 +33,7 @@ pub(crate) enum Place {
 }
 
 impl AuthFile {
-    pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
+    pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
         let config = parse(bytes).and_then(|config| {
             // Kubelets read one as a file without entries.
@@ -64,7 +64,7 @@ impl AuthFile {
     }
 
     /// The content of a Secret, or of a file for one. It must not choose the programs that run on this machine.
-    pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
+    pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         Ok(Self {
             is_own: false,
             ..Self::new(name, bytes)?
@@ -82,7 +82,7 @@ impl AuthFile {
 
     /// Where to look for a registry's password, in docker's order; without programs, where the file is not the user's own.
     /// Empty: the file says nothing of it.
-    pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
+    pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>> {
         let mut places = self.all_places(registry)?;
         if self.is_own {
             return Ok(places);
@@ -108,7 +108,7 @@ impl AuthFile {
         }
     }
 
-    fn all_places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
+    fn all_places(&self, registry: &str) -> Result<Vec<Place>> {
         let helpers = self.config.helpers();
         let mut own = helpers.of_registries().iter();
         let store = match own.find(|(key, _)| registry_name(key) == registry) {
@@ -145,7 +145,7 @@ impl AuthFile {
     }
 
     /// `None`: the entry only marks a login; the password is stored elsewhere.
-    fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>, Failure> {
+    fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>> {
         let credential = entry.credential().map_err(|error| {
             Failure::new(
                 format!(
@@ -192,7 +192,7 @@ mod tests {
         "credHelpers": {"aws.example.com": "ecr-login", "quay.io": "pass"}
     }"#;
 
-    fn shown(places: &Result<Vec<Place>, Failure>) -> String {
+    fn shown(places: &Result<Vec<Place>>) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match places {
             Ok(places) => places

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// A file, or with `-` what is piped in.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin()

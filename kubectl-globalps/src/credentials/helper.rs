@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use crate::cli::Span;
 use crate::credentials::auth_file::identity_token;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::platform;
 
 /// Long enough for a user who types the password of a keychain.
@@ -32,11 +32,7 @@ struct Answer {
 }
 
 /// The helper's answer; `None`: it has nothing for the server.
-pub(crate) async fn get(
-    helper: &str,
-    server: &str,
-    registry: &str,
-) -> Result<Option<Credential>, Failure> {
+pub(crate) async fn get(helper: &str, server: &str, registry: &str) -> Result<Option<Credential>> {
     let program = format!("docker-credential-{helper}");
     let registry = &shown_key(registry);
     if helper.is_empty() || helper.contains(['/', '\\']) {
@@ -110,7 +106,7 @@ fn understand(
     success: bool,
     status: &str,
     stdout: &[u8],
-) -> Result<Option<Credential>, Failure> {
+) -> Result<Option<Credential>> {
     if !success {
         let text = String::from_utf8_lossy(stdout);
         if text.contains("credentials not found") {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::cli::Credentials;
 use crate::credentials::auth_file::{AuthFile, Place};
 use crate::credentials::{helper, password};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::platform;
 use crate::registry::name::registry_key;
 use crate::secret::additional::Login;
@@ -50,10 +50,10 @@ fn choose(flags: &Credentials, variable: Option<OsString>) -> Source<'_> {
 }
 
 /// What the flags mean together, and the registries that they name. Nothing is read yet.
-pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<String>), Failure> {
+pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<String>)> {
     let source = choose(flags, std::env::var_os(AUTH_FILE));
     let registries = flags.registry.iter().map(|text| registry_key(text));
-    let registries = registries.collect::<Result<BTreeSet<String>, Failure>>()?;
+    let registries = registries.collect::<Result<BTreeSet<String>>>()?;
     if source == Source::User {
         if flags.all {
             return Err(Failure::new(
@@ -87,7 +87,7 @@ pub(crate) fn same_for_all(registries: &BTreeSet<String>, credential: &Credentia
 }
 
 /// Files of docker or podman.
-pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>, Failure> {
+pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>> {
     let read = |path: &PathBuf| {
         let name = format!("`{}`", path.display());
         let bytes = std::fs::read(path).map_err(|error| {
@@ -106,7 +106,7 @@ pub(crate) async fn of_files(
     files: &[AuthFile],
     registries: &BTreeSet<String>,
     all: bool,
-) -> Result<Vec<Login>, Failure> {
+) -> Result<Vec<Login>> {
     let chosen = chosen(files, registries, all)?;
     let mut logins = Vec::new();
     for registry in chosen {
@@ -139,10 +139,7 @@ pub(crate) async fn of_files(
     Ok(logins)
 }
 
-pub(crate) async fn look_up(
-    file: &AuthFile,
-    registry: &str,
-) -> Result<Option<Credential>, Failure> {
+pub(crate) async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Credential>> {
     for place in file.places(registry)? {
         let credential = match place {
             Place::Here(credential) => Some(credential),
@@ -161,7 +158,7 @@ fn chosen(
     files: &[AuthFile],
     registries: &BTreeSet<String>,
     all: bool,
-) -> Result<BTreeSet<String>, Failure> {
+) -> Result<BTreeSet<String>> {
     if !registries.is_empty() {
         return Ok(registries.clone());
     }

@@ -5,7 +5,7 @@ use globalps_dockerconfig::{DockerConfig, validate_bytes};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::secret::additional::refuse_invalid;
 
 /// Credentials as a file has them, not looked into.
@@ -16,19 +16,19 @@ pub(crate) struct Content {
 }
 
 /// The credentials in a file, if they are valid.
-pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig, Failure> {
+pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig> {
     valid(&content(bytes)?)
 }
 
 /// The credentials, if they are valid.
-pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig, Failure> {
+pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig> {
     let (config, findings) = validate_bytes(bytes);
     refuse_invalid(names::ADDITIONAL_SECRET, &findings)?;
     Ok(config.unwrap_or_default())
 }
 
 /// The one Secret's content; of several, the additional pull secret's.
-pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut contents = contents(bytes)?;
     if contents.len() > 1 {
         contents.retain(|content| content.secret.as_deref() == Some(names::ADDITIONAL_SECRET));
@@ -48,7 +48,7 @@ const HINT: &str =
     "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
 
 /// Every Secret with registry credentials in a file; a file that is not a manifest is treated as a config.json.
-pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>, Failure> {
+pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
     let manifests = manifests(bytes);
     if manifests.is_empty() {
         return Ok(vec![Content {
@@ -150,32 +150,19 @@ mod tests {
 
     #[test]
     fn a_proposal_that_is_no_use_is_refused_without_a_quote() {
-        for (text, expected) in [
-            (
-                "hunter2",
-                "the additional pull secret is not valid: not JSON (line 1, column 1)",
-            ),
-            (
-                "kind: ConfigMap\ndata: {x: hunter2}\n",
-                "there is no Secret in the file",
-            ),
-            (
-                "kind: Secret\ndata: hunter2\n",
-                "a Secret in the file is not a valid manifest",
-            ),
-            (
-                "kind: Secret\ndata: {x: aHVudGVyMg==}\n",
-                "no Secret in the file has a key `.dockerconfigjson`",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("hunter2", "the additional pull secret is not valid: not JSON (line 1, column 1)"),
+            ("kind: ConfigMap\ndata: {x: hunter2}\n", "there is no Secret in the file"),
+            ("kind: Secret\ndata: hunter2\n", "a Secret in the file is not a valid manifest"),
+            ("kind: Secret\ndata: {x: aHVudGVyMg==}\n", "no Secret in the file has a key `.dockerconfigjson`"),
             (
                 "kind: Secret\nstringData: {.dockerconfigjson: one}\n---\nkind: Secret\nstringData: {.dockerconfigjson: two}\n",
                 "there are several Secrets in the file, and none is `additional-pull-secret`",
             ),
-            (
-                r#"{"auths":{}}"#,
-                "the additional pull secret is not valid: `auths` has no entries",
-            ),
-        ] {
+            (r#"{"auths":{}}"#, "the additional pull secret is not valid: `auths` has no entries"),
+        ];
+        for (text, expected) in cases {
             let failure = proposed(text.as_bytes()).expect_err(text);
             assert_eq!(failure.message, expected);
         }

@@ -5,9 +5,8 @@ use std::io::Read;
 use globalps_dockerconfig::{Credential, Secret};
 
 use crate::cli::Credentials;
-use crate::error::Failure;
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt;
+use crate::error::{Failure, Result};
+use crate::terminal::{Printer, prompt};
 
 /// Longer than any registry's token; stops early if a large file is piped in.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -16,7 +15,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const UTF8_HINT: &str = "save it as UTF-8, or paste it at the prompt";
 
 /// User and password from flags, stdin or, on a terminal, a prompt.
-pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential, Failure> {
+pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential> {
     let username = match &flags.username {
         Some(username) => username.clone(),
         None => prompt::text(
@@ -64,7 +63,7 @@ pub(crate) fn is_asked(flags: &Credentials) -> bool {
     !flags.password_stdin && flags.password.is_none() && prompt::can_ask()
 }
 
-fn check_username(username: &str) -> Result<(), Failure> {
+fn check_username(username: &str) -> Result<()> {
     if username.is_empty() {
         return Err(Failure::new(
             "the user name is empty",
@@ -93,7 +92,7 @@ fn check_username(username: &str) -> Result<(), Failure> {
 }
 
 /// The input without one trailing newline, which `echo` and editors add.
-fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
+fn from_stdin(bytes: Vec<u8>) -> Result<Secret> {
     const HINT: &str = "pipe in the password and nothing else";
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(Failure::new("the password from stdin is UTF-16", UTF8_HINT));
@@ -114,7 +113,7 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
 }
 
 /// Rejects a password with several lines, except the JSON key file of a Google service account.
-fn check_password(password: Secret) -> Result<Secret, Failure> {
+fn check_password(password: Secret) -> Result<Secret> {
     // Windows programs write it into files and pipes.
     let mark = BYTE_ORDER_MARK.to_string();
     let password = match password.expose().strip_prefix(mark.as_bytes()) {

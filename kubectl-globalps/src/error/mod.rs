@@ -24,9 +24,34 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    pub(crate) fn of(is_positive: bool) -> Self {
+        if is_positive { Self::Done } else { Self::No }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+/// `E` is for the few functions whose error isn't for users.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// `None`: this user may not see it.
+pub(crate) fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(failure) if failure.is(403) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// `None` also where its kind doesn't exist.
+pub(crate) fn or_absent<T>(answer: Result<Option<T>>) -> Result<Option<T>> {
+    match answer {
+        Err(failure) if failure.is(404) => Ok(None),
+        found => found,
     }
 }
 

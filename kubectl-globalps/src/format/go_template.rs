@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::platform;
 
 /// A template that kubectl has not seen yet.
@@ -15,7 +15,7 @@ pub(crate) struct GoTemplate(pub(crate) String);
 
 impl GoTemplate {
     /// What it prints of this value. kubectl gets the value on stdin, and asks no API server.
-    pub(crate) fn text(&self, value: &Value) -> Result<String, Failure> {
+    pub(crate) fn text(&self, value: &Value) -> Result<String> {
         let program = kubectl(std::env::var_os("KUBECTL_PATH"));
         let output = format!("-o=go-template={}", self.wrapped());
         let not_run = |error: std::io::Error| {

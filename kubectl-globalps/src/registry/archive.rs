@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use serde::Deserialize;
 use tar::Archive as Tar;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// More than any image of globalps.
 const LARGEST: u64 = 1 << 30;
@@ -60,7 +60,7 @@ struct Descriptor {
 }
 
 impl ImageArchive {
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let bad = |why: String| {
             Failure::new(
                 format!("`{}` is no OCI image archive: {why}", path.display()),

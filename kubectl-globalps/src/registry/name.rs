@@ -3,7 +3,7 @@
 use globalps_dockerconfig::shown_key;
 use globalps_registry::registry_name;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// What people take for Docker Hub's registry, and no image's name shows.
 const NOT_THE_HUB: [&str; 4] = [
@@ -14,7 +14,7 @@ const NOT_THE_HUB: [&str; 4] = [
 ];
 
 /// The name of a registry that a user wrote, if it is one.
-pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
+pub(crate) fn registry_key(text: &str) -> Result<String> {
     const FORM: &str = "write the registry as in image names, optionally with a path: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
     let refuse = |why: &str, hint: &str| {
         Err(Failure::new(

@@ -13,9 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::cluster::facts::{FINALIZERS, waits_for};
-use crate::error::Failure;
-
-const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
+use crate::error::{Failure, Result};
 
 /// What became of the Secret, in kubectl's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub(crate) fn with_logins(
     namespace: &str,
     name: &str,
     logins: &[Login],
-) -> Result<(Secret, Outcome), Failure> {
+) -> Result<(Secret, Outcome)> {
     let (mut secret, config, outcome) = match existing {
         Some(secret) => {
             refuse_deleted(&secret)?;
@@ -87,7 +85,7 @@ pub(crate) fn with_logins(
 }
 
 /// An immutable Secret can only be deleted.
-pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
+pub(crate) fn refuse_immutable(secret: &Secret) -> Result<()> {
     if secret.immutable != Some(true) {
         return Ok(());
     }
@@ -98,7 +96,7 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
 }
 
 /// What is written into a Secret that is being deleted goes with it, and the controller doesn't read it.
-pub(crate) fn refuse_deleted(secret: &Secret) -> Result<(), Failure> {
+pub(crate) fn refuse_deleted(secret: &Secret) -> Result<()> {
     match waits_for(&secret.metadata) {
         Some(waits) => Err(Failure::new(
             format!("Secret `{}` {waits}", name_of(secret)),
@@ -109,7 +107,7 @@ pub(crate) fn refuse_deleted(secret: &Secret) -> Result<(), Failure> {
 }
 
 /// Refuses to change credentials that another program would restore; with `force` that program is only named.
-pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>, Failure> {
+pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>> {
     let key = format!("f:{}", names::DATA_KEY);
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{}`", name_of(secret));
@@ -122,7 +120,7 @@ pub(crate) fn may_change_of(
     metadata: &ObjectMeta,
     holds: impl Fn(&Value) -> bool,
     force: bool,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>> {
     match foreign_owner(metadata, holds) {
         Some(owner) if !force => Err(Failure::new(
             format!("{title} belongs to `{owner}`, which would undo the change"),
@@ -211,7 +209,7 @@ pub(crate) enum Rest {
 pub(crate) fn without_registries(
     mut secret: Secret,
     registries: &[String],
-) -> Result<(Rest, Vec<String>), Failure> {
+) -> Result<(Rest, Vec<String>)> {
     refuse_deleted(&secret)?;
     let config = config_of(&secret)?;
     let entries = config.entries().iter();
@@ -237,7 +235,7 @@ pub(crate) fn without_registries(
 }
 
 /// The findings of a Secret as one error, if one of them is one.
-pub(crate) fn refuse_invalid(name: &str, findings: &[Finding]) -> Result<(), Failure> {
+pub(crate) fn refuse_invalid(name: &str, findings: &[Finding]) -> Result<()> {
     let errors: Vec<&Finding> = findings.iter().filter(|f| f.is_error()).collect();
     let Some(first) = errors.first() else {
         return Ok(());
@@ -273,7 +271,7 @@ pub(crate) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
 }
 
 /// What is in the Secret; one without the key is empty.
-pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
+pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig> {
     let Some(bytes) = data_of(secret, names::DATA_KEY) else {
         return Ok(DockerConfig::default());
     };
@@ -300,7 +298,7 @@ fn name_of(secret: &Secret) -> &str {
 
 fn empty(namespace: &str, name: &str) -> Secret {
     let mut secret = Secret {
-        type_: Some(SECRET_TYPE.to_owned()),
+        type_: Some(names::SECRET_TYPE.to_owned()),
         ..Secret::default()
     };
     secret.metadata.name = Some(name.to_owned());

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names;
-use globalps_dockerconfig::{DockerConfig, Entry, Precedence, merge, shown_key, validate_bytes};
+use globalps_dockerconfig::{DockerConfig, Entry, Precedence, merge, shown_key};
 use globalps_provider::{Scope, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, valid_in};
 use crate::secret::effects::Effects;
 use crate::secret::scope::ScopeChange;
 
@@ -119,10 +119,8 @@ impl InForce {
         compared: &str,
     ) -> Self {
         let config = |key: &str| {
-            global
-                .and_then(|secret| data_of(secret, key))
-                .and_then(|bytes| validate_bytes(bytes).0)
-                .unwrap_or_default()
+            let valid = global.and_then(|secret| valid_in(secret, key));
+            valid.unwrap_or_default()
         };
         let scoped = global.and_then(|secret| data_of(secret, names::SCOPED_KEY));
         let scoped = scoped.and_then(|bytes| parse_scoped(bytes).ok());
@@ -257,6 +255,14 @@ pub(crate) fn text(changes: &[Change]) -> String {
         })
         .map(|line| line + "\n")
         .collect()
+}
+
+/// As [`text`]; where nothing changes, it says so. `places`: `on the nodes`, for example.
+pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
+    if changes.is_empty() {
+        return format!("no credential {places} changes\n");
+    }
+    text(changes)
 }
 
 /// Both sides as text, one line a registry, every credential masked: what another program may compare.

@@ -257,24 +257,11 @@ mod tests {
     fn kubelets_restart_only_for_another_delivery_or_a_new_port() {
         use DeliveryType::{ConfigFile, CredentialProvider};
         const PROVIDER: &str = r#"{"type":"CredentialProvider","ports":["1234"]}"#;
-        for (in_force, wanted, nodes, registries, changes, expected) in [
-            (
-                "-",
-                CredentialProvider,
-                3,
-                &["a"][..],
-                true,
-                "restarts 3 kubelets once, 1 at a time; pods keep running",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("-", CredentialProvider, 3, &["a"][..], true, "restarts 3 kubelets once, 1 at a time; pods keep running"),
             ("-", DeliveryType::None, 3, &["a"], true, ""),
-            (
-                "",
-                ConfigFile,
-                3,
-                &["a:99"],
-                true,
-                "restarts 3 kubelets once, 1 at a time; pods keep running",
-            ),
+            ("", ConfigFile, 3, &["a:99"], true, "restarts 3 kubelets once, 1 at a time; pods keep running"),
             ("", ConfigFile, 3, &["a:99"], false, ""),
             (
                 "",
@@ -284,30 +271,9 @@ mod tests {
                 true,
                 "delivery by CredentialProvider: restarts 3 kubelets once, 1 at a time; pods keep running",
             ),
-            (
-                PROVIDER,
-                ConfigFile,
-                1,
-                &[],
-                false,
-                "delivery by ConfigFile: restarts 1 kubelet once; pods keep running",
-            ),
-            (
-                PROVIDER,
-                CredentialProvider,
-                3,
-                &["a", "b:1234", "c:5000"],
-                false,
-                "",
-            ),
-            (
-                PROVIDER,
-                CredentialProvider,
-                3,
-                &["a", "b:1234", "c:5000"],
-                true,
-                "restarts no kubelet",
-            ),
+            (PROVIDER, ConfigFile, 1, &[], false, "delivery by ConfigFile: restarts 1 kubelet once; pods keep running"),
+            (PROVIDER, CredentialProvider, 3, &["a", "b:1234", "c:5000"], false, ""),
+            (PROVIDER, CredentialProvider, 3, &["a", "b:1234", "c:5000"], true, "restarts no kubelet"),
             (
                 PROVIDER,
                 CredentialProvider,
@@ -317,15 +283,9 @@ mod tests {
                 "`b:99`: a port that the credential provider does not serve yet: restarts each kubelet once, 1 first; pods keep running",
             ),
             // Of a newer release.
-            (
-                r#"{"type":"Other"}"#,
-                CredentialProvider,
-                3,
-                &["a"],
-                true,
-                "",
-            ),
-        ] {
+            (r#"{"type":"Other"}"#, CredentialProvider, 3, &["a"], true, ""),
+        ];
+        for (in_force, wanted, nodes, registries, changes, expected) in cases {
             let effects =
                 deliveries(in_force, wanted, nodes).effects(&config(registries), all(changes));
             assert_eq!(effects.sentences().join("\n"), expected, "{in_force}");

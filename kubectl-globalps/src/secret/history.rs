@@ -11,8 +11,7 @@ use serde::Serialize;
 
 use crate::secret::additional::data_of;
 use crate::secret::changes::{Change, InForce, Kind, changes};
-use crate::terminal::columns::columns;
-use crate::terminal::layout::age;
+use crate::terminal::{age, columns};
 
 /// One of the Secrets that the controller keeps.
 #[derive(Debug)]

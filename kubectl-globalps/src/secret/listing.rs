@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, SourceStatus};
 use globalps_core::names;
-use globalps_dockerconfig::{
-    DockerConfig, Entry, Lifetime, Precedence, lifetime, shown_key, validate_bytes,
-};
+use globalps_dockerconfig::{DockerConfig, Entry, Lifetime, Precedence, lifetime, shown_key};
 use globalps_provider::{Pattern, Scope, ScopedConfig, parse_scoped};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
 use crate::cluster::namespaces::{InForce, SecretSeen};
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::Revision;
 use crate::secret::scope::{EVERY_POD, in_force};
-use crate::terminal::layout::{Layout, age, laid_out};
+use crate::terminal::layout::{Layout, age, laid_out_by};
 
 /// What the rows depend on. `None`: hidden from this user, except where it says otherwise.
 pub(crate) struct Snapshot<'a> {
@@ -41,16 +39,17 @@ pub(crate) struct Listing {
     pub hidden: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 enum Kind {
     Additional,
     Source,
     Original,
     /// No pull secret that is known has it.
+    #[default]
     Unknown,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
     /// Canonical name, optionally with a path.
@@ -132,9 +131,8 @@ impl Listing {
         ];
         let shown = all.iter().filter(|(_, is_shown)| *is_shown);
         let header: Vec<&str> = shown.map(|(title, _)| *title).collect();
-        let cells = |row: &Row| header.iter().map(|title| row.cell(title, now)).collect();
-        let rows: Vec<Vec<String>> = self.registries.iter().map(cells).collect();
-        laid_out(&header, &rows, layout, |_, _| None)
+        let cell = |row: &Row, title: &str| row.cell(title, now);
+        laid_out_by(&header, &self.registries, layout, cell, |_, _| None)
     }
 }
 
@@ -178,10 +176,7 @@ impl Row {
 }
 
 fn config(global: &Secret, key: &str) -> DockerConfig {
-    let bytes = data_of(global, key);
-    bytes
-        .and_then(|bytes| validate_bytes(bytes).0)
-        .unwrap_or_default()
+    valid_in(global, key).unwrap_or_default()
 }
 
 fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
@@ -330,9 +325,6 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
     Row {
         registry,
         user: user.unwrap_or_default().into_owned(),
-        source: String::new(),
-        kind: Kind::Unknown,
-        scope: None,
         delivery: match spec.kubelet.delivery {
             DeliveryType::ConfigFile => "ConfigFile",
             DeliveryType::CredentialProvider => "CredentialProvider",
@@ -341,7 +333,6 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         },
         nodes: nodes.map(|all| all.iter().filter(|node| revision(node) >= first).count()),
         nodes_total: nodes.map(<[_]>::len),
-        namespaces: None,
         revision: Some(first),
         or_earlier: true,
         since: since_time.map_or(String::new(), |time| {
@@ -349,6 +340,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         }),
         expires,
         since_time,
+        ..Row::default()
     }
 }
 
@@ -372,19 +364,10 @@ fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<
         });
         source.registries.iter().map(move |registry| Row {
             registry: registry.clone(),
-            user: String::new(),
             source: source.name.clone(),
             kind: Kind::Source,
             scope: scope.clone(),
-            delivery: "",
-            nodes: None,
-            nodes_total: None,
-            namespaces: None,
-            revision: None,
-            or_earlier: false,
-            since: String::new(),
-            expires: None,
-            since_time: None,
+            ..Row::default()
         })
     });
     of_source.collect()

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use crate::error::Failure;
-use crate::terminal::columns::columns;
+use crate::terminal::{columns, few, number};
 
 /// Part of the image's name by which its Deployment is found, and value of the annotation of its Secrets.
 pub(crate) const PATCHER: &str = "imagepullsecret-patcher";
@@ -20,7 +20,7 @@ pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Name of its Secrets, unless its Deployment or the user says otherwise.
 pub(crate) const SECRET_NAME: &str = "image-pull-secret";
 /// Names in a sentence.
-const MOST: usize = 5;
+pub(crate) const MOST: usize = 5;
 
 /// A Secret of the patcher, as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,14 +91,14 @@ pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Step {
     if !kept.is_empty() {
         stays.push(format!(
             "service accounts without the reference of globalps: {}",
-            list(&kept)
+            few(&kept, MOST)
         ));
     }
     if !place.pods.is_empty() && !ignore_pods && place.old.is_some() {
         let pods: Vec<&str> = place.pods.iter().map(String::as_str).collect();
         stays.push(format!(
             "running pods refer to the Secret only: {}",
-            list(&pods)
+            few(&pods, MOST)
         ));
     }
     Step {
@@ -120,7 +120,7 @@ pub(crate) fn refusal(places: &BTreeMap<String, Place>, secret_name: &str) -> Op
             format!(
                 "globalps' pull secret is not in force in {} yet: {}",
                 number(unsynced.len(), "namespace"),
-                list(&unsynced)
+                few(&unsynced, MOST)
             ),
             "`kubectl globalps status --namespaces` shows the reasons; then migrate again",
         ));
@@ -135,7 +135,7 @@ pub(crate) fn refusal(places: &BTreeMap<String, Place>, secret_name: &str) -> Op
     let first = namespaces.first().copied().unwrap_or_default();
     let sentences: Vec<String> = missing
         .iter()
-        .map(|(registry, namespaces)| format!("`{registry}` in {}", list(namespaces)))
+        .map(|(registry, namespaces)| format!("`{registry}` in {}", few(namespaces, MOST)))
         .collect();
     Some(Failure::no(
         format!(
@@ -254,26 +254,6 @@ pub(crate) fn table(
     };
     let rows: Vec<Vec<String>> = places.iter().map(row).collect();
     columns(&HEADER, &rows, None, |_, _| None)
-}
-
-/// The first names, and how many more there are.
-pub(crate) fn list(names: &[&str]) -> String {
-    let shown = names
-        .iter()
-        .take(MOST)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(", ");
-    match names.len().saturating_sub(MOST) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-/// `1 namespace`, `2 namespaces`.
-pub(crate) fn number(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use globalps_core::api::{GlobalPullSecret, Rollout};
 use globalps_core::rollout::share;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::terminal::layout::kubelets;
+use crate::terminal::layout::number;
 
 /// Batches that are named one by one.
 const NAMED: usize = 3;
@@ -40,7 +40,7 @@ impl Pace {
             return "restarts each kubelet once, 1 first; pods keep running".to_owned();
         }
         let most = share(&self.most, nodes);
-        let who = kubelets(self.nodes);
+        let who = number(self.nodes, "kubelet");
         let how = if nodes == 1 {
             String::new()
         } else {
@@ -78,39 +78,21 @@ mod tests {
 
     #[test]
     fn the_sentence_says_how_many_restart_at_a_time() {
-        for (nodes, most, expected) in [
-            (
-                0,
-                "10%",
-                "restarts each kubelet once, 1 first; pods keep running",
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            (0, "10%", "restarts each kubelet once, 1 first; pods keep running"),
             (1, "10%", "restarts 1 kubelet once; pods keep running"),
-            (
-                6,
-                "10%",
-                "restarts 6 kubelets once, 1 at a time; pods keep running",
-            ),
-            (
-                6,
-                "2",
-                "restarts 6 kubelets once, 1 at a time, then 2; pods keep running",
-            ),
-            (
-                6,
-                "50%",
-                "restarts 6 kubelets once, 1 at a time, then 2, then 3; pods keep running",
-            ),
+            (6, "10%", "restarts 6 kubelets once, 1 at a time; pods keep running"),
+            (6, "2", "restarts 6 kubelets once, 1 at a time, then 2; pods keep running"),
+            (6, "50%", "restarts 6 kubelets once, 1 at a time, then 2, then 3; pods keep running"),
             (
                 200,
                 "10%",
                 "restarts 200 kubelets once, 1 at a time, then 2, then 4, and so on up to 20; pods keep running",
             ),
-            (
-                3,
-                "100",
-                "restarts 3 kubelets once, 1 at a time, then 2; pods keep running",
-            ),
-        ] {
+            (3, "100", "restarts 3 kubelets once, 1 at a time, then 2; pods keep running"),
+        ];
+        for (nodes, most, expected) in cases {
             let most = match most.parse() {
                 Ok(number) => IntOrString::Int(number),
                 Err(_) => IntOrString::String(most.to_owned()),

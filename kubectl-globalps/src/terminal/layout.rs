@@ -1,5 +1,7 @@
 //! Tables and figures as users see them: how much room there is, ages, counts. Pure.
 
+use std::fmt::Display;
+
 use comfy_table::Color;
 use jiff::Timestamp;
 
@@ -19,17 +21,25 @@ pub(crate) struct Layout {
     pub live: bool,
 }
 
-/// `1 node`, `2 nodes`.
-pub(crate) fn nodes(number: impl Into<u64>) -> String {
-    match number.into() {
-        1 => "1 node".to_owned(),
-        number => format!("{number} nodes"),
-    }
+/// `1 pod`, `2 pods`.
+pub(crate) fn number(number: impl Copy + Display + PartialEq + From<u8>, what: &str) -> String {
+    let plural = if number == 1.into() { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
-/// `1 kubelet`, `2 kubelets`.
-pub(crate) fn kubelets(number: impl Into<u64>) -> String {
-    nodes(number).replace("node", "kubelet")
+/// `1 node`, `2 nodes`.
+pub(crate) fn nodes(number: impl Into<u64>) -> String {
+    self::number(number.into(), "node")
+}
+
+/// The first names, and how many more there are.
+pub(crate) fn few<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Columns that fit where they are redrawn, without their header where nobody wants it.
@@ -45,6 +55,22 @@ pub(crate) fn laid_out(
         Some((_, rows)) if layout.no_headers => rows.to_owned(),
         _ => text,
     }
+}
+
+/// As [`laid_out`], with a cell for each row and title.
+pub(crate) fn laid_out_by<R>(
+    header: &[&str],
+    rows: &[R],
+    layout: Layout,
+    cell: impl Fn(&R, &str) -> String,
+    color: impl Fn(&R, &str) -> Option<Color>,
+) -> String {
+    let cells = |row| header.iter().map(|title| cell(row, title)).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    laid_out(header, &cells, layout, |row, column| {
+        let row = rows.get(row).filter(|_| layout.color)?;
+        color(row, header.get(column)?)
+    })
 }
 
 /// As kubectl shows ages: `45s`, `12m`, `5h`, `3d`.

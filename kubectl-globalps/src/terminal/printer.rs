@@ -8,7 +8,7 @@ use console::Term;
 use serde::Serialize;
 
 use crate::cli::{Color, Form};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::format::kyaml;
 use crate::format::numbers::plain_numbers;
 use crate::terminal::columns::wrap_sentences;
@@ -85,7 +85,7 @@ impl Printer {
         (what, value): (&str, &T),
         names: impl IntoIterator<Item = String>,
         text: impl FnOnce(),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let unprintable = || {
             let message = format!("{what} could not be written in that format");
             Failure::new(message, "leave out `-o`")

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 
 use globalps_dockerconfig::Secret;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::terminal::escapes::plain;
 
 #[cfg(unix)]
@@ -26,7 +26,7 @@ pub(crate) fn can_ask() -> bool {
 }
 
 /// `otherwise`: the error without a terminal.
-pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String, Failure> {
+pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String> {
     if !can_ask() {
         return Err(otherwise.clone());
     }
@@ -47,7 +47,7 @@ fn ask(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io:
 }
 
 /// Reads a line without echo.
-pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Failure> {
+pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret> {
     if !can_ask() {
         return Err(otherwise.clone());
     }
@@ -56,7 +56,7 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Fa
 }
 
 /// Asks the user to confirm `what`. `cluster`: its title.
-pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<(), Failure> {
+pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
     }

@@ -51,7 +51,7 @@ pub(crate) struct FleetRow {
 }
 
 /// A member cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct ClusterRow {
     /// `NAMESPACE/NAME` of the `Cluster`, or of the Secret that registers it.
     pub name: String,
@@ -326,19 +326,9 @@ fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
         name: failure.cluster.clone(),
         fleet: fleet.to_owned(),
         phase: ClusterPhase::Blocked,
-        revision: 0,
         reason: failure.reason.clone(),
         message: failure.message.clone(),
-        nodes: None,
-        since: String::new(),
-        status: None,
-        since_time: None,
-        object: String::new(),
-        is_asked: false,
-        is_assigned: false,
-        is_removal: false,
-        kind: String::new(),
-        found_identity: None,
+        ..ClusterRow::default()
     }
 }
 

@@ -3,11 +3,10 @@
 use globalps_core::names;
 use jiff::Timestamp;
 
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::cluster::facts::{Facts, Scope, watch_global, watch_secret};
+use crate::cluster::facts::{Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Facts, Program};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::nodes;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
 use crate::view::outage;
@@ -20,7 +19,7 @@ use crate::view::table;
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. That the goal will not be reached, or was not in time,
 /// is a [`Failure`] that says no.
-pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit, Failure> {
+pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit> {
     follow_some(cluster, how, Scope::default()).await
 }
 
@@ -29,7 +28,7 @@ pub(crate) async fn follow_some(
     cluster: &Cluster<'_>,
     how: Follow<Goal>,
     scope: Scope,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut interrupt = Interrupt::catch();
     let deadline = how.deadline();
     let mut view = View::new(cluster, how);
@@ -117,7 +116,7 @@ async fn timed_out(
     facts: &Facts,
     status: &Status,
     within: &str,
-) -> Result<Failure, Failure> {
+) -> Result<Failure> {
     let (state, hint) = advice(facts, status).unwrap_or((
         table::headline(status),
         "follow it with `kubectl globalps status --watch`",

@@ -9,11 +9,8 @@ use tokio::time::Instant;
 
 use crate::cli::Span;
 use crate::cluster::facts::{BACKOFF, Signal, Signals, Update};
-use crate::error::Failure;
-use crate::terminal::columns::wrap;
-use crate::terminal::escapes::line;
-use crate::terminal::layout::Layout;
-use crate::terminal::printer::{Frame, Printer, Stream, is_terminal, terminal_size};
+use crate::error::Result;
+use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, line, terminal_size, wrap};
 use crate::view::outage::{self, Outage};
 
 /// Changes that arrive together are shown together.
@@ -138,7 +135,7 @@ impl<'a, F: 'static> Pauses<'a, F> {
     }
 
     /// `Err`: a watch can't go on without a person.
-    pub(crate) async fn next(&mut self, facts: &mut F) -> Result<Woken, Failure> {
+    pub(crate) async fn next(&mut self, facts: &mut F) -> Result<Woken> {
         tokio::select! {
             signal = self.changes.next() => {
                 if let Some(signal) = signal {
@@ -156,11 +153,7 @@ impl<'a, F: 'static> Pauses<'a, F> {
         }
     }
 
-    fn take(
-        &mut self,
-        (number, signal): (usize, Signal<Change<F>>),
-        facts: &mut F,
-    ) -> Result<(), Failure> {
+    fn take(&mut self, (number, signal): (usize, Signal<Change<F>>), facts: &mut F) -> Result<()> {
         match signal {
             Signal::Lost(failure) if failure.may_pass() => {
                 self.outage.lost(number, failure, Timestamp::now());
@@ -195,8 +188,8 @@ pub(crate) async fn first<F, G>(
     interrupt: &mut Interrupt,
     how: &Follow<G>,
     deadline: Option<Instant>,
-    look: impl AsyncFn() -> Result<F, Failure>,
-) -> Result<Option<F>, Failure> {
+    look: impl AsyncFn() -> Result<F>,
+) -> Result<Option<F>> {
     let mut outage = Outage::default();
     // Also of a look without an answer.
     let mut last = None;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::cluster::namespaces::{InForce, SecretSeen};
 use crate::secret::additional::data_of;
 use crate::secret::history::revision_of;
-use crate::terminal::layout::{Layout, laid_out};
+use crate::terminal::layout::{Layout, laid_out_by};
 
 /// What the places depend on. `None`: hidden from this user.
 pub(crate) struct Snapshot<'a> {
@@ -114,19 +114,17 @@ impl WhereOld {
     }
 
     pub(crate) fn table(&self, layout: Layout) -> String {
-        let cells = |place: &Place| {
-            let revision = place.revision;
-            vec![
-                format!("{:?}", place.kind),
-                place.name.clone(),
-                place.where_.to_owned(),
-                revision.map_or(String::new(), |number| number.to_string()),
-                place.phase.clone(),
-            ]
-        };
-        let rows: Vec<Vec<String>> = self.places.iter().map(cells).collect();
         let header = ["KIND", "NAME", "WHERE", "REVISION", "PHASE"];
-        laid_out(&header, &rows, layout, |_, _| None)
+        let cell = |place: &Place, title: &str| match title {
+            "KIND" => format!("{:?}", place.kind),
+            "NAME" => place.name.clone(),
+            "WHERE" => place.where_.to_owned(),
+            "REVISION" => place
+                .revision
+                .map_or(String::new(), |number| number.to_string()),
+            _ => place.phase.clone(),
+        };
+        laid_out_by(&header, &self.places, layout, cell, |_, _| None)
     }
 }
 

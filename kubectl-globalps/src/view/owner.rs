@@ -1,6 +1,6 @@
 //! What a pod belongs to: the workload to restart, and whether anything recreates the pod. Pure.
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
@@ -56,6 +56,16 @@ fn is_name(text: &str) -> bool {
 /// Whether its kubelet reads it from a file of the node: changes of the object change nothing.
 pub(crate) fn is_static(pod: &Pod) -> bool {
     pod.annotations().contains_key(MIRROR)
+}
+
+/// The state of each of its containers, in the order of their start.
+pub(crate) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let all = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    all.into_iter().flatten().flatten()
 }
 
 /// Whether an event is about this pod, not about an earlier one of its name. A kubelet refers to a static pod by the hash of its file.

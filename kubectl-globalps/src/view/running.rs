@@ -5,9 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::timeout;
 
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment, not_running};
-use crate::error::Failure;
+use crate::cluster::{Cluster, Program, deployment, not_running};
+use crate::error::{Failure, Result};
 
 const HINT: &str =
     "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
@@ -35,7 +34,7 @@ impl Running {
         cluster: &Cluster<'_>,
         is_stale: bool,
         now: Timestamp,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let is_due = |at| now.duration_since(at) >= LOOK_AGAIN;
         if !self.looked_at.is_none_or(is_due) {
             return Ok(());

@@ -9,9 +9,8 @@ use globalps_core::names;
 use kube::ResourceExt as _;
 
 use crate::cluster::annotate::annotate;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::Facts;
-use crate::error::{Failure, guide};
+use crate::cluster::{Cluster, Facts};
+use crate::error::{Failure, Result, guide};
 use crate::terminal::printer::Printer;
 use crate::view::status::{Status, is_restoring, left};
 
@@ -25,7 +24,7 @@ pub(crate) struct Skipped {
 
 impl Skipped {
     /// Says before the question which nodes can't be restored now. An error where that can't be known.
-    pub(crate) fn announce(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
+    pub(crate) fn announce(cluster: &Cluster<'_>, facts: &Facts) -> Result<()> {
         if facts.nodes.is_none() {
             return Err(Failure::new(
                 "this user may not list Nodes, so it is unknown which ones are unreachable",
@@ -63,7 +62,7 @@ impl Skipped {
         cluster: &Cluster<'_>,
         facts: &Facts,
         status: &Status,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         if !is_restoring(facts) {
             return Ok(());
         }

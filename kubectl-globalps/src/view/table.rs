@@ -6,9 +6,7 @@ use comfy_table::Color;
 use globalps_core::api::Phase;
 use jiff::Timestamp;
 
-use crate::terminal::columns::{cut, natural_width, wrap};
-use crate::terminal::escapes::line;
-use crate::terminal::layout::{Layout, age, laid_out, nodes};
+use crate::terminal::{Layout, age, cut, laid_out, line, natural_width, nodes, wrap};
 use crate::view::status::{
     About, Health, NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status, Summary,
 };
@@ -73,10 +71,6 @@ pub(crate) fn render(
 ) -> String {
     let terminal = layout.width.map(usize::from);
     let width = terminal.filter(|_| layout.live);
-    let fitting = |text: &str| match terminal {
-        Some(width) => wrap(&line(text), width),
-        None => vec![line(text).into_owned()],
-    };
     let mut lines = if layout.no_headers {
         Vec::new()
     } else {
@@ -87,23 +81,16 @@ pub(crate) fn render(
         let lines = lines.chain([headline(status) + &changed]);
         let lines = lines.chain(deliveries(status));
         let lines = lines.chain(summary.and_then(Summary::registries_line));
-        lines.flat_map(|line| fitting(&line)).collect()
+        lines.flat_map(|line| fitting(&line, terminal)).collect()
     };
     if let Some(width) = width
         && status.counts.total > 0
     {
         lines.push(bar(status, width, layout.color));
     }
-    let last: Vec<String> = advice
-        .iter()
-        .flat_map(|(message, hint)| [fitting(message), fitting(&format!("hint: {hint}"))].concat())
-        .collect();
+    let last = advice.map_or_else(Vec::new, |(message, hint)| advised(message, hint, terminal));
     if !status.nodes.is_empty() {
-        // The table's own header, and the line under it that says what is missing.
-        let room = layout.height.map_or(usize::MAX, |height| {
-            let taken = lines.len() + last.len() + 3;
-            usize::from(height).saturating_sub(taken).max(1)
-        });
+        let room = room(layout, lines.len() + last.len());
         let mut rows: Vec<&Row> = status.nodes.iter().collect();
         let hidden = if rows.len() > room {
             rows.sort_by_key(|row| urgency(&row.phase));
@@ -112,10 +99,11 @@ pub(crate) fn render(
             Vec::new()
         };
         lines.push(table(&rows, now, layout));
-        if !hidden.is_empty() {
-            let text = more(&hidden);
-            lines.push(width.map_or(text.clone(), |width| cut(&text, width)));
-        }
+        let hidden = hidden.iter();
+        lines.extend(more(
+            hidden.map(|row| (urgency(&row.phase), row.phase.to_string())),
+            width,
+        ));
     }
     if !layout.live && !status.sources.is_empty() {
         lines.push(sources(&status.sources, layout));
@@ -194,19 +182,48 @@ fn table_of(
     Some(format!("\n{text}{more}"))
 }
 
-/// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
-fn more(hidden: &[&Row]) -> String {
-    let mut phases: BTreeMap<u8, BTreeMap<String, usize>> = BTreeMap::new();
-    for row in hidden {
-        let same = phases.entry(urgency(&row.phase)).or_default();
-        *same.entry(row.phase.to_string()).or_default() += 1;
+/// Lines of at most this many characters.
+pub(crate) fn fitting(text: &str, width: Option<usize>) -> Vec<String> {
+    match width {
+        Some(width) => wrap(&line(text), width),
+        None => vec![line(text).into_owned()],
     }
-    let words: Vec<String> = phases
-        .values()
-        .flatten()
-        .map(|(phase, number)| format!("{number} {phase}"))
-        .collect();
-    format!("... and {} more: {}", hidden.len(), words.join(", "))
+}
+
+/// The last lines: what is the matter, and what to do.
+pub(crate) fn advised(message: &str, hint: &str, width: Option<usize>) -> Vec<String> {
+    [
+        fitting(message, width),
+        fitting(&format!("hint: {hint}"), width),
+    ]
+    .concat()
+}
+
+/// Rows that fit beside this many lines, the table's own header, and the line under it that says what is missing.
+pub(crate) fn room(layout: Layout, lines: usize) -> usize {
+    layout.height.map_or(usize::MAX, |height| {
+        usize::from(height).saturating_sub(lines + 3).max(1)
+    })
+}
+
+/// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first. `hidden`: urgency and phase of each row that is missing.
+pub(crate) fn more(
+    hidden: impl Iterator<Item = (u8, String)>,
+    width: Option<usize>,
+) -> Option<String> {
+    let mut phases: BTreeMap<(u8, String), usize> = BTreeMap::new();
+    for phase in hidden {
+        *phases.entry(phase).or_default() += 1;
+    }
+    let number: usize = phases.values().sum();
+    let words = phases
+        .iter()
+        .map(|((_, phase), number)| format!("{number} {phase}"));
+    let text = format!(
+        "... and {number} more: {}",
+        words.collect::<Vec<_>>().join(", ")
+    );
+    (number > 0).then(|| width.map_or(text.clone(), |width| cut(&text, width)))
 }
 
 /// How much of the fleet is done, in one line of at most 60 characters.

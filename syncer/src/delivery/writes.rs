@@ -122,7 +122,7 @@ impl Writes {
 pub(super) fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
     let seen = file::read(path)?;
     if seen == *target {
-        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
+        file::sync_parent(path)?;
         return Ok(false);
     }
     file::replace_seen(path, &seen, target)?;

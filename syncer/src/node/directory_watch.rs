@@ -76,28 +76,13 @@ mod tests {
             directory.path().join("x"),
         );
         let mut watch = FileWatch::new(std::slice::from_ref(&file)).unwrap();
+        #[rustfmt::skip]
         let changes: [(&str, Box<dyn Fn() + '_>, bool); 5] = [
             ("written", Box::new(|| fs::write(&file, "1").unwrap()), true),
-            (
-                "another is written",
-                Box::new(|| fs::write(&other, "2").unwrap()),
-                false,
-            ),
-            (
-                "replaced",
-                Box::new(|| fs::rename(&other, &file).unwrap()),
-                true,
-            ),
-            (
-                "moved away",
-                Box::new(|| fs::rename(&file, &other).unwrap()),
-                true,
-            ),
-            (
-                "another is removed",
-                Box::new(|| fs::remove_file(&other).unwrap()),
-                false,
-            ),
+            ("another is written", Box::new(|| fs::write(&other, "2").unwrap()), false),
+            ("replaced", Box::new(|| fs::rename(&other, &file).unwrap()), true),
+            ("moved away", Box::new(|| fs::rename(&file, &other).unwrap()), true),
+            ("another is removed", Box::new(|| fs::remove_file(&other).unwrap()), false),
         ];
         for (sentence, change, expected) in changes {
             change();

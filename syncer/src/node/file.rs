@@ -146,7 +146,10 @@ impl FileError {
     }
 }
 
-fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+pub(super) fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl Fn(io::Error) -> FileError + Copy + 'a {
     move |source| FileError::Io {
         action,
         path: path.to_owned(),
@@ -233,7 +236,6 @@ fn replace_if(
     target: &FileSnapshot,
     may_go_on: impl FnOnce() -> Result<(), FileError>,
 ) -> Result<(), FileError> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
     match target {
         FileSnapshot::Absent => {
             may_go_on()?;
@@ -251,7 +253,7 @@ fn replace_if(
             gid,
         } => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
+            let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
                 .and_then(|()| may_go_on())
                 .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
@@ -262,7 +264,7 @@ fn replace_if(
             }
         }
     }
-    sync_directory(directory)
+    sync_parent(path)
 }
 
 /// The error of a replace or remove: the kernel uses one error number for several causes.
@@ -345,8 +347,9 @@ fn attribute(file: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Makes changes of the directory's entries durable.
-pub(crate) fn sync_directory(directory: &Path) -> Result<(), FileError> {
+/// Makes a change of the directory's entry for this file durable.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), FileError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
     File::open(directory)
         .and_then(|handle| handle.sync_all())
         .map_err(io_error("sync", directory))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use globalps_core::names::{LOCK_FILE, PROVIDER_BIN_DIR, STATE_DIR};
 use serde::{Deserialize, Serialize};
 
-use super::file::{self, FileError, FileSnapshot};
+use super::file::{self, FileSnapshot};
 use super::lock::NodeLock;
 use super::provider::Provider;
 use super::state::{NodeError, State, VERSION};
@@ -146,11 +146,7 @@ impl Journal {
     /// Removes the state directory, and before it kubelet flags that name files in it. A quarantined file stays unless the
     /// credentials file has the same bytes again.
     pub(crate) fn remove(&self, provider: &Provider) -> Result<(), NodeError> {
-        let io = |source| FileError::Io {
-            action: "remove",
-            path: self.directory.clone(),
-            source,
-        };
+        let io = file::io_error("remove", &self.directory);
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(io)?,
@@ -189,23 +185,14 @@ impl Journal {
         if is_empty && let Err(error) = fs::remove_dir(&self.directory) {
             tracing::warn!(path = %self.directory.display(), %error, "could not remove the state directory");
         }
-        Ok(file::sync_directory(
-            self.directory.parent().unwrap_or(Path::new("/")),
-        )?)
+        Ok(file::sync_parent(&self.directory)?)
     }
 
     fn make_directory(&self) -> Result<(), NodeError> {
-        let io = |source| FileError::Io {
-            action: "create",
-            path: self.directory.clone(),
-            source,
-        };
         match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
-            Ok(()) => Ok(file::sync_directory(
-                self.directory.parent().unwrap_or(Path::new("/")),
-            )?),
+            Ok(()) => Ok(file::sync_parent(&self.directory)?),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(io(error).into()),
+            Err(error) => Err(file::io_error("create", &self.directory)(error).into()),
         }
     }
 }

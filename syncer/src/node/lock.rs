@@ -79,7 +79,7 @@ fn opened(path: &Path) -> Result<Option<File>, FileError> {
             created => created.map_err(not_opened(path))?,
         };
         // A power cut then leaves the file, or nothing of the change that follows.
-        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
+        file::sync_parent(path)?;
         return Ok(Some(file.into()));
     };
     let meta = file.metadata().map_err(io_error(path))?;
@@ -106,12 +106,8 @@ fn not_opened(path: &Path) -> impl FnOnce(Errno) -> FileError + '_ {
     }
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {
-    move |source| FileError::Io {
-        action: "lock",
-        path: path.to_owned(),
-        source,
-    }
+fn io_error(path: &Path) -> impl Fn(io::Error) -> FileError + '_ {
+    file::io_error("lock", path)
 }
 
 #[cfg(test)]

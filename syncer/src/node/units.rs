@@ -103,57 +103,23 @@ mod tests {
 
     #[test]
     fn the_unit_that_is_active_and_runs_a_kubelet_is_chosen() {
-        for (sentence, candidates, restarted, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("none", &[][..], None, Choice::None),
             ("one that is down", &["k failed"], None, Choice::Unit("k")),
-            (
-                "a failed one is left over",
-                &["k failed", "a active+ 900"],
-                None,
-                Choice::Unit("a"),
-            ),
-            (
-                "so is one that starts again and again",
-                &["k active+ 1", "a active+ 900"],
-                None,
-                Choice::Unit("a"),
-            ),
-            (
-                "or that waits for its next start",
-                &["k activating", "a active+ 5"],
-                None,
-                Choice::Unit("a"),
-            ),
-            (
-                "one without a kubelet",
-                &["k active 900", "a active+ 900"],
-                None,
-                Choice::Unit("a"),
-            ),
-            (
-                "one that is being started",
-                &["k active 900", "a activating+"],
-                None,
-                Choice::Unit("a"),
-            ),
+            ("a failed one is left over", &["k failed", "a active+ 900"], None, Choice::Unit("a")),
+            ("so is one that starts again and again", &["k active+ 1", "a active+ 900"], None, Choice::Unit("a")),
+            ("or that waits for its next start", &["k activating", "a active+ 5"], None, Choice::Unit("a")),
+            ("one without a kubelet", &["k active 900", "a active+ 900"], None, Choice::Unit("a")),
+            ("one that is being started", &["k active 900", "a activating+"], None, Choice::Unit("a")),
             (
                 "the control plane's server with its kubelet",
                 &["k failed", "server active+ 900"],
                 None,
                 Choice::Unit("server"),
             ),
-            (
-                "both have just been started",
-                &["k active+ 1", "a active+ 2"],
-                None,
-                Choice::Unclear,
-            ),
-            (
-                "both are down",
-                &["k failed", "a failed"],
-                None,
-                Choice::Unclear,
-            ),
+            ("both have just been started", &["k active+ 1", "a active+ 2"], None, Choice::Unclear),
+            ("both are down", &["k failed", "a failed"], None, Choice::Unclear),
             (
                 "the kubelet that this syncer or the one before left down",
                 &["k failed", "a failed"],
@@ -166,37 +132,13 @@ mod tests {
                 Some("a"),
                 Choice::Unit("a"),
             ),
-            (
-                "a node that moved and has just booted",
-                &["k failed", "a active+ 5"],
-                Some("k"),
-                Choice::Unit("a"),
-            ),
-            (
-                "whose leftover unit still tries",
-                &["k activating 0 2", "a active+ 5"],
-                Some("k"),
-                Choice::Unit("a"),
-            ),
-            (
-                "the one that globalps restarted just now",
-                &["k active+ 1", "a active+ 1"],
-                Some("k"),
-                Choice::Unit("k"),
-            ),
-            (
-                "the node was moved to another unit since",
-                &["k failed", "a active+ 900"],
-                Some("k"),
-                Choice::Unit("a"),
-            ),
-            (
-                "processes can't be listed, and one is active",
-                &["k failed", "a active 900"],
-                None,
-                Choice::Unit("a"),
-            ),
-        ] {
+            ("a node that moved and has just booted", &["k failed", "a active+ 5"], Some("k"), Choice::Unit("a")),
+            ("whose leftover unit still tries", &["k activating 0 2", "a active+ 5"], Some("k"), Choice::Unit("a")),
+            ("the one that globalps restarted just now", &["k active+ 1", "a active+ 1"], Some("k"), Choice::Unit("k")),
+            ("the node was moved to another unit since", &["k failed", "a active+ 900"], Some("k"), Choice::Unit("a")),
+            ("processes can't be listed, and one is active", &["k failed", "a active 900"], None, Choice::Unit("a")),
+        ];
+        for (sentence, candidates, restarted, expected) in cases {
             let candidates: Vec<_> = candidates.iter().map(|text| candidate(text)).collect();
             assert_eq!(choose(&candidates, restarted), expected, "{sentence}");
         }

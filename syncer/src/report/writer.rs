@@ -102,44 +102,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_in_progress_is_reported_only_after_a_second() {
         use Phase::{Restored, Restoring, RolledBack, Synced, Syncing};
-        for (sentence, first, reason, second, expected) in [
-            (
-                "a quick restart is one write",
-                Syncing,
-                "",
-                Some(Synced),
-                (Synced, 400),
-            ),
-            (
-                "so is a quick failure",
-                Syncing,
-                "",
-                Some(RolledBack),
-                (RolledBack, 400),
-            ),
-            (
-                "and a quick restore",
-                Restoring,
-                "",
-                Some(Restored),
-                (Restored, 400),
-            ),
-            (
-                "a slow change is reported",
-                Syncing,
-                "",
-                None,
-                (Syncing, 1000),
-            ),
-            (
-                "a problem is reported at once",
-                Syncing,
-                "SecretNotRead",
-                Some(Synced),
-                (Syncing, 0),
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("a quick restart is one write", Syncing, "", Some(Synced), (Synced, 400)),
+            ("so is a quick failure", Syncing, "", Some(RolledBack), (RolledBack, 400)),
+            ("and a quick restore", Restoring, "", Some(Restored), (Restored, 400)),
+            ("a slow change is reported", Syncing, "", None, (Syncing, 1000)),
+            ("a problem is reported at once", Syncing, "SecretNotRead", Some(Synced), (Syncing, 0)),
             ("and so is its end", Synced, "", None, (Synced, 0)),
-        ] {
+        ];
+        for (sentence, first, reason, second, expected) in cases {
             assert_eq!(written(first, reason, second).await, expected, "{sentence}");
         }
     }

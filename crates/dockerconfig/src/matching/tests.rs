@@ -77,23 +77,16 @@ fn only_keys_that_are_tried_may_serve_except_docker_hub() {
 
 #[test]
 fn hosts_match_by_label_ports_by_text_and_paths_by_prefix() {
-    for (key, target, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("*.kubernetes.io", "prefix.kubernetes.io", true),
         ("prefix.*.io", "prefix.kubernetes.io", true),
         ("prefix.kubernetes.*", "prefix.kubernetes.io", true),
         ("*-good.kubernetes.io", "prefix-good.kubernetes.io", true),
         ("*.kubernetes.io/blah", "prefix.kubernetes.io/blah", true),
         ("prefix.*.io/foo", "prefix.kubernetes.io/foo/bar", true),
-        (
-            "*.kubernetes.io:1111/blah",
-            "prefix.kubernetes.io:1111/blah",
-            true,
-        ),
-        (
-            "prefix.*.io:1111/foo",
-            "prefix.kubernetes.io:1111/foo/bar",
-            true,
-        ),
+        ("*.kubernetes.io:1111/blah", "prefix.kubernetes.io:1111/blah", true),
+        ("prefix.*.io:1111/foo", "prefix.kubernetes.io:1111/foo/bar", true),
         ("*.kubernetes.io", "kubernetes.io", false),
         ("*.*.kubernetes.io", "prefix.kubernetes.io", false),
         ("*.*.kubernetes.io", "kubernetes.io", false),
@@ -102,21 +95,14 @@ fn hosts_match_by_label_ports_by_text_and_paths_by_prefix() {
         ("*.*.*.kubernetes.io", "a.b.c.kubernetes.io", true),
         ("kubernetes.io", "kubernetes.com", false),
         ("k*.io", "quay.io", false),
-        (
-            "*.kubernetes.io:1234/blah",
-            "prefix.kubernetes.io:1111/blah",
-            false,
-        ),
-        (
-            "prefix.*.io/foo",
-            "prefix.kubernetes.io:1111/foo/bar",
-            false,
-        ),
+        ("*.kubernetes.io:1234/blah", "prefix.kubernetes.io:1111/blah", false),
+        ("prefix.*.io/foo", "prefix.kubernetes.io:1111/foo/bar", false),
         ("[::1]", "[::1]", false),
         ("[::1]:5000", "[::1]:5000/a", true),
         ("a*b*c", "aXbYbZc", true),
         ("a*b*c", "aXbYbZ", false),
-    ] {
+    ];
+    for (key, target, expected) in cases {
         let target_url = url::parse(target.as_bytes()).unwrap();
         assert_eq!(
             matches(key.as_bytes(), &target_url),
@@ -128,23 +114,16 @@ fn hosts_match_by_label_ports_by_text_and_paths_by_prefix() {
 
 #[test]
 fn the_kubelet_tries_every_matching_key_in_its_order() {
-    for (keys, image, expected) in [
-        (
-            &["bar.example.com/pong", "bar.example.com"][..],
-            "bar.example.com/ping",
-            "bar.example.com",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (&["bar.example.com/pong", "bar.example.com"][..], "bar.example.com/ping", "bar.example.com"),
         (
             &["bar.example.com", "bar.example.com/pong"],
             "bar.example.com/pongz/x",
             "bar.example.com/pong bar.example.com",
         ),
         (&["bar.example.com"], "foo.example.com/x", ""),
-        (
-            &["https://quay.io/v1/"],
-            "quay.io/foo/bar",
-            "https://quay.io/v1/",
-        ),
+        (&["https://quay.io/v1/"], "quay.io/foo/bar", "https://quay.io/v1/"),
         (
             &[
                 "*.example.com",
@@ -156,22 +135,11 @@ fn the_kubelet_tries_every_matching_key_in_its_order() {
             "reg.example.com/a/b/c",
             "reg.example.com/a/b reg.example.com/a reg.example.com *.example.com/a/b/c *.example.com",
         ),
-        (
-            &["https://index.docker.io/v1/"],
-            "jenkins",
-            "https://index.docker.io/v1/",
-        ),
-        (
-            &["https://index.docker.io/v1/", "docker.io"],
-            "jenkins",
-            "docker.io",
-        ),
-        (
-            &["https://index.docker.io/v1/"],
-            "world.mesos.org/foo/bar",
-            "",
-        ),
-    ] {
+        (&["https://index.docker.io/v1/"], "jenkins", "https://index.docker.io/v1/"),
+        (&["https://index.docker.io/v1/", "docker.io"], "jenkins", "docker.io"),
+        (&["https://index.docker.io/v1/"], "world.mesos.org/foo/bar", ""),
+    ];
+    for (keys, image, expected) in cases {
         assert_eq!(
             kubelet(keys, image).join(" "),
             expected,
@@ -182,7 +150,8 @@ fn the_kubelet_tries_every_matching_key_in_its_order() {
 
 #[test]
 fn keys_match_as_in_both_readers() {
-    for (key, image, kubelet_takes, crio_takes) in [
+    #[rustfmt::skip]
+    let cases = [
         ("quay.io", "quay.io/org/img", true, true),
         ("quay.io/", "quay.io/org/img", true, false),
         ("https://quay.io", "quay.io/org/img", true, true),
@@ -204,41 +173,16 @@ fn keys_match_as_in_both_readers() {
         ("q[tu]ay.io", "quay.io/org/img", false, false),
         ("*", "quay.io/org/img", false, false),
         ("*.azurecr.io", "foo.azurecr.io/a/b", true, false),
-        (
-            "*.dkr.ecr.*.amazonaws.com",
-            "1234.dkr.ecr.us-east-1.amazonaws.com/a",
-            true,
-            false,
-        ),
+        ("*.dkr.ecr.*.amazonaws.com", "1234.dkr.ecr.us-east-1.amazonaws.com/a", true, false),
         ("quay.io/*/img", "quay.io/org/img", false, false),
         ("quay.io:*", "quay.io:443/org/img", false, false),
         ("docker.io", "docker.io/library/nginx", true, true),
         ("docker.io/library", "docker.io/library/nginx", true, true),
-        (
-            "https://index.docker.io/v1/",
-            "docker.io/library/nginx",
-            true,
-            true,
-        ),
+        ("https://index.docker.io/v1/", "docker.io/library/nginx", true, true),
         ("index.docker.io", "docker.io/library/nginx", true, true),
-        (
-            "https://index.docker.io/v2/",
-            "docker.io/library/nginx",
-            true,
-            true,
-        ),
-        (
-            "registry-1.docker.io",
-            "docker.io/library/nginx",
-            false,
-            true,
-        ),
-        (
-            "https://registry-1.docker.io/v2/",
-            "docker.io/library/nginx",
-            false,
-            true,
-        ),
+        ("https://index.docker.io/v2/", "docker.io/library/nginx", true, true),
+        ("registry-1.docker.io", "docker.io/library/nginx", false, true),
+        ("https://registry-1.docker.io/v2/", "docker.io/library/nginx", false, true),
         ("hub.docker.com", "docker.io/library/nginx", false, false),
         ("docker.io/myorg", "docker.io/myorg/app", true, true),
         ("10.0.0.1:5000", "10.0.0.1:5000/a", true, true),
@@ -249,7 +193,8 @@ fn keys_match_as_in_both_readers() {
         ("", "quay.io/org/img", false, false),
         ("quay.io//org", "quay.io/org/img", false, false),
         ("registry:abc", "registry.io:5000/x", false, false),
-    ] {
+    ];
+    for (key, image, kubelet_takes, crio_takes) in cases {
         assert_eq!(
             !kubelet(&[key], image).is_empty(),
             kubelet_takes,
@@ -265,58 +210,20 @@ fn keys_match_as_in_both_readers() {
 
 #[test]
 fn crio_reads_less_than_the_kubelet_or_fails() {
-    for (sentence, text, expected) in [
-        (
-            "padded auth",
-            r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA=="}}}"#,
-            "r.io",
-        ),
-        (
-            "auth without padding",
-            r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#,
-            "error",
-        ),
-        (
-            "user and password",
-            r#"{"auths":{"r.io":{"username":"u","password":"p"}}}"#,
-            "none",
-        ),
-        (
-            "a user that isn't a string",
-            r#"{"auths":{"r.io":{"auth":"dTpw","username":1}}}"#,
-            "r.io",
-        ),
-        (
-            "an auth that isn't a string",
-            r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":1}}}"#,
-            "error",
-        ),
-        (
-            "no colon",
-            r#"{"auths":{"r.io":{"auth":"dXNlcg=="}}}"#,
-            "none",
-        ),
-        (
-            "a helper",
-            r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":"x"}}"#,
-            "error",
-        ),
-        (
-            "a helper of another registry",
-            r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"y.io":"x"}}"#,
-            "r.io",
-        ),
-        (
-            "invalid helpers",
-            r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":[]}"#,
-            "error",
-        ),
-        (
-            "an identity token",
-            r#"{"auths":{"r.io":{"auth":"Og==","identitytoken":"t"}}}"#,
-            "r.io",
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("padded auth", r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA=="}}}"#, "r.io"),
+        ("auth without padding", r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#, "error"),
+        ("user and password", r#"{"auths":{"r.io":{"username":"u","password":"p"}}}"#, "none"),
+        ("a user that isn't a string", r#"{"auths":{"r.io":{"auth":"dTpw","username":1}}}"#, "r.io"),
+        ("an auth that isn't a string", r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":1}}}"#, "error"),
+        ("no colon", r#"{"auths":{"r.io":{"auth":"dXNlcg=="}}}"#, "none"),
+        ("a helper", r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":"x"}}"#, "error"),
+        ("a helper of another registry", r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"y.io":"x"}}"#, "r.io"),
+        ("invalid helpers", r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":[]}"#, "error"),
+        ("an identity token", r#"{"auths":{"r.io":{"auth":"Og==","identitytoken":"t"}}}"#, "r.io"),
+    ];
+    for (sentence, text, expected) in cases {
         assert_eq!(
             crio_key(&parse(text.as_bytes()).unwrap(), "r.io/a/b"),
             expected,

@@ -20,25 +20,16 @@ fn text(config: &DockerConfig) -> String {
 
 #[test]
 fn merging_matches_the_reference_implementation() {
-    for (original, additional, additional_wins, original_wins) in [
-        (
-            vec![("r1", USER)],
-            vec![("r2", USER)],
-            vec![("r1", USER), ("r2", USER)],
-            vec![("r1", USER), ("r2", USER)],
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (vec![("r1", USER)], vec![("r2", USER)], vec![("r1", USER), ("r2", USER)], vec![("r1", USER), ("r2", USER)]),
         (
             vec![("r1", USER), ("r2", USER)],
             vec![("r3", USER)],
             vec![("r1", USER), ("r2", USER), ("r3", USER)],
             vec![("r1", USER), ("r2", USER), ("r3", USER)],
         ),
-        (
-            vec![("r1", OLD)],
-            vec![("r1", USER)],
-            vec![("r1", USER)],
-            vec![("r1", OLD)],
-        ),
+        (vec![("r1", OLD)], vec![("r1", USER)], vec![("r1", USER)], vec![("r1", OLD)]),
         (
             vec![("r1", OLD), ("r2", OLD)],
             vec![("r1", USER), ("r3", USER)],
@@ -51,13 +42,9 @@ fn merging_matches_the_reference_implementation() {
             vec![("quay.io", USER), ("quay.io/mycompany", USER)],
             vec![("quay.io", OLD), ("quay.io/mycompany", USER)],
         ),
-        (
-            vec![("https://quay.io", OLD)],
-            vec![("quay.io", USER)],
-            vec![("quay.io", USER)],
-            vec![("quay.io", OLD)],
-        ),
-    ] {
+        (vec![("https://quay.io", OLD)], vec![("quay.io", USER)], vec![("quay.io", USER)], vec![("quay.io", OLD)]),
+    ];
+    for (original, additional, additional_wins, original_wins) in cases {
         let (original, additional) = (config(&original), config(&additional));
         let merged = |precedence| text(&merge(&original, &additional, precedence).config);
         assert_eq!(

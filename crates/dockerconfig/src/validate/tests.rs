@@ -64,100 +64,42 @@ fn a_good_file_has_no_findings() {
 
 #[test]
 fn what_works_on_some_nodes_is_a_warning() {
-    for (text, expected) in [
-        (
-            r#"{"auths":{"r":{"auth":"OnBhc3M="}}}"#,
-            &[Code::EmptyUser][..],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dXNlcjo="}}}"#,
-            &[Code::EmptyPassword],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#,
-            &[Code::Unpadded],
-        ),
-        (
-            r#"{"auths":{"r":{"username":"u","password":"p"}}}"#,
-            &[Code::NoAuth],
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (r#"{"auths":{"r":{"auth":"OnBhc3M="}}}"#, &[Code::EmptyUser][..]),
+        (r#"{"auths":{"r":{"auth":"dXNlcjo="}}}"#, &[Code::EmptyPassword]),
+        (r#"{"auths":{"r":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#, &[Code::Unpadded]),
+        (r#"{"auths":{"r":{"username":"u","password":"p"}}}"#, &[Code::NoAuth]),
         (r#"{"auths":{"r":{}}}"#, &[Code::NoCredential]),
         (r#"{"auths":{"r":null}}"#, &[Code::NoCredential]),
-        (
-            r#"{"auths":{"r":{"identitytoken":"t"}}}"#,
-            &[Code::IdentityTokenOnly],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}"#,
-            &[Code::CredHelpers],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#,
-            &[Code::CredsStore],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"CREDSSTORE":"x"}"#,
-            &[Code::CredsStore],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":null,"credHelpers":null}"#,
-            &[],
-        ),
+        (r#"{"auths":{"r":{"identitytoken":"t"}}}"#, &[Code::IdentityTokenOnly]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}"#, &[Code::CredHelpers]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#, &[Code::CredsStore]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"CREDSSTORE":"x"}"#, &[Code::CredsStore]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":null,"credHelpers":null}"#, &[]),
         (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":""}"#, &[]),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","CREDSSTORE":""}"#,
-            &[],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","credsStore":null}"#,
-            &[Code::CredsStore],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"},"credHelpers":null}"#,
-            &[],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"r":null}}"#,
-            &[Code::CredHelpers],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":[]}"#,
-            &[Code::CredHelpers],
-        ),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","CREDSSTORE":""}"#, &[]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x","credsStore":null}"#, &[Code::CredsStore]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"},"credHelpers":null}"#, &[]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"r":null}}"#, &[Code::CredHelpers]),
+        (r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":[]}"#, &[Code::CredHelpers]),
         (
             r#"{"AUTHS":null,"auth\u017f":{"r":{"AUTH":"dTpw","Auth":null,"username":null,"email":null,"identityToken":null}},"HttpHeaders":null}"#,
             &[],
         ),
-        (
-            r#"{"auths":{"r.example.com":{"auth":"cm9ib3Q6c2VjcmV0Cg=="}}}"#,
-            &[Code::StrayCharacters],
-        ),
-        (
-            r#"{"auths":{"r":{"username":"\ufeffu","password":"p"}}}"#,
-            &[Code::StrayCharacters, Code::NoAuth],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"cm9ib3Q6cORzcw=="}}}"#,
-            &[Code::NotUtf8],
-        ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{"auth":"dTpw"}}}"#,
-            &[Code::DuplicateKey],
-        ),
+        (r#"{"auths":{"r.example.com":{"auth":"cm9ib3Q6c2VjcmV0Cg=="}}}"#, &[Code::StrayCharacters]),
+        (r#"{"auths":{"r":{"username":"\ufeffu","password":"p"}}}"#, &[Code::StrayCharacters, Code::NoAuth]),
+        (r#"{"auths":{"r":{"auth":"cm9ib3Q6cORzcw=="}}}"#, &[Code::NotUtf8]),
+        (r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{"auth":"dTpw"}}}"#, &[Code::DuplicateKey]),
         (
             r#"{"auths":{"docker.io":{"auth":"dTpw"},"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#,
             &[Code::DuplicateKey],
         ),
-        (
-            r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{}}}"#,
-            &[Code::NoCredential],
-        ),
+        (r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{}}}"#, &[Code::NoCredential]),
         (r#"{"auths":{" ":{"auth":"dTpw"}}}"#, &[Code::EmptyKey]),
-        (
-            r#"{"auths":{"*.*":{"auth":"dTpw"}}}"#,
-            &[Code::GlobMatchesEverything],
-        ),
-    ] {
+        (r#"{"auths":{"*.*":{"auth":"dTpw"}}}"#, &[Code::GlobMatchesEverything]),
+    ];
+    for (text, expected) in cases {
         let (config, findings) = validate_bytes(text.as_bytes());
         assert!(config.is_some(), "{text}: {findings:?}");
         let codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
@@ -196,21 +138,13 @@ fn what_is_too_large_for_a_secret_is_rejected() {
 fn every_bad_entry_is_reported_with_its_reason() {
     use Code::*;
     use Severity::*;
-    for (text, expected) in [
-        (
-            "invalid json",
-            vec![(Error, NotJson, "not JSON (line 1, column 1)")],
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("invalid json", vec![(Error, NotJson, "not JSON (line 1, column 1)")]),
         ("[]", vec![(Error, NotObject, "not a JSON object")]),
         ("{}", vec![(Error, NoAuths, "there is no `auths`")]),
-        (
-            r#"{"auths":[]}"#,
-            vec![(Error, AuthsNotObject, "`auths` is not an object")],
-        ),
-        (
-            r#"{"auths":{}}"#,
-            vec![(Error, NoEntries, "`auths` has no entries")],
-        ),
+        (r#"{"auths":[]}"#, vec![(Error, AuthsNotObject, "`auths` is not an object")]),
+        (r#"{"auths":{}}"#, vec![(Error, NoEntries, "`auths` has no entries")]),
         (
             r#"{"auths":{"a":{"auth":"Y205aWIzUTZjMlZqY21WMA=="},"b":"{\"auth\":\"dTpw\"}","c":"dTpw"}}"#,
             vec![
@@ -227,14 +161,8 @@ fn every_bad_entry_is_reported_with_its_reason() {
                 (Error, EntryNotObject, "`c`: the entry is not an object"),
             ],
         ),
-        (
-            r#"{"auths":{"r":false}}"#,
-            vec![(Error, EntryNotObject, "`r`: the entry is not an object")],
-        ),
-        (
-            r#"{"auths":{"r":{"email":false}}}"#,
-            vec![(Error, FieldNotString, "`r`: `email` is not a string")],
-        ),
+        (r#"{"auths":{"r":false}}"#, vec![(Error, EntryNotObject, "`r`: the entry is not an object")]),
+        (r#"{"auths":{"r":{"email":false}}}"#, vec![(Error, FieldNotString, "`r`: `email` is not a string")]),
         (
             r#"{"auths":{"a":{"auth":"pan ts"},"b":{"auth":"cGFudHM="},"c":{"auth":"dTpw"}}}"#,
             vec![
@@ -262,7 +190,8 @@ fn every_bad_entry_is_reported_with_its_reason() {
                 "`HttpHeaders` is not an object of strings",
             )],
         ),
-    ] {
+    ];
+    for (text, expected) in cases {
         let expected: Vec<_> = expected
             .into_iter()
             .map(|(s, c, m)| (s, c, m.to_owned()))

@@ -10,11 +10,9 @@ fn explained(line: &str) -> Option<String> {
 
 #[test]
 fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
-    for (line, expected) in [
-        (
-            "stats",
-            "unrecognized subcommand `stats`\ndid you mean `status`? See `kubectl globalps --help`",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("stats", "unrecognized subcommand `stats`\ndid you mean `status`? See `kubectl globalps --help`"),
         (
             "status --wach",
             "unexpected argument `--wach` found\ndid you mean `--watch`? See `kubectl globalps status --help`",
@@ -31,10 +29,7 @@ fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
             "undo --to-revision last",
             "invalid value `last` for `--to-revision <REVISION>`: must be the number of a revision, for example `3`\nsee `kubectl globalps undo --help`",
         ),
-        (
-            "remove",
-            "`REGISTRY` or `--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`",
-        ),
+        ("remove", "`REGISTRY` or `--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`"),
         (
             "add --registry quay.io --password-stdin",
             "`--username <USER>` is missing\nsee `kubectl globalps add --help`",
@@ -47,18 +42,9 @@ fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
             "why default web",
             "there is an unexpected argument\nname a pod as NAMESPACE/NAME; see `kubectl globalps why --help`",
         ),
-        (
-            "history hunter2",
-            "there is an unexpected argument\nsee `kubectl globalps history --help`",
-        ),
-        (
-            "add quay.io -u u -p --Hunter2",
-            "there is an unexpected argument\nsee `kubectl globalps add --help`",
-        ),
-        (
-            "history -- -hunter2",
-            "there is an unexpected argument\nsee `kubectl globalps history --help`",
-        ),
+        ("history hunter2", "there is an unexpected argument\nsee `kubectl globalps history --help`"),
+        ("add quay.io -u u -p --Hunter2", "there is an unexpected argument\nsee `kubectl globalps add --help`"),
+        ("history -- -hunter2", "there is an unexpected argument\nsee `kubectl globalps history --help`"),
         (
             "remove --password=hunter2",
             "unexpected argument `--password` found\ndid you mean `--as`? See `kubectl globalps remove --help`",
@@ -99,7 +85,8 @@ fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
             "install --deliver-to-namespaces=It's --controller-image c --syncer-image s",
             "invalid value `It's` for `--deliver-to-namespaces[=<SECRET_NAME>]`: must be the name of a Secret, for example `global-pull-secret`\nsee `kubectl globalps install --help`",
         ),
-    ] {
+    ];
+    for (line, expected) in cases {
         assert_eq!(explained(line).as_deref(), Some(expected), "{line}");
     }
 }

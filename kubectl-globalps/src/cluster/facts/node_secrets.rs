@@ -15,7 +15,7 @@ use super::pages::{Format, pages_as};
 use super::store::Store;
 use super::watch::{self, PARAMS, Signals, Watched};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::Result;
 
 #[derive(Deserialize)]
 struct Slim {
@@ -66,7 +66,7 @@ impl From<Slim> for NodePullSecret {
 }
 
 /// All of the pull secrets' namespace.
-pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>, Failure> {
+pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>> {
     let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
     let list = Request::new(path);
     let mut store = Store::default();

@@ -21,7 +21,7 @@ use super::pages::{Format, PageMeta, pages, unsendable};
 use super::store::{Lost, NodeFacts, Store};
 use super::watch::{self, PARAMS, Signal, Signals, Update, Watched};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 const DOING: &str = "list the Nodes";
 /// Lines that are asked for at a time; each has some 200 bytes.
@@ -135,10 +135,7 @@ impl Line {
     }
 }
 
-pub(super) async fn list(
-    cluster: &Cluster<'_>,
-    asked: &Asked,
-) -> Result<Store<NodeFacts>, Failure> {
+pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<NodeFacts>> {
     let exclusions = asked.exclusions();
     let exclusions = exclusions.map(|it| async move { lines(cluster, Some(&it)).await });
     let marks = VIRTUAL_NODE_LABELS.into_iter();
@@ -188,7 +185,7 @@ async fn details(
     cluster: &Cluster<'_>,
     names: BTreeSet<String>,
     asked: &Asked,
-) -> Result<Store<NodeFacts>, Failure> {
+) -> Result<Store<NodeFacts>> {
     if names.len() > FEW {
         return in_full(cluster, ListParams::default(), asked).await;
     }
@@ -300,7 +297,7 @@ fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
 async fn lines(
     cluster: &Cluster<'_>,
     selector: Option<&str>,
-) -> Result<Option<(Vec<(String, bool)>, String)>, Failure> {
+) -> Result<Option<(Vec<(String, bool)>, String)>> {
     let mut params = ListParams {
         label_selector: selector.map(str::to_owned),
         ..ListParams::default().limit(LINES)
@@ -337,7 +334,7 @@ async fn in_full(
     cluster: &Cluster<'_>,
     params: ListParams,
     asked: &Asked,
-) -> Result<Store<NodeFacts>, Failure> {
+) -> Result<Store<NodeFacts>> {
     let params = ListParams {
         label_selector: asked.selector.clone(),
         ..params

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Objects that are asked for at a time: more would only need more memory.
 const PAGE: u32 = 500;
@@ -46,7 +46,7 @@ pub(crate) async fn pages<T: DeserializeOwned>(
     list: &Request,
     params: ListParams,
     mut keep: impl FnMut(T),
-) -> Result<String, Failure> {
+) -> Result<String> {
     let keep = |item: Item<T>| {
         if let Item::Readable(object) = item {
             keep(object);
@@ -61,7 +61,7 @@ pub(crate) async fn metadata_pages<K>(
     doing: &str,
     list: &Request,
     params: ListParams,
-) -> Result<Vec<PartialObjectMeta<K>>, Failure> {
+) -> Result<Vec<PartialObjectMeta<K>>> {
     let mut found = Vec::new();
     let keep = |item: Owned<PartialObjectMeta<K>>| found.extend(item.into_result().ok());
     pages_as(cluster, doing, list, params, Format::Metadata, keep).await?;
@@ -75,7 +75,7 @@ pub(super) async fn pages_as<T: DeserializeOwned, const OWNERS: bool>(
     params: ListParams,
     format: Format,
     mut keep: impl FnMut(Item<T, OWNERS>),
-) -> Result<String, Failure> {
+) -> Result<String> {
     let mut params = params.limit(PAGE);
     loop {
         let request = match format {

@@ -23,7 +23,7 @@ use super::pages::{Format, pages_as, unsendable};
 use super::store::Store;
 use crate::cli::Span;
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Seconds after which the API server ends a watch.
 const SECONDS: u32 = 20;
@@ -78,7 +78,7 @@ impl<V> Store<V> {
 }
 
 pub(crate) type Signals<'a, V> = LocalBoxStream<'a, Signal<Update<V>>>;
-pub(super) type Listing<'a, V> = LocalBoxFuture<'a, Result<Store<V>, Failure>>;
+pub(super) type Listing<'a, V> = LocalBoxFuture<'a, Result<Store<V>>>;
 /// Objects by name; `None`: it can't be decoded, and its last known state stays.
 type Objects<V> = Vec<(String, Option<V>)>;
 type Read<V> = Box<dyn FnMut(&RawValue) -> serde_json::Result<Objects<V>>>;
@@ -232,7 +232,7 @@ impl<V> Watching<'_, V> {
     }
 
     /// `None`: there is nothing to report.
-    async fn step(&mut self) -> Result<Option<Signal<Update<V>>>, Failure> {
+    async fn step(&mut self) -> Result<Option<Signal<Update<V>>>> {
         let Some(lines) = &mut self.lines else {
             return self.begin().await.map(Some);
         };
@@ -248,7 +248,7 @@ impl<V> Watching<'_, V> {
         Ok(None)
     }
 
-    async fn begin(&mut self) -> Result<Signal<Update<V>>, Failure> {
+    async fn begin(&mut self) -> Result<Signal<Update<V>>> {
         sleep(std::mem::take(&mut self.pause)).await;
         let doing = self.watched.doing;
         let Some(version) = &self.watched.version else {
@@ -282,7 +282,7 @@ impl<V> Watching<'_, V> {
         failure
     }
 
-    fn read(&mut self, line: &str) -> Result<Option<Signal<Update<V>>>, Failure> {
+    fn read(&mut self, line: &str) -> Result<Option<Signal<Update<V>>>> {
         let doing = self.watched.doing;
         let unreadable = |error| Failure::from_kube(doing, &kube::Error::SerdeError(error));
         let event: Event<'_> = serde_json::from_str(line).map_err(unreadable)?;
@@ -312,7 +312,7 @@ impl<V> Watching<'_, V> {
 
 impl Format {
     /// Asks for it, and for no more.
-    fn of_watch(self, doing: &str, request: &mut hyper::Request<Vec<u8>>) -> Result<(), Failure> {
+    fn of_watch(self, doing: &str, request: &mut hyper::Request<Vec<u8>>) -> Result<()> {
         let accept = match self {
             Self::Objects => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::{NamespaceSeen, namespaces};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Result, allowed};
+use crate::terminal::number;
 
 /// Names that JSON has, and those that a sentence has.
 const LISTED: usize = 20;
@@ -51,10 +52,10 @@ impl Affected {
             0 => shown,
             more => format!("{shown} and {more} more"),
         };
-        let plural = if self.count == 1 { "" } else { "s" };
         format!(
-            "writes the Secret `{}` in {} namespace{plural}: {names}",
-            self.secret_name, self.count
+            "writes the Secret `{}` in {}: {names}",
+            self.secret_name,
+            number(self.count, "namespace")
         )
     }
 }
@@ -64,15 +65,13 @@ pub(crate) async fn affected(
     cluster: &Cluster<'_>,
     gps: Option<&GlobalPullSecret>,
     who: &[Who],
-) -> Result<Option<Affected>, Failure> {
+) -> Result<Option<Affected>> {
     let settings = gps.map(|gps| &gps.spec.image_pull_secrets);
     let Some(settings) = settings.filter(|settings| settings.enabled && !who.is_empty()) else {
         return Ok(None);
     };
-    match namespaces(cluster).await {
-        Err(failure) if failure.is(403) => Ok(None),
-        seen => Ok(among(settings, &seen?, who)),
-    }
+    let seen = allowed(namespaces(cluster).await)?;
+    Ok(seen.and_then(|seen| among(settings, &seen, who)))
 }
 
 /// `None`: the settings can't be used.

@@ -16,7 +16,7 @@ use kube::api::PartialObjectMeta;
 use serde::Serialize;
 
 use super::{NamespaceSeen, is_ours};
-use crate::terminal::layout::{Layout, age, laid_out};
+use crate::terminal::layout::{Layout, age, laid_out_by};
 
 /// What the metadata of a namespace's Secret says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -245,25 +245,17 @@ fn excluded_by(seen: &NamespaceSeen) -> &'static str {
 pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> String {
     const ALL: [&str; 6] = ["NAMESPACE", "STATE", "CONTENT", "AGE", "REASON", "MESSAGE"];
     let header = if layout.wide { &ALL[..] } else { &ALL[..5] };
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let age = row
-                .since_time
-                .map_or(String::new(), |since| age(since, now));
-            let mut cells = vec![
-                row.name.clone(),
-                row.state.as_str().to_owned(),
-                row.content.clone(),
-                age,
-                row.reason.clone(),
-                row.message.clone(),
-            ];
-            cells.truncate(header.len());
-            cells
-        })
-        .collect();
-    laid_out(header, &cells, layout, |_, _| None)
+    let cell = |row: &NamespaceRow, title: &str| match title {
+        "NAMESPACE" => row.name.clone(),
+        "STATE" => row.state.as_str().to_owned(),
+        "CONTENT" => row.content.clone(),
+        "AGE" => row
+            .since_time
+            .map_or(String::new(), |since| age(since, now)),
+        "REASON" => row.reason.clone(),
+        _ => row.message.clone(),
+    };
+    laid_out_by(header, rows, layout, cell, |_, _| None)
 }
 
 #[cfg(test)]

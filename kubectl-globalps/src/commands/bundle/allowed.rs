@@ -26,7 +26,7 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 30] = [
+const ANNOTATIONS: [&str; 28] = [
     names::REVISION_ANNOTATION,
     names::REVISION_ID_ANNOTATION,
     names::CANARY_PASSED_ANNOTATION,
@@ -47,8 +47,6 @@ const ANNOTATIONS: [&str; 30] = [
     names::CONTENT_SINCE_ANNOTATION,
     names::ATTACHED_ANNOTATION,
     names::OPERATOR_SECRETS_ANNOTATION,
-    names::REJECTED_ANNOTATION,
-    names::CANARY_PASSED_ANNOTATION,
     names::FLEET_ANNOTATION,
     names::INSTALLATION_ANNOTATION,
     names::MCO_ANNOTATION,

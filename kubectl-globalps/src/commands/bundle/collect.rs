@@ -18,9 +18,9 @@ use super::contents::{ABSENT, Contents};
 use super::logs;
 use super::search::Known;
 use super::secrets;
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Facts, pages};
-use crate::error::Failure;
+use crate::cluster::facts::pages;
+use crate::cluster::{Cluster, Facts};
+use crate::error::Result;
 use crate::terminal::layout::Layout;
 use crate::view::check::Report;
 use crate::view::status::Status;
@@ -63,7 +63,7 @@ async fn list<K: Resource<DynamicType = ()>>(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     params: ListParams,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>> {
     let request = Request::new(K::url_path(&(), namespace));
     let doing = format!("list the {}", K::plural(&()));
     let mut found = Vec::new();

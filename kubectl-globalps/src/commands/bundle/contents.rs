@@ -10,7 +10,7 @@ use serde::Serialize;
 use tar::{Builder, Header};
 
 use super::search::Search;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::terminal::printer::json;
 
 const MANIFEST: &str = "manifest.json";
@@ -71,7 +71,7 @@ impl Contents {
     }
 
     /// The value, unless it could not be read.
-    pub(super) fn read<T>(&mut self, what: &str, answer: Result<T, Failure>) -> Option<T> {
+    pub(super) fn read<T>(&mut self, what: &str, answer: Result<T>) -> Option<T> {
         answer
             .map_err(|failure| self.missing(what, failure.message))
             .ok()
@@ -106,7 +106,7 @@ impl Contents {
         namespace: &str,
         now: Timestamp,
         search: &Search,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>> {
         let files = self.files.iter();
         let is_found = |text: &str| search.finds(text.as_bytes());
         let missing = self.missing.iter().map(|it| {

@@ -17,20 +17,15 @@ use tempfile::NamedTempFile;
 use self::contents::Contents;
 use self::search::Known;
 use crate::cli::{Bundle, Connection, Span};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::must_watch_if_known;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, must_watch_if_known};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
 /// Of all requests together: the logs of 50 pods from slow nodes take a minute.
 const LIMIT: Span = Span(Duration::from_mins(5));
 const EXTENSION: &str = ".tar.gz";
 
-pub(super) async fn run(
-    args: &Bundle,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Bundle, flags: &Connection, printer: &Printer) -> Result<Exit> {
     run_within(args, flags, printer, LIMIT).await
 }
 
@@ -40,7 +35,7 @@ pub(super) async fn run_within(
     flags: &Connection,
     printer: &Printer,
     limit: Span,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let now = Timestamp::now();
     let root = format!("globalps-bundle-{}", now.strftime("%Y%m%dT%H%M%SZ"));
     let file = args.file.clone();
@@ -90,7 +85,7 @@ fn exists(file: &Path) -> Failure {
 }
 
 /// Writes all of it or nothing, readable for its owner only.
-fn write(file: &Path, archive: &[u8], force: bool) -> Result<(), Failure> {
+fn write(file: &Path, archive: &[u8], force: bool) -> Result<()> {
     let failed = |error: &std::io::Error| {
         Failure::new(
             format!("`{}` could not be written: {error}", file.display()),

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Shorter texts occur in ordinary words; the search finds them together with their user, in base64.
 const SHORTEST: usize = 6;
@@ -113,7 +113,7 @@ impl Known {
         self.0.extend(forms.map(String::into_bytes));
     }
 
-    pub(super) fn search(&self) -> Result<Search, Failure> {
+    pub(super) fn search(&self) -> Result<Search> {
         let found = AhoCorasick::new(&self.0).map_err(|_| {
             Failure::new(
                 "the Secrets are too large to search the bundle for their credentials",

@@ -6,18 +6,14 @@ use globalps_core::names;
 use super::status::of_clusters;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetAccept};
+use crate::cluster::Cluster;
 use crate::cluster::annotate::annotate_objects;
-use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::verdict::Goal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
-pub(super) async fn run(
-    args: &FleetAccept,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetAccept, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let Some(status) = of_clusters(&cluster, &args.fleet, &args.clusters).await? else {
         return Ok(Exit::Done);
@@ -35,7 +31,7 @@ pub(super) async fn run(
     for (row, identity) in changed {
         let object = [(row.namespace(), row.object.as_str())];
         let annotation = (names::ACCEPTED_IDENTITY_ANNOTATION, identity);
-        let done = |(_, object): (&str, &str), result: Result<(), Failure>| {
+        let done = |(_, object): (&str, &str), result: Result<()>| {
             result?;
             printer.data(&format!(
                 "clusterpullsecret.globalps.io/{object} accepts {identity}"

@@ -2,22 +2,20 @@
 
 use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
-use globalps_dockerconfig::validate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use super::super::add::{checked, send};
+use super::super::add::{Preview, checked, send};
 use super::super::attempts::{ATTEMPTS, pause};
 use super::super::pull_secret;
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, params};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
@@ -25,11 +23,7 @@ use crate::view::fleet::facts::of_hub;
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::{Goal, command};
 
-pub(super) async fn run(
-    args: &FleetAdd,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let cluster = match cluster {
@@ -68,10 +62,10 @@ fn without_cluster(
     logins: &[Login],
     namespace: &str,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let source = source_of(None, namespace, args)?;
     let (planned, outcome) = with_logins(None, namespace, &source, logins)?;
-    announcement(None, &planned)?.show(printer);
+    preview(None, &planned)?.show(printer);
     announce_new(args, namespace, printer);
     printer.note("no cluster is configured, so the Secret contains only these registries");
     show(printer, args, &source, &(planned, outcome), true)?;
@@ -85,7 +79,7 @@ fn show(
     source: &str,
     (secret, outcome): &(Secret, Outcome),
     is_new: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut object = pull_secret::shown(secret, args.dry_run);
     let mut names = vec![format!("secret/{source}")];
     let (name, how) = (&args.fleet, args.dry_run.suffix());
@@ -99,16 +93,12 @@ fn show(
         names.push(format!("fleetpullsecret.globalps.io/{name}"));
         lines.push(format!("fleetpullsecret.globalps.io/{name} created{how}"));
     }
-    printer.print(
-        args.output.as_ref(),
-        ("the objects", &object),
-        names,
-        || {
-            for line in &lines {
-                printer.data(line);
-            }
-        },
-    )
+    let what = ("the objects", &object);
+    printer.print(args.output.as_ref(), what, names, || {
+        for line in &lines {
+            printer.data(line);
+        }
+    })
 }
 
 fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {
@@ -119,11 +109,7 @@ fn announce_new(args: &FleetAdd, namespace: &str, printer: &Printer) {
 }
 
 /// Name of the source Secret.
-fn source_of(
-    fleet: Option<&FleetPullSecret>,
-    namespace: &str,
-    args: &FleetAdd,
-) -> Result<String, Failure> {
+fn source_of(fleet: Option<&FleetPullSecret>, namespace: &str, args: &FleetAdd) -> Result<String> {
     let source = &args.to.source;
     let selects = args.to.selects();
     let Some(fleet) = fleet else {
@@ -181,7 +167,7 @@ async fn change(
     logins: &[Login],
     is_new: bool,
     args: &FleetAdd,
-) -> Result<(Secret, Outcome), Failure> {
+) -> Result<(Secret, Outcome)> {
     let mut shown = None;
     let mut attempt = 1;
     loop {
@@ -194,13 +180,9 @@ async fn change(
                 Some(secret) => may_change(secret, force)?,
                 None => None,
             };
-            let announced = announcement(existing.as_ref(), &planned)?;
+            let announced = preview(existing.as_ref(), &planned)?;
             if shown.as_ref() != Some(&announced) {
-                if let Some(owner) = owner {
-                    cluster
-                        .printer()
-                        .warning(format_args!("`{owner}` may revert the change"));
-                }
+                pull_secret::warn_of_owners(cluster.printer(), owner);
                 announced.show(cluster.printer());
                 shown = Some(announced);
             }
@@ -225,32 +207,12 @@ fn of_source(mut failure: Failure, source: &str, cluster: &Cluster<'_>) -> Failu
     failure
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Announcement {
-    /// With every credential masked.
-    changes: String,
-    warnings: Vec<String>,
-}
-
-impl Announcement {
-    fn show(&self, printer: &Printer) {
-        printer.note(self.changes.trim_end());
-        for warning in &self.warnings {
-            printer.warning(warning);
-        }
-    }
-}
-
-fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcement, Failure> {
+fn preview(existing: Option<&Secret>, planned: &Secret) -> Result<Preview> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
-    let known = validate(&before);
-    let new = validate(&after);
-    let new = new.iter().filter(|finding| !known.contains(finding));
-    Ok(Announcement {
-        changes: text(&changes(&InForce::only(before), &after)),
-        warnings: new.map(ToString::to_string).collect(),
-    })
+    let warnings = Preview::warnings(&before, &after);
+    let changes = text(&changes(&InForce::only(before), &after));
+    Ok(Preview { changes, warnings })
 }
 
 fn selected(new: &NewFleet) -> String {
@@ -286,7 +248,7 @@ fn spec(new: &NewFleet, source: &str) -> Value {
     spec
 }
 
-async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<(), Failure> {
+async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<()> {
     if args.dry_run == DryRun::Client {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{InForce, changes, sides, text};
 use crate::terminal::printer::Printer;
@@ -22,11 +22,7 @@ use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::verdict::command;
 use crate::view::fleet::{ClusterRow, title};
 
-pub(super) async fn run(
-    args: &FleetDiff,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetDiff, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
     let hub = Cluster::connect(flags, printer)?;
@@ -47,11 +43,7 @@ pub(super) async fn run(
             printer.note(line);
         }
     }
-    Ok(if difference.is_empty(has_file) {
-        Exit::Done
-    } else {
-        Exit::No
-    })
+    Ok(Exit::of(difference.is_empty(has_file)))
 }
 
 /// The difference, what is in force, and what is wanted: `file`, or what the source Secret has.
@@ -59,7 +51,7 @@ async fn compare(
     hub: &Cluster<'_>,
     args: &FleetDiff,
     file: Option<DockerConfig>,
-) -> Result<Option<(Difference, InForce, DockerConfig)>, Failure> {
+) -> Result<Option<(Difference, InForce, DockerConfig)>> {
     let scope = Scope {
         clusters: args.clusters.clone(),
         ..Scope::of(&args.fleet)
@@ -108,7 +100,7 @@ fn lags(row: &ClusterRow) -> bool {
 }
 
 /// What the source Secret has. Without a valid one the hub changes nothing, so that there is nothing to compare.
-async fn source(hub: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<DockerConfig, Failure> {
+async fn source(hub: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<DockerConfig> {
     let FleetSecretRef { name, key } = &fleet.spec.secret_ref;
     let hint = || {
         let undo = command("undo", &title(fleet));
@@ -130,11 +122,7 @@ async fn source(hub: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<DockerConf
 }
 
 /// 0: nothing.
-async fn of_revision(
-    hub: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-    number: i64,
-) -> Result<InForce, Failure> {
+async fn of_revision(hub: &Cluster<'_>, fleet: &FleetPullSecret, number: i64) -> Result<InForce> {
     if number == 0 {
         return Ok(InForce::default());
     }

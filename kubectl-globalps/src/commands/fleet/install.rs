@@ -3,22 +3,20 @@
 use globalps_core::names;
 use globalps_manifests::HubInstall;
 use k8s_openapi::api::apps::v1::Deployment;
-use serde_json::json;
 
 use super::super::installer::Installer;
 use super::super::objects::{Object, put_all};
 use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::{Program, deployment};
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Program, deployment};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &FleetInstall,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let mut hub = HubInstall {
         image: args.image.clone().unwrap_or_default(),
         namespaces: args.namespaces.clone(),
@@ -41,16 +39,7 @@ pub(super) async fn run(
     complete(&mut hub, known, args.all_namespaces)?;
     let objects = hub.objects();
     let ended: Vec<Object> = (hub.shards..before).flat_map(shard).collect();
-    if let Some(exit) = preview(
-        &cluster,
-        &objects,
-        &ended,
-        args.applying.dry_run,
-        args.applying.is_confirmed(),
-        &[],
-    )
-    .await?
-    {
+    if let Some(exit) = preview(&cluster, &objects, &ended, &args.applying, &[]).await? {
         return Ok(exit);
     }
     // Two processes with other parts would be connected to the same clusters.
@@ -69,21 +58,12 @@ fn shard(index: u32) -> [Object; 2] {
         ("apps/v1", "Deployment"),
         ("networking.k8s.io/v1", "NetworkPolicy"),
     ];
-    kinds.map(|(version, kind)| {
-        Object::of(json!({
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {"name": names::hub_shard(index), "namespace": names::CONTROLLER_NAMESPACE},
-        }))
-    })
+    let (namespace, name) = (names::CONTROLLER_NAMESPACE, names::hub_shard(index));
+    kinds.map(|(version, kind)| Object::named(version, kind, namespace, &name))
 }
 
 /// What is not named stays as it is installed.
-fn complete(
-    hub: &mut HubInstall,
-    known: Option<HubInstall>,
-    all_namespaces: bool,
-) -> Result<(), Failure> {
+fn complete(hub: &mut HubInstall, known: Option<HubInstall>, all_namespaces: bool) -> Result<()> {
     let names_none = hub.namespaces.is_empty() && !all_namespaces;
     match known {
         Some(known) => {

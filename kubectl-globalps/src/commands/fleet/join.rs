@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::super::objects::{Object, apply};
 use crate::cli::{Connection, DryRun, FleetJoin};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure, without_user};
+use crate::error::{Exit, Failure, Result, without_user};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::join::{
@@ -25,11 +25,7 @@ use crate::view::fleet::join::{
 const ISSUE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(
-    args: &FleetJoin,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetJoin, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let read = Kubeconfig::read_from(&args.member_kubeconfig);
     let read = read.map_err(|error| Failure::from_kubeconfig(&error))?;
     let server = server_of(&read, args.member_context.as_deref())?;
@@ -90,7 +86,7 @@ pub(super) async fn run(
 }
 
 /// How the hub reaches the member: as this kubeconfig does, or at the address that was given.
-fn access(server: &Server, args: &FleetJoin) -> Result<Access, Failure> {
+fn access(server: &Server, args: &FleetJoin) -> Result<Access> {
     let file = server.certificate_authority.as_ref();
     let authority = match (&server.certificate_authority_data, file) {
         (Some(data), _) => Some(data.clone()),
@@ -128,7 +124,7 @@ fn with_authority(access: Access, server: &Server, authority: &[u8]) -> Access {
 }
 
 /// A hub that rolled out to itself would fight with what is in force there.
-async fn refuse_hub(hub: &Cluster<'_>, member: &Cluster<'_>) -> Result<(), Failure> {
+async fn refuse_hub(hub: &Cluster<'_>, member: &Cluster<'_>) -> Result<()> {
     let (one, other) = tokio::join!(identity(hub), identity(member));
     // Continues without permission to read them: the hub compares them too.
     match (one.ok(), other?) {
@@ -141,7 +137,7 @@ async fn refuse_hub(hub: &Cluster<'_>, member: &Cluster<'_>) -> Result<(), Failu
 }
 
 /// uid of the namespace `kube-system`.
-async fn identity(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
+async fn identity(cluster: &Cluster<'_>) -> Result<Option<String>> {
     let api: Api<Namespace> = Api::all(cluster.client.clone());
     let call = api.get_metadata(names::NAMESPACE);
     let doing = format!("get namespace `{}`", names::NAMESPACE);
@@ -149,7 +145,7 @@ async fn identity(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
 }
 
 /// Refuses to overwrite a Secret that registers no cluster.
-async fn may_register(hub: &Cluster<'_>, name: &str, dry_run: DryRun) -> Result<(), Failure> {
+async fn may_register(hub: &Cluster<'_>, name: &str, dry_run: DryRun) -> Result<()> {
     if dry_run == DryRun::Client {
         return Ok(());
     }
@@ -174,7 +170,7 @@ async fn may_register(hub: &Cluster<'_>, name: &str, dry_run: DryRun) -> Result<
 }
 
 /// `false` if the member does not serve this kind; prints a message.
-async fn put(member: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool, Failure> {
+async fn put(member: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool> {
     match apply(member, object, dry_run == DryRun::Server).await {
         Ok(()) => Ok(true),
         Err(failure) if failure.is(404) && object.resource.kind.starts_with("ValidatingAdm") => {
@@ -190,7 +186,7 @@ async fn put(member: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<b
 }
 
 /// The token, once the member's controller manager has issued it, and the cluster's certificate authority.
-async fn token(member: &Cluster<'_>) -> Result<(String, Vec<u8>), Failure> {
+async fn token(member: &Cluster<'_>) -> Result<(String, Vec<u8>)> {
     let api = member.api::<Secret>();
     let doing = format!("get Secret `{}/{TOKEN_SECRET}`", member.namespace);
     let deadline = Instant::now() + ISSUE;
@@ -216,7 +212,7 @@ async fn token(member: &Cluster<'_>) -> Result<(String, Vec<u8>), Failure> {
 }
 
 /// Reads the pull secret as the hub will. New permissions take effect within moments.
-async fn try_out(member: &Cluster<'_>, config: &Value) -> Result<(), Failure> {
+async fn try_out(member: &Cluster<'_>, config: &Value) -> Result<()> {
     let doing = format!(
         "get Secret `{}/{}` with the hub's token",
         names::NAMESPACE,

@@ -8,7 +8,7 @@ use kube::config::Kubeconfig;
 use super::super::pull_secret;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::view::fleet::ClusterRow;
 
@@ -27,7 +27,7 @@ pub(super) async fn connect<'a>(
     row: &ClusterRow,
     args: &Args,
     flags: &Connection,
-) -> Result<Member<'a>, Failure> {
+) -> Result<Member<'a>> {
     let title = &row.name;
     if let Some(file) = &args.member_kubeconfig {
         let flags = flags.of_member(file, args.member_context.as_ref());
@@ -55,7 +55,7 @@ pub(super) async fn connect<'a>(
 
 impl Member<'_> {
     /// Names the cluster in an error, and whose kubeconfig it was that did not do.
-    pub(super) fn may<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+    pub(super) fn may<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|mut failure| {
             failure.message = format!("cluster `{}`: {}", self.title, failure.message);
             if let Some(secret) = &self.secret
@@ -71,7 +71,7 @@ impl Member<'_> {
 
 /// The Secret with the kubeconfig, and the kubeconfig: Cluster API's for a `Cluster`, because everyone who may create Secrets may create
 /// one with its name.
-async fn kubeconfig(hub: &Cluster<'_>, row: &ClusterRow) -> Result<(String, Vec<u8>), Failure> {
+async fn kubeconfig(hub: &Cluster<'_>, row: &ClusterRow) -> Result<(String, Vec<u8>)> {
     let title = &row.name;
     let (namespace, name) = title.split_once('/').unwrap_or_default();
     let of_cluster_api = (format!("{name}-kubeconfig"), false);

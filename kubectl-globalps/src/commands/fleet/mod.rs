@@ -19,16 +19,12 @@ use globalps_core::api::ClusterPhase;
 use crate::cli::completion::{Choice, Live};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
-pub(super) async fn run(
-    args: &Fleet,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Fleet, flags: &Connection, printer: &Printer) -> Result<Exit> {
     match &args.command {
         FleetCommand::Install(args) => install::run(args, flags, printer).await,
         FleetCommand::Status(args) if args.nodes => nodes::run(args, flags, printer).await,
@@ -50,7 +46,7 @@ pub(super) async fn choices(
     live: Live,
     fleet: Option<&String>,
     cluster: &Cluster<'_>,
-) -> Result<Vec<Choice>, Failure> {
+) -> Result<Vec<Choice>> {
     let scope = match live {
         Live::Fleets => Scope::default(),
         _ => Scope::of(fleet.map_or("", String::as_str)),

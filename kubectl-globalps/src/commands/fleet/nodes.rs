@@ -1,27 +1,20 @@
 //! `fleet status --nodes`: one cluster, down to its nodes.
 
-use super::super::status::{Output, advise, show, with_health};
+use super::super::output::Output;
+use super::super::status::{advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
-use crate::cluster::client::Cluster;
-use crate::cluster::facts::{self, Facts};
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Facts, facts};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::{Facts as FleetFacts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
+    let how = Output::new(&args.output, args.no_headers);
     let (Some(fleet), [_]) = (&args.fleet, args.clusters.as_slice()) else {
         return Err(Failure::new(
             "`--nodes` shows the nodes of one cluster",
@@ -78,7 +71,7 @@ pub(super) async fn run(
 }
 
 /// Refuses a fleet whose Secret nodes do not get from globalps.
-fn may_have_nodes(facts: &FleetFacts) -> Result<(), Failure> {
+fn may_have_nodes(facts: &FleetFacts) -> Result<()> {
     let mut fleets = facts.fleets.iter();
     let other = fleets.find(|(_, fleet)| !fleet.spec.target.is_additional());
     let Some((title, fleet)) = other else {
@@ -95,7 +88,7 @@ fn may_have_nodes(facts: &FleetFacts) -> Result<(), Failure> {
 }
 
 /// The cluster that was named.
-fn one(status: &FleetStatus) -> Result<&ClusterRow, Failure> {
+fn one(status: &FleetStatus) -> Result<&ClusterRow> {
     match status.clusters.as_slice() {
         [one] => Ok(one),
         rows => {

@@ -6,7 +6,7 @@ use super::super::pause::{report, set_paused};
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetPause, FleetResume};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::find;
 use crate::view::fleet::title;
@@ -16,7 +16,7 @@ pub(super) async fn pause(
     args: &FleetPause,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let title = title(&set(&cluster, &args.fleet, true).await?);
     printer.note(format_args!(
@@ -30,7 +30,7 @@ pub(super) async fn resume(
     args: &FleetResume,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let fleet = set(&cluster, &args.fleet, false).await?;
     let goal = match fleet.metadata.deletion_timestamp {
@@ -40,7 +40,7 @@ pub(super) async fn resume(
     follow_if(&cluster, &args.fleet, goal, &args.wait).await
 }
 
-async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<FleetPullSecret, Failure> {
+async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<FleetPullSecret> {
     let fleet = find(cluster, name).await?;
     let changed = set_paused::<FleetPullSecret>(cluster, name, paused).await?;
     report(cluster, "fleetpullsecret", name, paused, changed);

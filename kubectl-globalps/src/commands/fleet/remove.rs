@@ -5,20 +5,14 @@ use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
 use super::super::attempts::{ATTEMPTS, pause};
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRemove};
-use crate::cluster::client::Cluster;
-use crate::cluster::params;
-use crate::error::{Exit, Failure};
-use crate::terminal::printer::Printer;
-use crate::terminal::prompt::confirm;
+use crate::cluster::{Cluster, params};
+use crate::error::{Exit, Failure, Result};
+use crate::terminal::{Printer, confirm};
 use crate::view::fleet::facts::{Facts, Scope, find};
 use crate::view::fleet::verdict::{Goal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};
 
-pub(super) async fn run(
-    args: &FleetRemove,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let name = &args.fleet;
     let facts = match Facts::observe(&cluster, Scope::of(name)).await {
@@ -98,7 +92,7 @@ fn question(fleet: &FleetPullSecret, status: &FleetStatus) -> String {
 
 /// Deletes the object that was shown. The hub writes its status all the time, so that another version is no reason to stop,
 /// but another policy is.
-async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<(), Failure> {
+async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<()> {
     let api = cluster.api::<FleetPullSecret>();
     let title = title(shown);
     let name = shown.metadata.name.clone().unwrap_or_default();

@@ -7,18 +7,14 @@ use jiff::Timestamp;
 use super::status::of_clusters;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRetry};
+use crate::cluster::Cluster;
 use crate::cluster::annotate::annotate_objects;
-use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::verdict::Goal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
-pub(super) async fn run(
-    args: &FleetRetry,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetRetry, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let Some(status) = of_clusters(&cluster, &args.fleet, &args.clusters).await? else {
         return Ok(Exit::Done);
@@ -45,7 +41,7 @@ pub(super) async fn run(
         .map(|row| (row.namespace(), row.object.as_str()))
         .collect();
     let annotation = (names::RETRY_ANNOTATION, now.as_str());
-    let done = |(_, object): (&str, &str), result: Result<(), Failure>| {
+    let done = |(_, object): (&str, &str), result: Result<()>| {
         result?;
         printer.data(&format!(
             "clusterpullsecret.globalps.io/{object} will be retried"

@@ -1,10 +1,10 @@
 //! `fleet status`: how far every cluster is.
 
-use super::super::status::{Output, may_watch};
+use super::super::output::{Output, may_watch};
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::follow::{follow, text};
@@ -12,16 +12,9 @@ use crate::view::fleet::verdict::{Goal, advice};
 use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
 use crate::view::following::Follow;
 
-pub(super) async fn run(
-    args: &Args,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
-    let how = Output {
-        format: &args.output,
-        no_headers: args.no_headers,
-    };
+    let how = Output::new(&args.output, args.no_headers);
     let scope = Scope {
         fleet: args.fleet.clone(),
         clusters: args.clusters.clone(),
@@ -60,7 +53,7 @@ pub(super) async fn run(
     waited
 }
 
-async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit, Failure> {
+async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
     let facts = Facts::observe(cluster, scope).await?;
     unknown(&facts)?;
     let all = facts.statuses();
@@ -85,11 +78,11 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
         printer.note(message);
         printer.hint(hint);
     }
-    Ok(if is_ready(&all) { Exit::Done } else { Exit::No })
+    Ok(Exit::of(is_ready(&all)))
 }
 
 /// Clusters that were named and are not there.
-fn unknown(facts: &Facts) -> Result<(), Failure> {
+fn unknown(facts: &Facts) -> Result<()> {
     let statuses = facts.statuses();
     let Some(status) = statuses.first().filter(|_| facts.scope.fleet.is_some()) else {
         return Ok(());
@@ -102,7 +95,7 @@ pub(super) async fn of_clusters(
     cluster: &Cluster<'_>,
     fleet: &str,
     clusters: &[String],
-) -> Result<Option<FleetStatus>, Failure> {
+) -> Result<Option<FleetStatus>> {
     let scope = Scope {
         clusters: clusters.to_owned(),
         ..Scope::of(fleet)
@@ -115,7 +108,7 @@ pub(super) async fn of_clusters(
     Ok(Some(status))
 }
 
-pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<(), Failure> {
+pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<()> {
     let is_there = |name: &&String| {
         let one = std::slice::from_ref(*name);
         status.clusters.iter().any(|row| is_named(&row.name, one))
@@ -143,7 +136,7 @@ pub(super) fn print(
     all: &[FleetStatus],
     scope: &Scope,
     how: Output<'_>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let printer = cluster.printer();
     let text = || {
         let now = cluster.now();

@@ -14,19 +14,15 @@ use super::wait::{follow_if, taken_up};
 use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change_of, refuse_deleted, valid_in};
-use crate::secret::changes::{InForce, changes, text};
+use crate::secret::changes::{InForce, changes, text_of_all};
 use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::find;
 use crate::view::fleet::verdict::Goal;
 
-pub(super) async fn run(
-    args: &FleetUndo,
-    flags: &Connection,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &FleetUndo, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
     let cluster = Cluster::connect(flags, printer)?;
     let fleet = find(&cluster, &args.fleet).await?;
@@ -56,13 +52,8 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     may_write(existing.as_ref(), &fleet, args.force_conflicts, printer)?;
-    let change = match changes(
-        &InForce::only(in_clusters.unwrap_or_default()),
-        &revision.config,
-    ) {
-        none if none.is_empty() => "no credential in the clusters changes\n".to_owned(),
-        some => text(&some),
-    };
+    let in_clusters = InForce::only(in_clusters.unwrap_or_default());
+    let change = text_of_all(&changes(&in_clusters, &revision.config), "in the clusters");
     let question = format!(
         "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
         cluster.namespace, place.0
@@ -83,10 +74,7 @@ pub(super) async fn run(
 }
 
 /// The revisions that every cluster had, the newest first.
-async fn revisions(
-    cluster: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-) -> Result<Vec<Revision>, Failure> {
+async fn revisions(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec<Revision>> {
     let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
     let api = cluster.api::<Secret>();
     let doing = format!(
@@ -99,10 +87,7 @@ async fn revisions(
 }
 
 /// Revisions that may be gone back to, each with the time when every cluster had it.
-pub(super) async fn choices(
-    cluster: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-) -> Result<Vec<Choice>, Failure> {
+pub(super) async fn choices(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec<Choice>> {
     let time = |revision: &Revision| {
         let time = revision.rolled_out.map(|time| time.to_string());
         (revision.number.to_string(), time.unwrap_or_default())
@@ -149,7 +134,7 @@ fn may_write(
     fleet: &FleetPullSecret,
     force: bool,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(secret) = existing else {
         return Ok(());
     };
@@ -164,9 +149,8 @@ fn may_write(
     let key = format!("f:{}", fleet.spec.secret_ref.key);
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{name}`");
-    if let Some(owner) = may_change_of(&title, &secret.metadata, holds, force)? {
-        printer.warning(format_args!("`{owner}` may revert the change"));
-    }
+    let owner = may_change_of(&title, &secret.metadata, holds, force)?;
+    pull_secret::warn_of_owners(printer, owner);
     Ok(())
 }
 

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::super::wait::until_reported;
 use crate::cli::{FleetWait, Span};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Program};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Stream;
 use crate::view::fleet::facts::{Scope, find};
 use crate::view::fleet::follow::follow;
@@ -20,7 +19,7 @@ pub(super) async fn follow_if(
     fleet: &str,
     goal: Goal,
     wait: &FleetWait,
-) -> Result<Exit, Failure> {
+) -> Result<Exit> {
     if !wait.wait {
         let flag = format!(" -n {}", cluster.namespace);
         let what = match goal {
@@ -37,11 +36,7 @@ pub(super) async fn follow_if(
 }
 
 /// Waits until the hub has reported on the source Secret and the spec as they are now.
-pub(super) async fn taken_up(
-    cluster: &Cluster<'_>,
-    name: &str,
-    timeout: Span,
-) -> Result<(), Failure> {
+pub(super) async fn taken_up(cluster: &Cluster<'_>, name: &str, timeout: Span) -> Result<()> {
     let source = find(cluster, name).await?.spec.secret_ref.name;
     let look = async || {
         let fleet = find(cluster, name).await?;

@@ -16,11 +16,11 @@ use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Signal};
 use crate::commands::fake_api::{FakeApi, Fault, Objects, path, run};
 use crate::commands::runtime::block_on;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 
 /// Runs the plugin with a login program that prints the file `credential`, and fails where there is none.
-fn with_program(api: &FakeApi, directory: &Path, line: &str) -> Result<Exit, Failure> {
+fn with_program(api: &FakeApi, directory: &Path, line: &str) -> Result<Exit> {
     let script = "#!/bin/sh\nexec cat \"$(dirname \"$0\")/credential\" 2> /dev/null\n";
     let program = directory.join("login");
     fs::write(&program, script).expect("written");

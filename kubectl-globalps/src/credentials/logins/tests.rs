@@ -10,7 +10,7 @@ fn files(texts: &[&str]) -> Vec<AuthFile> {
     files.collect::<Result<_, _>>().expect("files")
 }
 
-fn shown(logins: &Result<Vec<Login>, Failure>) -> String {
+fn shown(logins: &Result<Vec<Login>>) -> String {
     match logins {
         Ok(logins) => logins
             .iter()
@@ -33,14 +33,9 @@ async fn registries_are_chosen_by_name_and_never_all_by_chance() {
     const OTHER: &str = r#"{"auths":{"one.example.com":{"auth":"dTpw"}}}"#;
     const EMPTY: &str = r#"{"auths":{}}"#;
     const MARK: &str = r#"{"auths":{"one.example.com":{}}}"#;
-    for (sentence, texts, registries, all, expected) in [
-        (
-            "one is meant",
-            &[ONE][..],
-            &[][..],
-            false,
-            "one.example.com 1\n",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("one is meant", &[ONE][..], &[][..], false, "one.example.com 1\n"),
         (
             "several are not",
             &[TWO],
@@ -49,20 +44,8 @@ async fn registries_are_chosen_by_name_and_never_all_by_chance() {
             "`a` has 2 registries: `one.example.com`, `two.example.com`\n  \
                  hint: choose with `--registry`, or take them all with `--all`\n",
         ),
-        (
-            "unless said so",
-            &[TWO],
-            &[],
-            true,
-            "one.example.com 1\ntwo.example.com 2\n",
-        ),
-        (
-            "by name",
-            &[TWO],
-            &["two.example.com"],
-            false,
-            "two.example.com 2\n",
-        ),
+        ("unless said so", &[TWO], &[], true, "one.example.com 1\ntwo.example.com 2\n"),
+        ("by name", &[TWO], &["two.example.com"], false, "two.example.com 2\n"),
         (
             "several by name",
             &[TWO],
@@ -70,13 +53,7 @@ async fn registries_are_chosen_by_name_and_never_all_by_chance() {
             false,
             "one.example.com 1\ntwo.example.com 2\n",
         ),
-        (
-            "twice the same",
-            &[TWO, ONE],
-            &["one.example.com"],
-            false,
-            "one.example.com 1\n",
-        ),
+        ("twice the same", &[TWO, ONE], &["one.example.com"], false, "one.example.com 1\n"),
         (
             "twice, and not the same",
             &[OTHER, ONE],
@@ -85,13 +62,7 @@ async fn registries_are_chosen_by_name_and_never_all_by_chance() {
             "`a` and `b` have different credentials for `one.example.com`\n  \
                  hint: name one of the two files, and the other registries in another run\n",
         ),
-        (
-            "one file each",
-            &[OTHER, TWO],
-            &["two.example.com"],
-            false,
-            "two.example.com 2\n",
-        ),
+        ("one file each", &[OTHER, TWO], &["two.example.com"], false, "two.example.com 2\n"),
         (
             "not there",
             &[ONE],
@@ -122,7 +93,8 @@ async fn registries_are_chosen_by_name_and_never_all_by_chance() {
             "`a` has no credentials for `one.example.com`\n  \
                  hint: log in once more, as with `docker login one.example.com`, or name another file\n",
         ),
-    ] {
+    ];
+    for (sentence, texts, registries, all, expected) in cases {
         let found = of_files(&files(texts), &set(registries), all).await;
         assert_eq!(shown(&found), expected, "{sentence}");
     }

@@ -50,64 +50,30 @@ fn what_is_missing_fails_nothing_and_drops_nothing() {
 
 #[test]
 fn an_invalid_template_is_named_with_the_place() {
-    for (template, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("{.a", "character 1: `{` without `}` on the same line"),
-        (
-            "ü{.a}{.b\n}",
-            "character 6: `{` without `}` on the same line",
-        ),
+        ("ü{.a}{.b\n}", "character 6: `{` without `}` on the same line"),
         ("{.a[0}", "character 4: `[` without `]` on the same line"),
-        (
-            "{.a[x]}",
-            "character 5: `[x]` is no index, no slice, and no name in single quotes",
-        ),
-        (
-            "{.a[0, x]}",
-            "character 8: `[x]` is no index, no slice, and no name in single quotes",
-        ),
-        (
-            "{.a[1:2:3:4]}",
-            "character 5: `[1:2:3:4]` is no index, no slice, and no name in single quotes",
-        ),
-        (
-            "{.a[0:1:0]}",
-            "character 5: `[0:1:0]` is no index, no slice, and no name in single quotes",
-        ),
+        ("{.a[x]}", "character 5: `[x]` is no index, no slice, and no name in single quotes"),
+        ("{.a[0, x]}", "character 8: `[x]` is no index, no slice, and no name in single quotes"),
+        ("{.a[1:2:3:4]}", "character 5: `[1:2:3:4]` is no index, no slice, and no name in single quotes"),
+        ("{.a[0:1:0]}", "character 5: `[0:1:0]` is no index, no slice, and no name in single quotes"),
         ("{....a}", "character 4: `..` follows `..`"),
         ("{..*}", "character 4: unexpected `*`"),
-        (
-            "{foo}",
-            "character 2: unexpected `foo`: a field begins with `.`, a text is in quotes",
-        ),
-        (
-            "{.a[?(@.b==c)]}",
-            "character 12: unexpected `c`: a field begins with `.`, a text is in quotes",
-        ),
-        (
-            "{.a[?(@.b==)]}",
-            "character 10: a filter compares what is before the operator with what is after it",
-        ),
-        (
-            "{.a[?(@.b=~1)]}",
-            "character 10: a filter compares with `==`, `!=`, `<`, `<=`, `>` or `>=`",
-        ),
-        (
-            "{.a[?(@.b==1]}",
-            "character 4: a filter without `)]` on the same line",
-        ),
+        ("{foo}", "character 2: unexpected `foo`: a field begins with `.`, a text is in quotes"),
+        ("{.a[?(@.b==c)]}", "character 12: unexpected `c`: a field begins with `.`, a text is in quotes"),
+        ("{.a[?(@.b==)]}", "character 10: a filter compares what is before the operator with what is after it"),
+        ("{.a[?(@.b=~1)]}", "character 10: a filter compares with `==`, `!=`, `<`, `<=`, `>` or `>=`"),
+        ("{.a[?(@.b==1]}", "character 4: a filter without `)]` on the same line"),
         ("{.a[?(@.b==1) ]}", "character 14: `]` must follow `)`"),
         ("{.a[?(@.b==1 && @.c==2)]}", "character 14: unexpected `&`"),
-        (
-            "{'a}",
-            "character 2: a quote that is not closed on the same line",
-        ),
+        ("{'a}", "character 2: a quote that is not closed on the same line"),
         (r#"{"\q"}"#, "character 2: an unknown escape sequence"),
         ("{1.2.3}", "character 2: `1.2.3` is not a number"),
-        (
-            "{range .a}{end}{end}",
-            "character 16: `{end}` without `{range}`",
-        ),
-    ] {
+        ("{range .a}{end}{end}", "character 16: `{end}` without `{range}`"),
+    ];
+    for (template, expected) in cases {
         let found = template.parse::<JsonPath>();
         assert_eq!(found.err().as_deref(), Some(expected), "{template}");
     }

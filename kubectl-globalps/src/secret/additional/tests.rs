@@ -29,6 +29,11 @@ fn secret(config: &str) -> Secret {
     secret
 }
 
+fn add(existing: Option<Secret>, registries: &[&str]) -> Result<(Secret, Outcome)> {
+    let logins = logins(registries);
+    with_logins(existing, "n", names::ADDITIONAL_SECRET, &logins)
+}
+
 fn text(secret: &Secret) -> String {
     let data = data_of(secret, names::DATA_KEY).expect("data");
     String::from_utf8(data.to_vec()).expect("UTF-8")
@@ -50,13 +55,7 @@ fn adding_keeps_every_other_registry_and_key() {
             r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
         ),
     ] {
-        let (secret, outcome) = with_logins(
-            Some(secret(before)),
-            "n",
-            names::ADDITIONAL_SECRET,
-            &logins(&["r"]),
-        )
-        .expect("valid");
+        let (secret, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
         assert_eq!(outcome, Outcome::Configured);
         assert_eq!(text(&secret), expected);
         assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
@@ -66,24 +65,17 @@ fn adding_keeps_every_other_registry_and_key() {
 
 #[test]
 fn the_first_registry_creates_the_secret_of_the_right_type() {
-    let (secret, outcome) =
-        with_logins(None, "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
+    let (secret, outcome) = add(None, &["r"]).expect("valid");
     assert_eq!(outcome, Outcome::Created);
     assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
-    assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
+    assert_eq!(secret.type_.as_deref(), Some(names::SECRET_TYPE));
     assert_eq!(secret.metadata.namespace.as_deref(), Some("n"));
 }
 
 #[test]
 fn the_same_credential_again_changes_nothing() {
     let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
-    let (after, outcome) = with_logins(
-        Some(secret(before)),
-        "n",
-        names::ADDITIONAL_SECRET,
-        &logins(&["r"]),
-    )
-    .expect("valid");
+    let (after, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
     assert_eq!(outcome, Outcome::Unchanged);
     assert_eq!(text(&after), before);
 }
@@ -101,13 +93,7 @@ fn nothing_is_added_to_a_secret_that_is_not_valid() {
                  `b`: `auth` has no colon between user and password once decoded",
         ),
     ] {
-        let failure = with_logins(
-            Some(secret(before)),
-            "n",
-            names::ADDITIONAL_SECRET,
-            &logins(&["r"]),
-        )
-        .expect_err("not valid");
+        let failure = add(Some(secret(before)), &["r"]).expect_err("not valid");
         assert_eq!(failure.message, expected);
     }
 }
@@ -139,27 +125,12 @@ fn removing_takes_out_what_was_named_and_nothing_else() {
 #[test]
 fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
-    for (manager, fields, expected) in [
-        (
-            "argocd-controller",
-            ".dockerconfigjson",
-            Some("argocd-controller"),
-        ),
-        (
-            "kustomize-controller",
-            ".dockerconfigjson",
-            Some("Flux (kustomize-controller)"),
-        ),
-        (
-            "externalsecrets.external-secrets.io/pull-secret",
-            ".dockerconfigjson",
-            Some("ExternalSecret/pull-secret"),
-        ),
-        (
-            "external-secrets",
-            ".dockerconfigjson",
-            Some("external-secrets"),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("argocd-controller", ".dockerconfigjson", Some("argocd-controller")),
+        ("kustomize-controller", ".dockerconfigjson", Some("Flux (kustomize-controller)")),
+        ("externalsecrets.external-secrets.io/pull-secret", ".dockerconfigjson", Some("ExternalSecret/pull-secret")),
+        ("external-secrets", ".dockerconfigjson", Some("external-secrets")),
         ("Helm", ".dockerconfigjson", Some("Helm")),
         ("argocd-controller", "other", None),
         ("kubectl", ".dockerconfigjson", None),
@@ -167,7 +138,8 @@ fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
         (names::PLUGIN_MANAGER, ".dockerconfigjson", None),
         ("oc", ".dockerconfigjson", None),
         ("before-first-apply", ".dockerconfigjson", None),
-    ] {
+    ];
+    for (manager, fields, expected) in cases {
         let mut secret = secret("{}");
         let fields = serde_json::json!({"f:data": {".": {}, format!("f:{fields}"): {}}});
         secret.metadata.managed_fields = Some(vec![ManagedFieldsEntry {
@@ -189,8 +161,7 @@ fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
 fn an_immutable_secret_is_not_changed_and_says_so() {
     let mut secret = secret(r#"{"auths":{"r":{"auth":"dTpx"}}}"#);
     secret.immutable = Some(true);
-    let failure = with_logins(Some(secret), "n", names::ADDITIONAL_SECRET, &logins(&["r"]))
-        .expect_err("immutable");
+    let failure = add(Some(secret), &["r"]).expect_err("immutable");
     assert_eq!(
         failure.message,
         "Secret `additional-pull-secret` is immutable"
@@ -231,13 +202,7 @@ fn another_source_is_named_as_it_is() {
 #[test]
 fn docker_hub_is_one_registry_by_either_name() {
     let before = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
-    let (after, _) = with_logins(
-        Some(secret(before)),
-        "n",
-        names::ADDITIONAL_SECRET,
-        &logins(&["docker.io"]),
-    )
-    .expect("valid");
+    let (after, _) = add(Some(secret(before)), &["docker.io"]).expect("valid");
     assert_eq!(text(&after), r#"{"auths":{"docker.io":{"auth":"dTpw"}}}"#);
     let (rest, _) = without_registries(secret(before), &["docker.io".to_owned()]).expect("valid");
     assert!(matches!(rest, Rest::Nothing));

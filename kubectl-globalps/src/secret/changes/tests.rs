@@ -15,67 +15,20 @@ fn config(text: &str) -> DockerConfig {
 fn a_change_is_named_by_what_it_does_to_the_nodes() {
     use Kind::{Added, Changed, Overridden, Removed, Shadowed};
     use Precedence::{Additional, Original};
-    for (sentence, original, before, after, precedence, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("the same is none", "", "a:dTpw", "a:dTpw", Additional, None),
         ("new", "", "", "a:dTpw", Additional, Some(Added)),
-        (
-            "another password",
-            "",
-            "a:dTpw",
-            "a:dTpx",
-            Additional,
-            Some(Changed),
-        ),
+        ("another password", "", "a:dTpw", "a:dTpx", Additional, Some(Changed)),
         ("revoked", "", "a:dTpw", "", Additional, Some(Removed)),
-        (
-            "instead of the original's",
-            "a:dTpw",
-            "",
-            "a:dTpx",
-            Additional,
-            Some(Overridden),
-        ),
-        (
-            "which wins where it is to win",
-            "a:dTpw",
-            "",
-            "a:dTpx",
-            Original,
-            Some(Shadowed),
-        ),
-        (
-            "the original's own changes nothing",
-            "a:dTpw",
-            "",
-            "a:dTpw",
-            Additional,
-            None,
-        ),
-        (
-            "again another one",
-            "a:dTpw",
-            "a:dTpx",
-            "a:dTpy",
-            Additional,
-            Some(Changed),
-        ),
-        (
-            "back to the original's",
-            "a:dTpw",
-            "a:dTpx",
-            "a:dTpw",
-            Additional,
-            Some(Changed),
-        ),
-        (
-            "shadowed before and after",
-            "a:dTpw",
-            "a:dTpx",
-            "a:dTpx",
-            Original,
-            None,
-        ),
-    ] {
+        ("instead of the original's", "a:dTpw", "", "a:dTpx", Additional, Some(Overridden)),
+        ("which wins where it is to win", "a:dTpw", "", "a:dTpx", Original, Some(Shadowed)),
+        ("the original's own changes nothing", "a:dTpw", "", "a:dTpw", Additional, None),
+        ("again another one", "a:dTpw", "a:dTpx", "a:dTpy", Additional, Some(Changed)),
+        ("back to the original's", "a:dTpw", "a:dTpx", "a:dTpw", Additional, Some(Changed)),
+        ("shadowed before and after", "a:dTpw", "a:dTpx", "a:dTpx", Original, None),
+    ];
+    for (sentence, original, before, after, precedence, expected) in cases {
         let in_force = InForce {
             additional: config(before),
             original: config(original),
@@ -91,56 +44,16 @@ fn a_change_is_named_by_what_it_does_to_the_nodes() {
 #[test]
 fn what_counts_is_what_nodes_have() {
     use Kind::{Overridden, Replaced, Shadowed};
-    for (sentence, before, after, proposed, in_force_now, expected) in [
-        (
-            "nodes keep the original's",
-            "",
-            "",
-            "",
-            "r:dTpx",
-            Some(Replaced),
-        ),
-        (
-            "another source takes its place",
-            "",
-            "r:dTpy",
-            "",
-            "r:dTpx",
-            Some(Replaced),
-        ),
-        (
-            "another source has the same",
-            "",
-            "r:dTpx",
-            "",
-            "r:dTpx",
-            None,
-        ),
-        (
-            "the original's was in force already",
-            "",
-            "",
-            "",
-            "r:dTpw",
-            None,
-        ),
-        (
-            "it replaces another source's",
-            "",
-            "r:dTpy",
-            "r:dTpx",
-            "",
-            Some(Overridden),
-        ),
-        (
-            "another source wins",
-            "r:dTpy",
-            "",
-            "r:dTpx",
-            "",
-            Some(Shadowed),
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("nodes keep the original's", "", "", "", "r:dTpx", Some(Replaced)),
+        ("another source takes its place", "", "r:dTpy", "", "r:dTpx", Some(Replaced)),
+        ("another source has the same", "", "r:dTpx", "", "r:dTpx", None),
+        ("the original's was in force already", "", "", "", "r:dTpw", None),
+        ("it replaces another source's", "", "r:dTpy", "r:dTpx", "", Some(Overridden)),
+        ("another source wins", "r:dTpy", "", "r:dTpx", "", Some(Shadowed)),
+    ];
+    for (sentence, before, after, proposed, in_force_now, expected) in cases {
         let in_force = InForce {
             additional: config(in_force_now),
             original: config("r:dTpw"),

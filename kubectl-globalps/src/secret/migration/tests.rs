@@ -47,16 +47,9 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
         pods: vec!["web-1".to_owned()],
         ..place()
     };
-    for (case, place, attach, ignore, accounts, deletes, stays) in [
-        (
-            "by the policy",
-            place(),
-            Admission,
-            false,
-            &["default"][..],
-            true,
-            "",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("by the policy", place(), Admission, false, &["default"][..], true, ""),
         (
             "without our reference",
             place(),
@@ -84,15 +77,7 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
             false,
             "running pods refer to the Secret only: web-1",
         ),
-        (
-            "pods are ignored",
-            with_pods(),
-            Admission,
-            true,
-            &["default"],
-            true,
-            "",
-        ),
+        ("pods are ignored", with_pods(), Admission, true, &["default"], true, ""),
         (
             "not selected",
             Place {
@@ -105,19 +90,9 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
             false,
             "globalps does not select the namespace",
         ),
-        (
-            "a reference to nothing",
-            Place {
-                old: None,
-                ..with_pods()
-            },
-            Admission,
-            false,
-            &["default"],
-            false,
-            "",
-        ),
-    ] {
+        ("a reference to nothing", Place { old: None, ..with_pods() }, Admission, false, &["default"], false, ""),
+    ];
+    for (case, place, attach, ignore, accounts, deletes, stays) in cases {
         let found = step(&place, attach, ignore);
         assert_eq!(found.accounts, accounts, "{case}");
         assert_eq!(

@@ -9,7 +9,8 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
 
 use super::{Check, Sight, well};
-use crate::view::owner::{kept, workload};
+use crate::terminal::{few, number};
+use crate::view::owner::{is_static, kept, workload};
 
 const NAMESPACES: &str = "namespaces";
 const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
@@ -68,7 +69,6 @@ pub(crate) struct EarlyPod {
 /// `None` if the pod has the reference, doesn't fail to pull, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
-    const MIRROR: &str = "kubernetes.io/config.mirror";
     let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
     let mut references = spec.image_pull_secrets.iter().flatten();
     let all = [&status.init_container_statuses, &status.container_statuses];
@@ -82,7 +82,7 @@ pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
             .as_deref()
     });
     if references.any(|reference| reference.name == secret_name)
-        || pod.annotations().contains_key(MIRROR)
+        || is_static(pod)
         || pod.metadata.deletion_timestamp.is_some()
         || !waiting.any(|reason| REASONS.contains(&reason))
     {
@@ -180,7 +180,7 @@ fn foreign(foreign: &Sight<Vec<String>>, name: &str) -> Check {
         Sight::Here(found) if !found.is_empty() => check(format!(
             "Secret `{name}` does not belong to globalps in {}: {}",
             number(found.len(), "namespace"),
-            first(found)
+            few(found, MOST)
         ))
         .fail(format!(
             "delete it if nothing needs it, `kubectl -n NAMESPACE delete secret {name}`, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`"
@@ -213,7 +213,7 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
             check(format!(
                 "{} without a reference to Secret `{name}` can't pull: {}",
                 number(found.len(), "pod"),
-                first(&pods)
+                few(&pods, MOST)
             ))
             .warn(
                 match (
@@ -235,26 +235,6 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
             "no pod fails to pull because of a missing reference to `{name}`"
         )),
     }
-}
-
-/// The first names, and how many more there are.
-fn first(names: &[String]) -> String {
-    let shown = names
-        .iter()
-        .take(MOST)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    match names.len().saturating_sub(MOST) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-/// `1 pod`, `2 pods`.
-fn number(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 #[cfg(test)]

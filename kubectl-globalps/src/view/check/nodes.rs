@@ -7,9 +7,11 @@ use globalps_core::api::NodePullSecret;
 use globalps_core::reasons::{self, Finding, NODE_UNREACHABLE};
 
 use super::{Check, found, well};
-use crate::terminal::layout::nodes;
+use crate::terminal::{few, nodes};
 
 const NODES: &str = "nodes";
+/// Names in a message.
+const MOST: usize = 3;
 
 /// Other programs that manage the nodes' credentials, detected on the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub(crate) fn of_nodes<'a>(
     if !unsupported.is_empty() {
         let message = format!(
             "{}: no syncer can run there, or none ever has; nobody waits for these nodes, and `kubectl globalps status -o wide` shows why",
-            named(unsupported)
+            few(unsupported, MOST)
         );
         checks.push(well(NODES, "nodes-unsupported", message));
     }
@@ -77,7 +79,7 @@ pub(crate) fn of_nodes<'a>(
         errors.insert((finding.section, ""), (finding, unreachable.to_vec()));
     }
     for ((_, message), (finding, affected)) in &errors {
-        let who = format!("{}: {}", named(affected), finding.message(message));
+        let who = format!("{}: {}", few(affected, MOST), finding.message(message));
         checks.push(found(NODES, finding, who));
     }
     if total > 0 && errors.is_empty() {
@@ -88,14 +90,4 @@ pub(crate) fn of_nodes<'a>(
         ));
     }
     checks
-}
-
-/// At most three of them.
-fn named(nodes: &[&str]) -> String {
-    match nodes {
-        [first, second, third, rest @ ..] if !rest.is_empty() => {
-            format!("{first}, {second}, {third} and {} more", rest.len())
-        }
-        few => few.join(", "),
-    }
 }

@@ -7,7 +7,8 @@ use globalps_core::names;
 use globalps_core::reasons::{OPERATORS_INSTALL, of_operator};
 
 use super::{Check, Sight, found, well};
-use crate::secret::migration::{list, number};
+use crate::secret::migration::MOST;
+use crate::terminal::{few, number};
 
 const OPERATORS: &str = "operators";
 
@@ -38,7 +39,11 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
     }
     checks.extend(errors.into_iter().map(|((reason, message), names)| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let whose = format!("{} {}", number(names.len(), "Subscription"), list(&names));
+        let whose = format!(
+            "{} {}",
+            number(names.len(), "Subscription"),
+            few(&names, MOST)
+        );
         let message = format!("{whose}: {reason}: {message}");
         found(OPERATORS, &of_operator(reason), message)
     }));

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod}
 use kube::ResourceExt as _;
 
 use super::{Check, well};
+use crate::terminal::few;
 
 /// Pods that are named.
 const NAMED: usize = 5;
@@ -84,14 +85,7 @@ pub(crate) fn readmission(mut rejected: Vec<String>) -> Check {
     if number == 0 {
         return check("every pod matches the labels of its node".to_owned());
     }
-    let mut named = rejected
-        .into_iter()
-        .take(NAMED)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if number > NAMED {
-        named = format!("{named} and {} more", number - NAMED);
-    }
+    let named = few(&rejected, NAMED);
     let pods = if number == 1 {
         "1 pod that no longer matches".to_owned()
     } else {
@@ -135,98 +129,30 @@ mod tests {
 
     /// As `GetRequiredNodeAffinity(pod).Match(node)` of Kubernetes 1.36 answers.
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_pod_is_rejected_as_the_kubelet_would_reject_it() {
         let labels = |it: Value| json!([{"matchExpressions": [it]}]);
         let fields = |it: Value| json!([{"matchFields": [it]}]);
-        for (case, spec, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("no selector", json!({}), false),
             ("its label", json!({"nodeSelector": {"tier": "a"}}), false),
-            (
-                "another value",
-                json!({"nodeSelector": {"tier": "b"}}),
-                true,
-            ),
-            (
-                "no such label",
-                json!({"nodeSelector": {"tier": "a", "gone": ""}}),
-                true,
-            ),
-            (
-                "in",
-                required(&labels(expression("tier", "In", &["b", "a"]))),
-                false,
-            ),
-            (
-                "not in it",
-                required(&labels(expression("tier", "In", &["b"]))),
-                true,
-            ),
-            (
-                "in without the label",
-                required(&labels(expression("gone", "In", &["a"]))),
-                true,
-            ),
-            (
-                "not in",
-                required(&labels(expression("tier", "NotIn", &["a"]))),
-                true,
-            ),
-            (
-                "without the label",
-                required(&labels(expression("gone", "NotIn", &["a"]))),
-                false,
-            ),
-            (
-                "exists",
-                required(&labels(expression("tier", "Exists", &[]))),
-                false,
-            ),
-            (
-                "exists not",
-                required(&labels(expression("gone", "Exists", &[]))),
-                true,
-            ),
-            (
-                "is absent",
-                required(&labels(expression("gone", "DoesNotExist", &[]))),
-                false,
-            ),
-            (
-                "is there",
-                required(&labels(expression("tier", "DoesNotExist", &[]))),
-                true,
-            ),
-            (
-                "more",
-                required(&labels(expression("cores", "Gt", &["7"]))),
-                false,
-            ),
-            (
-                "not more",
-                required(&labels(expression("cores", "Gt", &["8"]))),
-                true,
-            ),
-            (
-                "less",
-                required(&labels(expression("cores", "Lt", &["9"]))),
-                false,
-            ),
-            (
-                "no number",
-                required(&labels(expression("word", "Lt", &["9"]))),
-                true,
-            ),
-            (
-                "its name",
-                required(&fields(expression(NAME, "In", &["n"]))),
-                false,
-            ),
-            (
-                "another name",
-                required(&fields(expression(NAME, "In", &["m"]))),
-                true,
-            ),
+            ("another value", json!({"nodeSelector": {"tier": "b"}}), true),
+            ("no such label", json!({"nodeSelector": {"tier": "a", "gone": ""}}), true),
+            ("in", required(&labels(expression("tier", "In", &["b", "a"]))), false),
+            ("not in it", required(&labels(expression("tier", "In", &["b"]))), true),
+            ("in without the label", required(&labels(expression("gone", "In", &["a"]))), true),
+            ("not in", required(&labels(expression("tier", "NotIn", &["a"]))), true),
+            ("without the label", required(&labels(expression("gone", "NotIn", &["a"]))), false),
+            ("exists", required(&labels(expression("tier", "Exists", &[]))), false),
+            ("exists not", required(&labels(expression("gone", "Exists", &[]))), true),
+            ("is absent", required(&labels(expression("gone", "DoesNotExist", &[]))), false),
+            ("is there", required(&labels(expression("tier", "DoesNotExist", &[]))), true),
+            ("more", required(&labels(expression("cores", "Gt", &["7"]))), false),
+            ("not more", required(&labels(expression("cores", "Gt", &["8"]))), true),
+            ("less", required(&labels(expression("cores", "Lt", &["9"]))), false),
+            ("no number", required(&labels(expression("word", "Lt", &["9"]))), true),
+            ("its name", required(&fields(expression(NAME, "In", &["n"]))), false),
+            ("another name", required(&fields(expression(NAME, "In", &["m"]))), true),
             ("no term", required(&json!([])), true),
             ("an empty term", required(&json!([{}])), true),
             (
@@ -251,7 +177,8 @@ mod tests {
                 },
                 true,
             ),
-        ] {
+        ];
+        for (case, spec, expected) in cases {
             let found = rejected(&pod(&spec), &nodes());
             let expected = expected.then(|| "team/p on n".to_owned());
             assert_eq!(found, expected, "{case}");

@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::permissions::{granted, is_granted, is_missing, missing};
 use super::{Check, Verdict};
-use crate::terminal::columns::wrap_sentences;
-use crate::terminal::escapes::line;
+use crate::terminal::{line, number, wrap_sentences};
 
 /// `check -o json`.
 #[derive(Debug, Serialize)]
@@ -71,13 +70,11 @@ impl Report {
             }
         }
         lines.push(String::new());
+        let all = number(self.checks.len(), "check");
         let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
         lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{} passed", checks(self.checks.len())),
-            (failures, warnings) => format!(
-                "{}: {failures} failed, {warnings} with warnings",
-                checks(self.checks.len())
-            ),
+            (0, 0) => format!("{all} passed"),
+            (failures, warnings) => format!("{all}: {failures} failed, {warnings} with warnings"),
         });
         lines.join("\n")
     }
@@ -94,10 +91,4 @@ fn indented(text: &str, width: Option<usize>) -> String {
         }
         None => text.into_owned(),
     }
-}
-
-/// `1 check`, `2 checks`.
-fn checks(number: usize) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} check{plural}")
 }

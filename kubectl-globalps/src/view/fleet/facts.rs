@@ -7,9 +7,9 @@ use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
 use super::FleetStatus;
-use crate::cluster::client::Cluster;
+use crate::cluster::Cluster;
 use crate::cluster::facts::{Format, Kind, Signals, Store, pages, watch_kind};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Which of them are of interest.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) async fn observe(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
+    pub(crate) async fn observe(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
         let mut facts = Self {
             scope,
             ..Self::default()
@@ -93,11 +93,7 @@ where
     }
 }
 
-async fn list<K>(
-    cluster: &Cluster<'_>,
-    kinds: &str,
-    all_namespaces: bool,
-) -> Result<Store<K>, Failure>
+async fn list<K>(cluster: &Cluster<'_>, kinds: &str, all_namespaces: bool) -> Result<Store<K>>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + serde::de::DeserializeOwned
@@ -145,7 +141,7 @@ where
 }
 
 /// The `FleetPullSecret`; where it is in another namespace, the error says so.
-pub(crate) async fn find(cluster: &Cluster<'_>, name: &str) -> Result<FleetPullSecret, Failure> {
+pub(crate) async fn find(cluster: &Cluster<'_>, name: &str) -> Result<FleetPullSecret> {
     let doing = format!("get FleetPullSecret `{}/{name}`", cluster.namespace);
     let api = cluster.api::<Item<FleetPullSecret>>();
     let found = cluster.read(&doing, api.get_opt(name)).await;

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use super::facts::{Facts, Scope, watch};
 use super::verdict::{Advice, Goal, Verdict, advice, command, is_stale, verdict};
 use super::{FleetStatus, is_ready, table};
-use crate::cluster::client::Cluster;
-use crate::cluster::controller::Program;
-use crate::error::{Exit, Failure};
+use crate::cluster::{Cluster, Program};
+use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::Layout;
 use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
 use crate::view::outage;
@@ -16,11 +15,7 @@ use crate::view::running::Running;
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
-pub(crate) async fn follow(
-    cluster: &Cluster<'_>,
-    how: Follow<Goal>,
-    scope: Scope,
-) -> Result<Exit, Failure> {
+pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>, scope: Scope) -> Result<Exit> {
     let mut interrupt = Interrupt::catch();
     let deadline = how.deadline();
     let mut view = View::new(cluster, how, scope.clone());
@@ -85,7 +80,7 @@ pub(crate) async fn follow(
 }
 
 /// A `FleetPullSecret` that is deleted during a wait for its rollout.
-fn gone(facts: &Facts, goal: Goal, cluster: &Cluster<'_>) -> Result<(), Failure> {
+fn gone(facts: &Facts, goal: Goal, cluster: &Cluster<'_>) -> Result<()> {
     match &facts.scope.fleet {
         Some(name) if goal == Goal::Synced && facts.fleets.is_empty() => Err(Failure::no(
             format!(

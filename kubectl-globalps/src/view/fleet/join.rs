@@ -5,7 +5,7 @@ use k8s_openapi::ByteString;
 use kube::config::{Cluster as Server, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
 /// Cluster-scoped objects in a member: another name than the hub's own have, as a member may be a hub too.
 pub(crate) const MEMBER: &str = "globalps-hub-member";
@@ -128,7 +128,7 @@ fn policy() -> [Value; 2] {
 }
 
 /// The cluster of the kubeconfig's context.
-pub(crate) fn server_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Server, Failure> {
+pub(crate) fn server_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Server> {
     let hint = "name a context with `--member-context`";
     let context = context.or(kubeconfig.current_context.as_deref());
     let Some(wanted) = context else {

@@ -7,10 +7,9 @@ use globalps_core::api::ClusterPhase;
 use jiff::Timestamp;
 
 use super::verdict::{Advice, clusters};
-use super::{ClusterRow, FleetRow, FleetStatus};
-use crate::terminal::columns::{cut, wrap};
-use crate::terminal::escapes::line;
-use crate::terminal::layout::{Layout, age, laid_out};
+use super::{ClusterRow, FleetStatus};
+use crate::terminal::layout::{Layout, age, laid_out_by};
+use crate::view::table::{advised, fitting, more, room};
 
 /// One line about all clusters of a `FleetPullSecret`.
 pub(crate) fn headline(status: &FleetStatus) -> String {
@@ -46,33 +45,23 @@ pub(crate) fn render(
     advice: Option<&Advice>,
 ) -> String {
     let width = layout.width.filter(|_| layout.live).map(usize::from);
-    let fitting = |text: &str| match width {
-        Some(width) => wrap(&line(text), width),
-        None => vec![line(text).into_owned()],
-    };
     let mut lines = if layout.no_headers {
         Vec::new()
     } else {
-        fitting(&headline(status))
+        fitting(&headline(status), width)
     };
-    let last: Vec<String> = advice
-        .iter()
-        .flat_map(|(message, hint)| [fitting(message), fitting(&format!("hint: {hint}"))].concat())
-        .collect();
+    let last = advice.map_or_else(Vec::new, |(message, hint)| advised(message, hint, width));
     let mut rows: Vec<&ClusterRow> = status.clusters.iter().collect();
     rows.sort_by_key(|row| urgency(row.phase));
     if !rows.is_empty() {
-        // The table's own header, and the line under it that says what is missing.
-        let room = layout.height.map_or(usize::MAX, |height| {
-            let taken = lines.len() + last.len() + 3;
-            usize::from(height).saturating_sub(taken).max(1)
-        });
+        let room = room(layout, lines.len() + last.len());
         let hidden = rows.split_off(room.min(rows.len()));
         lines.push(of_clusters(&rows, now, layout));
-        if !hidden.is_empty() {
-            let text = more(&hidden);
-            lines.push(width.map_or(text.clone(), |width| cut(&text, width)));
-        }
+        let hidden = hidden.iter();
+        lines.extend(more(
+            hidden.map(|row| (urgency(row.phase), row.phase.to_string())),
+            width,
+        ));
     }
     lines.extend(last);
     lines.join("\n") + "\n"
@@ -98,7 +87,8 @@ pub(crate) fn overview(
         "REASON",
         "MESSAGE",
     ];
-    let cell = |row: &FleetRow, title: &str| {
+    let cell = |status: &&FleetStatus, title: &str| {
+        let row = &status.fleet;
         let (namespace, name) = row.name.split_once('/').unwrap_or_default();
         match title {
             "NAMESPACE" => namespace.to_owned(),
@@ -121,29 +111,18 @@ pub(crate) fn overview(
     };
     let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
     let mut all: Vec<&FleetStatus> = all.iter().collect();
-    // The header, and the line that says how many are missing.
-    let room = layout.height.map_or(usize::MAX, |height| {
-        usize::from(height).saturating_sub(3).max(1)
-    });
+    let room = room(layout, 0);
     let mut hidden = 0;
     if all.len() > room {
         all.sort_by_key(|status| status.fleet.ready);
         hidden = all.split_off(room).len();
     }
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|status| header.iter().map(|it| cell(&status.fleet, it)).collect())
-        .collect();
-    let color = |row: usize, column: usize| {
-        let is_painted = layout.color && header.get(column) == Some(&"READY");
-        let state = all.get(row).filter(|_| is_painted)?.fleet.state;
-        match state {
-            "True" => Some(Color::Green),
-            "False" => Some(Color::Red),
-            _ => None,
-        }
+    let color = |status: &&FleetStatus, title: &str| match (title, status.fleet.state) {
+        ("READY", "True") => Some(Color::Green),
+        ("READY", "False") => Some(Color::Red),
+        _ => None,
     };
-    let text = laid_out(&header, &rows, layout, color);
+    let text = laid_out_by(&header, &all, layout, cell, color);
     match hidden {
         0 => text,
         hidden => format!("{text}\n... and {hidden} more"),
@@ -154,7 +133,7 @@ fn of_clusters(rows: &[&ClusterRow], now: Timestamp, layout: Layout) -> String {
     const ALL: [&str; 7] = [
         "CLUSTER", "PHASE", "REVISION", "NODES", "AGE", "REASON", "MESSAGE",
     ];
-    let cell = |row: &ClusterRow, title: &str| match title {
+    let cell = |row: &&ClusterRow, title: &str| match title {
         "CLUSTER" => row.name.clone(),
         "PHASE" => row.phase.to_string(),
         "REVISION" => row.revision.to_string(),
@@ -167,32 +146,9 @@ fn of_clusters(rows: &[&ClusterRow], now: Timestamp, layout: Layout) -> String {
     };
     let is_shown = |title: &&str| *title != "MESSAGE" || layout.wide;
     let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| header.iter().map(|title| cell(row, title)).collect())
-        .collect();
-    let color = |row: usize, column: usize| {
-        let is_painted = layout.color && header.get(column) == Some(&"PHASE");
-        rows.get(row)
-            .filter(|_| is_painted)
-            .and_then(|row| color(row.phase))
-    };
-    laid_out(&header, &cells, layout, color)
-}
-
-/// `... and 12 more: 2 Syncing, 10 Synced`, those that need a look first.
-fn more(hidden: &[&ClusterRow]) -> String {
-    let mut phases: BTreeMap<(u8, &str), usize> = BTreeMap::new();
-    for row in hidden {
-        *phases
-            .entry((urgency(row.phase), row.phase.as_str()))
-            .or_default() += 1;
-    }
-    let words: Vec<String> = phases
-        .iter()
-        .map(|((_, phase), number)| format!("{number} {phase}"))
-        .collect();
-    format!("... and {} more: {}", hidden.len(), words.join(", "))
+    laid_out_by(&header, rows, layout, cell, |row, title| {
+        color(row.phase).filter(|_| title == "PHASE")
+    })
 }
 
 fn urgency(phase: ClusterPhase) -> u8 {

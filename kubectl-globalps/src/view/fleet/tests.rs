@@ -94,34 +94,21 @@ fn mixed() -> [ClusterPullSecret; 4] {
 #[test]
 fn a_cluster_is_where_it_stands_with_the_newest_revision() {
     use ClusterPhase::{Failed, Pending, Removing, Synced, Syncing, Unreachable};
-    for (sentence, reported, change, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("it has it", (Synced, 3), json!({}), Synced),
         ("it has an earlier one", (Synced, 2), json!({}), Pending),
-        (
-            "it has not reported on its assignment",
-            (Failed, 2),
-            json!({"metadata": {"generation": 2}}),
-            Syncing,
-        ),
+        ("it has not reported on its assignment", (Failed, 2), json!({"metadata": {"generation": 2}}), Syncing),
         (
             "the Secret is to go",
             (Synced, 3),
             json!({"metadata": {"generation": 2}, "spec": {"remove": true}}),
             Removing,
         ),
-        (
-            "nothing is assigned",
-            (Pending, 0),
-            json!({"metadata": {"generation": 2}, "spec": {"revision": 0}}),
-            Pending,
-        ),
-        (
-            "it is away",
-            (Unreachable, 2),
-            json!({"metadata": {"generation": 2}}),
-            Unreachable,
-        ),
-    ] {
+        ("nothing is assigned", (Pending, 0), json!({"metadata": {"generation": 2}, "spec": {"revision": 0}}), Pending),
+        ("it is away", (Unreachable, 2), json!({"metadata": {"generation": 2}}), Unreachable),
+    ];
+    for (sentence, reported, change, expected) in cases {
         let mut value = json!(object("m1", reported.0, reported.1));
         json_patch::merge(&mut value, &change);
         let object: ClusterPullSecret = serde_json::from_value(value).expect("an object");
@@ -353,70 +340,27 @@ fn without_a_terminal_only_changes_are_printed() {
 #[test]
 fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
     use ClusterPhase::{Blocked, Failed, Pending, Synced, Syncing, Unreachable};
-    for (sentence, reason, phase, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("all have it", "Synced", Synced, "done"),
         ("under way", "RollingOut", Syncing, "going"),
-        (
-            "one has failed",
-            "ClustersFailed",
-            Failed,
-            "1 cluster failed: `clusters/m1`: why m1",
-        ),
+        ("one has failed", "ClustersFailed", Failed, "1 cluster failed: `clusters/m1`: why m1"),
         ("one tries again", "ClustersFailed", Syncing, "going"),
-        (
-            "one is blocked",
-            "ClustersBlocked",
-            Blocked,
-            "1 cluster blocked: `clusters/m1`: why m1",
-        ),
+        ("one is blocked", "ClustersBlocked", Blocked, "1 cluster blocked: `clusters/m1`: why m1"),
         ("one is away", "RollingOut", Unreachable, "going"),
         ("paused, but one is in flight", "Paused", Syncing, "going"),
-        (
-            "paused, and none is in flight",
-            "Paused",
-            Pending,
-            "the rollout is paused: a sentence",
-        ),
+        ("paused, and none is in flight", "Paused", Pending, "the rollout is paused: a sentence"),
         ("halted, but one is in flight", "Halted", Syncing, "going"),
-        (
-            "halted, and none is in flight",
-            "Halted",
-            Pending,
-            "a sentence",
-        ),
-        (
-            "no cluster can be the canary",
-            "NoCanary",
-            Pending,
-            "the rollout waits for a canary: a sentence",
-        ),
-        (
-            "the canary may be back",
-            "WaitingForCanary",
-            Unreachable,
-            "going",
-        ),
+        ("halted, and none is in flight", "Halted", Pending, "a sentence"),
+        ("no cluster can be the canary", "NoCanary", Pending, "the rollout waits for a canary: a sentence"),
+        ("the canary may be back", "WaitingForCanary", Unreachable, "going"),
         ("it was rolled back", "RolledBack", Synced, "a sentence"),
         ("the source is not valid", "Held", Synced, "a sentence"),
-        (
-            "the hub may not read a namespace",
-            "NamespaceForbidden",
-            Failed,
-            "a sentence",
-        ),
-        (
-            "the hub does not trust its namespace",
-            "NamespaceNotTrusted",
-            Failed,
-            "a sentence",
-        ),
-        (
-            "the hub does not keep its revisions",
-            "TooLarge",
-            Synced,
-            "a sentence",
-        ),
-    ] {
+        ("the hub may not read a namespace", "NamespaceForbidden", Failed, "a sentence"),
+        ("the hub does not trust its namespace", "NamespaceNotTrusted", Failed, "a sentence"),
+        ("the hub does not keep its revisions", "TooLarge", Synced, "a sentence"),
+    ];
+    for (sentence, reason, phase, expected) in cases {
         let objects = [object("m1", phase, 3)];
         let all = [FleetStatus::of(&fleet(reason, 3), &objects, &[])];
         let found = match verdict(&all, Goal::Synced, now()) {
@@ -441,61 +385,23 @@ fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
     let paused = format!("{title} its rollout is paused: the Secret stays in 1 cluster");
     let blocked =
         format!("{title} the Secret can't be removed from 1 cluster: `clusters/m1`: why m1");
-    for (sentence, is_paused, rows, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("it waits for its turn", false, &[(Synced, false)][..], None),
         ("paused", true, &[(Synced, false)], Some(&paused)),
-        (
-            "paused, and away",
-            true,
-            &[(Unreachable, false)],
-            Some(&paused),
-        ),
-        (
-            "paused, but under way",
-            true,
-            &[(Removing, true), (Synced, false)],
-            None,
-        ),
-        (
-            "paused, and blocked",
-            true,
-            &[(Blocked, true)],
-            Some(&paused),
-        ),
+        ("paused, and away", true, &[(Unreachable, false)], Some(&paused)),
+        ("paused, but under way", true, &[(Removing, true), (Synced, false)], None),
+        ("paused, and blocked", true, &[(Blocked, true)], Some(&paused)),
         ("blocked", false, &[(Blocked, true)], Some(&blocked)),
-        (
-            "blocked before the removal",
-            false,
-            &[(Blocked, false)],
-            None,
-        ),
-        (
-            "and another one waits",
-            false,
-            &[(Blocked, true), (Synced, false)],
-            None,
-        ),
-        (
-            "and another one is away",
-            false,
-            &[(Blocked, true), (Unreachable, false)],
-            Some(&blocked),
-        ),
+        ("blocked before the removal", false, &[(Blocked, false)], None),
+        ("and another one waits", false, &[(Blocked, true), (Synced, false)], None),
+        ("and another one is away", false, &[(Blocked, true), (Unreachable, false)], Some(&blocked)),
         ("only away", false, &[(Unreachable, true)], None),
-        (
-            "paused, and another one is done",
-            true,
-            &[(Removed, true), (Synced, false)],
-            Some(&paused),
-        ),
-        (
-            "blocked, and another one is done",
-            false,
-            &[(Blocked, true), (Removed, true)],
-            Some(&blocked),
-        ),
+        ("paused, and another one is done", true, &[(Removed, true), (Synced, false)], Some(&paused)),
+        ("blocked, and another one is done", false, &[(Blocked, true), (Removed, true)], Some(&blocked)),
         ("paused, and done", true, &[(Removed, true)], None),
-    ] {
+    ];
+    for (sentence, is_paused, rows, expected) in cases {
         let mut deleted = fleet("Removing", 3);
         deleted.metadata.deletion_timestamp = Some(Time(now()));
         deleted.spec.rollout.paused = is_paused;

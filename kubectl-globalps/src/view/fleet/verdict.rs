@@ -6,6 +6,7 @@ use globalps_core::reasons::Reason;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterRow, FleetStatus, is_obstacle};
+use crate::terminal::number;
 use crate::view::status::{ConditionRow, waits_for_canary};
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
@@ -342,8 +343,5 @@ fn said<'a>(reason: &'a str, message: &'a str) -> &'a str {
 
 /// `1 cluster`, `2 clusters`.
 pub(crate) fn clusters(number: usize) -> String {
-    match number {
-        1 => "1 cluster".to_owned(),
-        number => format!("{number} clusters"),
-    }
+    self::number(number, "cluster")
 }

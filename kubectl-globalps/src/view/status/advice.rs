@@ -5,8 +5,7 @@ use globalps_core::api::Phase;
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, REMOVED, Verdict, is_out, restored, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, STALE, Status, current, missing};
-use crate::cluster::controller::NOT_INSTALLED;
-use crate::cluster::facts::{FINALIZERS, Facts};
+use crate::cluster::{FINALIZERS, Facts, NOT_INSTALLED};
 use crate::terminal::layout::nodes;
 
 /// Hint where there is nothing to sync.

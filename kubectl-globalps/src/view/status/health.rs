@@ -4,8 +4,8 @@ use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::installed::{Installed, LeaseSeen, Sight};
 use crate::cluster::syncers::PodError;
+use crate::cluster::{Installed, LeaseSeen, Sight};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum State {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Store};
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub name: String,
     pub phase: Phase,
@@ -194,13 +194,9 @@ fn without_object(facts: &Facts, listed: &WithoutSyncer) -> Vec<Row> {
             Row {
                 name: name.to_owned(),
                 phase,
-                revision: 0,
                 reason,
                 message,
-                since: String::new(),
-                delivery: String::new(),
-                since_time: None,
-                restoration: None,
+                ..Row::default()
             }
         })
         .collect()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::rows::rfc3339;
 use crate::cluster::facts::Changed;
 use crate::secret::listing::Listing;
-use crate::terminal::layout::age;
+use crate::terminal::{age, few};
 
 /// Registries that are named; of the others, the number.
 const NAMED: usize = 5;
@@ -77,15 +77,7 @@ impl Summary {
     /// `None`: there are none, or they are hidden.
     pub(crate) fn registries_line(&self) -> Option<String> {
         let all = self.registries.as_ref().filter(|all| !all.is_empty())?;
-        let mut named = all
-            .iter()
-            .take(NAMED)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ");
-        if all.len() > NAMED {
-            named = format!("{named} and {} more", all.len() - NAMED);
-        }
+        let named = few(all, NAMED);
         let expiry = self.next_expiry.as_ref();
         let expiry = expiry.map_or(String::new(), |time| format!("; next expiry {time}"));
         Some(format!("Registries   {named}{expiry}"))

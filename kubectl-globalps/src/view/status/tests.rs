@@ -182,40 +182,17 @@ fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
         object.spec.assigned_at = Some(Time(seconds_ago(seconds)));
         object
     };
-    for (case, object, node, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("ready", synced(), is(false, None), Phase::Synced),
-        (
-            "its kubelet just started",
-            synced(),
-            is(false, Some((seconds_ago(5), Lost::No))),
-            Phase::Synced,
-        ),
-        (
-            "not ready for long",
-            synced(),
-            is(false, Some((seconds_ago(90), Lost::No))),
-            Phase::Unreachable,
-        ),
-        (
-            "no heartbeat",
-            synced(),
-            is(false, Some((seconds_ago(1), Lost::Yes))),
-            Phase::Unreachable,
-        ),
+        ("its kubelet just started", synced(), is(false, Some((seconds_ago(5), Lost::No))), Phase::Synced),
+        ("not ready for long", synced(), is(false, Some((seconds_ago(90), Lost::No))), Phase::Unreachable),
+        ("no heartbeat", synced(), is(false, Some((seconds_ago(1), Lost::Yes))), Phase::Unreachable),
         ("excluded", synced(), is(true, None), Phase::Excluded),
-        (
-            "assigned a minute ago",
-            assigned(60),
-            is(false, None),
-            Phase::Syncing,
-        ),
-        (
-            "its syncer has not responded in time",
-            assigned(121),
-            is(false, None),
-            Phase::Unreachable,
-        ),
-    ] {
+        ("assigned a minute ago", assigned(60), is(false, None), Phase::Syncing),
+        ("its syncer has not responded in time", assigned(121), is(false, None), Phase::Unreachable),
+    ];
+    for (case, object, node, expected) in cases {
         let mut facts = facts(Vec::new());
         facts.node_secrets.insert("n", object);
         facts.nodes.get_or_insert_default().insert("n", node);
@@ -377,7 +354,6 @@ fn further_sources_are_shown_with_their_scope() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn nobody_waits_for_unsupported_nodes() {
     let mark = VirtualMark::Label("type", "kwok");
     let is_virtual = NodeFacts {
@@ -404,47 +380,13 @@ fn nobody_waits_for_unsupported_nodes() {
     let some = || Some(node_secret(2, true, Phase::Synced, 2));
     let here = Some(NodeFacts::default());
     let by_label = "VirtualNode it is virtual, by its label `type=kwok`";
-    for (case, object, node, listed, expected, is_ready) in [
-        (
-            "virtual",
-            None,
-            Some(is_virtual),
-            None,
-            Some(("Unsupported", by_label)),
-            true,
-        ),
-        (
-            "with an object",
-            nothing(),
-            Some(is_virtual),
-            None,
-            Some(("Unsupported", by_label)),
-            true,
-        ),
-        (
-            "with content",
-            some(),
-            Some(is_virtual),
-            None,
-            Some(("Excluded", " ")),
-            true,
-        ),
-        (
-            "excluded, too",
-            None,
-            Some(excluded),
-            None,
-            Some(("Excluded", " ")),
-            true,
-        ),
-        (
-            "listed",
-            nothing(),
-            here,
-            listed(Phase::Unsupported),
-            Some(("Unsupported", "NoSyncer ErrImagePull")),
-            true,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("virtual", None, Some(is_virtual), None, Some(("Unsupported", by_label)), true),
+        ("with an object", nothing(), Some(is_virtual), None, Some(("Unsupported", by_label)), true),
+        ("with content", some(), Some(is_virtual), None, Some(("Excluded", " ")), true),
+        ("excluded, too", None, Some(excluded), None, Some(("Excluded", " ")), true),
+        ("listed", nothing(), here, listed(Phase::Unsupported), Some(("Unsupported", "NoSyncer ErrImagePull")), true),
         (
             "listed without an object",
             None,
@@ -453,31 +395,11 @@ fn nobody_waits_for_unsupported_nodes() {
             Some(("Unsupported", "NoSyncer ErrImagePull")),
             true,
         ),
-        (
-            "lagging",
-            some(),
-            here,
-            listed(Phase::Unreachable),
-            Some(("Unreachable", "NoSyncer ErrImagePull")),
-            false,
-        ),
-        (
-            "not listed",
-            nothing(),
-            here,
-            None,
-            Some(("Pending", "Why in words")),
-            false,
-        ),
-        (
-            "its Node is gone",
-            None,
-            None,
-            listed(Phase::Unsupported),
-            None,
-            true,
-        ),
-    ] {
+        ("lagging", some(), here, listed(Phase::Unreachable), Some(("Unreachable", "NoSyncer ErrImagePull")), false),
+        ("not listed", nothing(), here, None, Some(("Pending", "Why in words")), false),
+        ("its Node is gone", None, None, listed(Phase::Unsupported), None, true),
+    ];
+    for (case, object, node, listed, expected, is_ready) in cases {
         let mut facts = ready();
         let nodes = facts.nodes.get_or_insert_default();
         if let Some(node) = node {
@@ -946,37 +868,14 @@ fn what_slows_a_rollout_is_named_and_stops_a_wait_only_at_last() {
     };
     let progressing = |word: &str| reason(condition::PROGRESSING, "True", word);
     let blocked = || reason(condition::DEGRADED, "True", "NodesBlocked");
-    for (conditions, expected, stuck) in [
-        (
-            vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")],
-            "the rollout is in progress",
-            false,
-        ),
-        (
-            vec![reason(condition::SYNCERS_HEALTHY, "False", "NotRunning")],
-            "in words",
-            false,
-        ),
-        (
-            vec![reason(condition::SYNCERS_HEALTHY, "False", "RollingOut")],
-            "the rollout is in progress",
-            false,
-        ),
-        (
-            vec![progressing("WaitingForCanary")],
-            "the rollout waits for a canary: in words",
-            false,
-        ),
-        (
-            vec![reason(condition::PROGRESSING, "False", "NoCanary")],
-            "the rollout waits for a canary: in words",
-            true,
-        ),
-        (
-            vec![progressing("RollingOut"), blocked()],
-            "the rollout continues without blocked nodes: in words",
-            false,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        (vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")], "the rollout is in progress", false),
+        (vec![reason(condition::SYNCERS_HEALTHY, "False", "NotRunning")], "in words", false),
+        (vec![reason(condition::SYNCERS_HEALTHY, "False", "RollingOut")], "the rollout is in progress", false),
+        (vec![progressing("WaitingForCanary")], "the rollout waits for a canary: in words", false),
+        (vec![reason(condition::PROGRESSING, "False", "NoCanary")], "the rollout waits for a canary: in words", true),
+        (vec![progressing("RollingOut"), blocked()], "the rollout continues without blocked nodes: in words", false),
         (
             vec![
                 reason(condition::PROGRESSING, "False", "Complete"),
@@ -990,17 +889,10 @@ fn what_slows_a_rollout_is_named_and_stops_a_wait_only_at_last() {
             "the rollout continues without blocked nodes: in words",
             false,
         ),
-        (
-            vec![reason(condition::DEGRADED, "True", "Held")],
-            "nothing changes: in words",
-            true,
-        ),
-        (
-            vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")],
-            "the rollout is in progress",
-            false,
-        ),
-    ] {
+        (vec![reason(condition::DEGRADED, "True", "Held")], "nothing changes: in words", true),
+        (vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")], "the rollout is in progress", false),
+    ];
+    for (conditions, expected, stuck) in cases {
         let mut facts = facts(conditions);
         let object = node_secret(2, true, Phase::Synced, 2);
         facts.node_secrets.insert("node-1", object);

@@ -152,7 +152,6 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn only_what_comes_into_force_is_advised() {
         let config = |key: &str| {
             let text = json!({"auths": {key: {"auth": "dTpw"}}}).to_string();
@@ -163,117 +162,23 @@ mod tests {
             "kubelet": {"delivery": "None"}, "imagePullSecrets": {"enabled": true},
         });
         let stopped = "the controller is not running";
-        for (case, spec, stopped, original, key, source, expected) in [
-            (
-                "it works",
-                Some(json!({})),
-                None,
-                "other.io",
-                "quay.io",
-                "",
-                "",
-            ),
-            (
-                "a known one",
-                Some(json!({})),
-                None,
-                "quay.io",
-                "quay.io",
-                "",
-                "",
-            ),
-            (
-                "deleted",
-                None,
-                None,
-                "",
-                "quay.io",
-                "",
-                "--restore-configuration",
-            ),
-            (
-                "not installed",
-                None,
-                None,
-                "",
-                "quay.io",
-                "",
-                NOT_INSTALLED,
-            ),
+        #[rustfmt::skip]
+        let cases = [
+            ("it works", Some(json!({})), None, "other.io", "quay.io", "", ""),
+            ("a known one", Some(json!({})), None, "quay.io", "quay.io", "", ""),
+            ("deleted", None, None, "", "quay.io", "", "--restore-configuration"),
+            ("not installed", None, None, "", "quay.io", "", NOT_INSTALLED),
             ("nothing was added yet", None, None, "", "quay.io", "", ""),
-            (
-                "nothing was added yet, and it is stopped",
-                None,
-                Some(stopped),
-                "",
-                "quay.io",
-                "",
-                stopped,
-            ),
-            (
-                "stopped",
-                Some(json!({})),
-                Some(stopped),
-                "",
-                "quay.io",
-                "",
-                stopped,
-            ),
-            (
-                "not delivered",
-                Some(none()),
-                None,
-                "",
-                "quay.io",
-                "",
-                NOT_DELIVERED,
-            ),
-            (
-                "namespaces",
-                Some(into_namespaces),
-                None,
-                "",
-                "quay.io",
-                "",
-                "",
-            ),
-            (
-                "shadowed",
-                Some(json!({"precedence": "Original"})),
-                None,
-                "quay.io",
-                "https://quay.io/v1/",
-                "",
-                SHADOWED,
-            ),
-            (
-                "not shadowed",
-                Some(json!({"precedence": "Original"})),
-                None,
-                "ghcr.io",
-                "quay.io",
-                "",
-                "",
-            ),
-            (
-                "with a scope",
-                Some(json!({"precedence": "Original"})),
-                None,
-                "quay.io",
-                "quay.io",
-                "team",
-                "",
-            ),
-            (
-                "no key",
-                Some(json!({})),
-                None,
-                "",
-                "quay.io/a:1",
-                "",
-                "is not a registry",
-            ),
-        ] {
+            ("nothing was added yet, and it is stopped", None, Some(stopped), "", "quay.io", "", stopped),
+            ("stopped", Some(json!({})), Some(stopped), "", "quay.io", "", stopped),
+            ("not delivered", Some(none()), None, "", "quay.io", "", NOT_DELIVERED),
+            ("namespaces", Some(into_namespaces), None, "", "quay.io", "", ""),
+            ("shadowed", Some(json!({"precedence": "Original"})), None, "quay.io", "https://quay.io/v1/", "", SHADOWED),
+            ("not shadowed", Some(json!({"precedence": "Original"})), None, "ghcr.io", "quay.io", "", ""),
+            ("with a scope", Some(json!({"precedence": "Original"})), None, "quay.io", "quay.io", "team", ""),
+            ("no key", Some(json!({})), None, "", "quay.io/a:1", "", "is not a registry"),
+        ];
+        for (case, spec, stopped, original, key, source, expected) in cases {
             let gps = spec.map(|spec| {
                 GlobalPullSecret::new("g", serde_json::from_value(spec).expect("a spec"))
             });

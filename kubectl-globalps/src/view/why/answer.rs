@@ -8,8 +8,7 @@ use super::failing::{Failing, Use};
 
 use crate::error::Failure;
 use crate::registry::{Purpose, failure, missing_flag};
-use crate::terminal::columns::wrap_sentences;
-use crate::terminal::escapes;
+use crate::terminal::{escapes, wrap_sentences};
 
 /// A credential, and what the registry answers to it.
 #[derive(Debug, Serialize)]
@@ -169,10 +168,10 @@ impl PodAnswer {
                 lines.push(format!("  request without credentials: {}", answer.answer));
             }
             lines.extend(found.notes.iter().map(|note| format!("note:       {note}")));
-            lines.extend(cause(&found.cause));
+            lines.extend(lines_of(&found.cause));
         }
         match &self.cause {
-            Some(found) if self.containers.is_empty() => lines.extend(cause(found)),
+            Some(found) if self.containers.is_empty() => lines.extend(lines_of(found)),
             Some(_) => {}
             None => lines.push("cause:      none: no container waits for an image".to_owned()),
         }
@@ -203,9 +202,10 @@ pub(super) fn labelled(lines: &[String], width: Option<usize>) -> String {
 }
 
 /// The label of a command.
-pub(super) const FIX: &str = "to fix it:";
+const FIX: &str = "to fix it:";
 
-fn cause(found: &Cause) -> Vec<String> {
+/// The cause, and what to do about it.
+pub(super) fn lines_of(found: &Cause) -> Vec<String> {
     let mut lines = vec![format!("cause:      {}", found.message)];
     if !found.command.is_empty() {
         lines.push(format!("{FIX}  {}", found.command));

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Event, Pod, PodSpec, PodStatus, Volume, VolumeMount};
 
 use super::named::{names, sandbox_image};
-use crate::view::owner::is_of_pod;
+use crate::view::owner::{containers, is_of_pod};
 
 /// An image that was not pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +66,7 @@ pub(crate) fn failing(pod: &Pod, events: &[Event]) -> Vec<Failing> {
         return Vec::new();
     };
     let events = own(pod, events);
-    let all = [
-        &status.init_container_statuses,
-        &status.container_statuses,
-        &status.ephemeral_container_statuses,
-    ];
-    let found = all.into_iter().flatten().flatten().filter_map(|container| {
+    let found = containers(status).filter_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.clone()?;
         if !REASONS.contains(&reason.as_str()) && !reason.contains(IS_TEXT) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{FIX, labelled};
+use super::answer::{labelled, lines_of};
 use super::cause::{Cause, Code};
 
 /// Pods that are named of each group.
@@ -61,32 +61,19 @@ impl Groups {
     pub(crate) fn text(&self, width: Option<usize>) -> String {
         let mut parts = Vec::new();
         for group in &self.groups {
-            let Cause {
-                registry,
-                message,
-                command,
-                hint,
-                ..
-            } = &group.cause;
             let more = match group.pods - group.names.len() {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
             let mut lines = vec![
-                format!("registry:   {registry}"),
+                format!("registry:   {}", group.cause.registry),
                 format!(
                     "pods:       {}: {}{more}",
                     group.pods,
                     group.names.join(", ")
                 ),
-                format!("cause:      {message}"),
             ];
-            if !command.is_empty() {
-                lines.push(format!("{FIX}  {command}"));
-            }
-            if !hint.is_empty() {
-                lines.push(format!("hint:       {hint}"));
-            }
+            lines.extend(lines_of(&group.cause));
             parts.push(labelled(&lines, width));
         }
         parts.join("\n\n")

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use super::cause::{Cause, Code};
 use super::facts::PodSeen;
 use super::failing::{own, waits_for_sandbox};
+use crate::view::owner::containers;
 
 /// Why the pod doesn't run where its images are there; `None`: nothing is wrong. `events`: of pods of this name.
 pub(crate) fn not_an_image(pod: &Pod, events: &[Event]) -> Option<Cause> {
@@ -21,12 +22,7 @@ pub(crate) fn not_an_image(pod: &Pod, events: &[Event]) -> Option<Cause> {
         hint: String::new(),
     };
     let describe = format!("kubectl -n {namespace} describe pod {name}");
-    let all = [
-        &status.init_container_statuses,
-        &status.container_statuses,
-        &status.ephemeral_container_statuses,
-    ];
-    for container in all.into_iter().flatten().flatten() {
+    for container in containers(&status) {
         let waiting = container.state.as_ref().and_then(|it| it.waiting.as_ref());
         let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
         let of = &container.name;

@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 
 use super::failing::{Said, Use, failing};
 use crate::cli::Span;
+use crate::terminal::few;
 use crate::view::owner::kept;
 
 /// The kubelet's longest delay between two pulls of an image.
@@ -36,7 +37,8 @@ impl Added {
         }
     }
 
-    fn serves(&self, image: &str) -> bool {
+    /// Whether one of them has the image, for the pods of the scope.
+    pub(crate) fn serves(&self, image: &str) -> bool {
         attempts(&[&self.config], image).is_ok_and(|tries| !tries.is_empty())
     }
 }
@@ -113,12 +115,7 @@ pub(crate) fn untouched(left: &[(String, &'static str)]) -> Vec<String> {
             .filter(|(_, of)| of == reason)
             .map(|(name, _)| name.as_str())
             .collect();
-        let few = names.iter().take(NAMED).copied().collect::<Vec<_>>();
-        let more = match names.len() - few.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("not deleted ({reason}): {}{more}", few.join(", "))
+        format!("not deleted ({reason}): {}", few(&names, NAMED))
     };
     reasons.iter().map(line).collect()
 }

@@ -188,47 +188,13 @@ fn every_decision_follows_from_the_facts() {
         recovered: false,
         is_of_provider: false,
     });
-    for (sentence, task, state, content, desired, expected) in [
-        (
-            "nothing is assigned: nothing to do",
-            None,
-            None,
-            "",
-            None,
-            "Idle".to_owned(),
-        ),
-        (
-            "assigned: the content is fetched",
-            Some(&one),
-            None,
-            "",
-            None,
-            "Fetch".to_owned(),
-        ),
-        (
-            "a new file",
-            Some(&one),
-            None,
-            "",
-            Some(OURS),
-            format!("{OURS}, restart"),
-        ),
-        (
-            "next to the node's own entries",
-            Some(&one),
-            None,
-            OWN,
-            Some(OURS),
-            format!("{OWN_AND_OURS}, restart"),
-        ),
-        (
-            "equivalent content causes no restart",
-            Some(&one),
-            None,
-            OURS,
-            Some(OURS),
-            format!("{OURS}, no restart"),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing is assigned: nothing to do", None, None, "", None, "Idle".to_owned()),
+        ("assigned: the content is fetched", Some(&one), None, "", None, "Fetch".to_owned()),
+        ("a new file", Some(&one), None, "", Some(OURS), format!("{OURS}, restart")),
+        ("next to the node's own entries", Some(&one), None, OWN, Some(OURS), format!("{OWN_AND_OURS}, restart")),
+        ("equivalent content causes no restart", Some(&one), None, OURS, Some(OURS), format!("{OURS}, no restart")),
         (
             "an invalid credentials file is quarantined",
             Some(&one),
@@ -237,14 +203,7 @@ fn every_decision_follows_from_the_facts() {
             Some(OURS),
             format!("{OURS}, restart, quarantine"),
         ),
-        (
-            "in force: confirmed",
-            Some(&one),
-            Some(synced("")),
-            OURS,
-            Some(OURS),
-            "Confirm".to_owned(),
-        ),
+        ("in force: confirmed", Some(&one), Some(synced("")), OURS, Some(OURS), "Confirm".to_owned()),
         (
             "the same number of another installation is no content that is known",
             Some(&another_one),
@@ -269,14 +228,7 @@ fn every_decision_follows_from_the_facts() {
             Some(OURS),
             format!("{OURS}, no restart"),
         ),
-        (
-            "a rotation",
-            Some(&two),
-            Some(synced("")),
-            OURS,
-            Some(NEWER),
-            format!("{NEWER}, restart"),
-        ),
+        ("a rotation", Some(&two), Some(synced("")), OURS, Some(NEWER), format!("{NEWER}, restart")),
         (
             "a rotation to equivalent content",
             Some(&two),
@@ -309,30 +261,9 @@ fn every_decision_follows_from_the_facts() {
             None,
             r#"{"auths":{}}, restart"#.to_owned(),
         ),
-        (
-            "a failed task is not retried",
-            Some(&two),
-            Some(failed),
-            OURS,
-            Some(NEWER),
-            "Reject".to_owned(),
-        ),
-        (
-            "nothing to restore",
-            Some(&restore),
-            None,
-            OWN,
-            None,
-            "Forget".to_owned(),
-        ),
-        (
-            "an absent file is removed again",
-            Some(&restore),
-            Some(synced("")),
-            OURS,
-            None,
-            "absent, restart".to_owned(),
-        ),
+        ("a failed task is not retried", Some(&two), Some(failed), OURS, Some(NEWER), "Reject".to_owned()),
+        ("nothing to restore", Some(&restore), None, OWN, None, "Forget".to_owned()),
+        ("an absent file is removed again", Some(&restore), Some(synced("")), OURS, None, "absent, restart".to_owned()),
         (
             "the original bytes are restored",
             Some(&restore),
@@ -437,15 +368,9 @@ fn every_decision_follows_from_the_facts() {
             Some(OURS),
             format!("{TWICE_AND_OURS}, restart"),
         ),
-        (
-            "nothing to remove: the state is discarded",
-            Some(&restore),
-            Some(synced("")),
-            "",
-            None,
-            "Forget".to_owned(),
-        ),
-    ] {
+        ("nothing to remove: the state is discarded", Some(&restore), Some(synced("")), "", None, "Forget".to_owned()),
+    ];
+    for (sentence, task, state, content, desired, expected) in cases {
         assert_eq!(
             line(task, state.as_ref(), content, desired),
             expected,
@@ -475,43 +400,12 @@ fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
     let first = State::new(file(OWN).with_mode(Some(0o644)), 0);
     let mut with_theirs = in_force.clone();
     with_theirs.snapshot = file("");
-    for (sentence, task, state, content, mode, is_watched, expected) in [
-        (
-            "narrowed when entries are added",
-            &one,
-            &first,
-            OWN,
-            0o644,
-            false,
-            format!("600 {OWN_AND_OURS}, restart"),
-        ),
-        (
-            "even if the content is already there",
-            &one,
-            &first,
-            OURS,
-            0o640,
-            false,
-            format!("600 {OURS}, no restart"),
-        ),
-        (
-            "an owner's own bits stay",
-            &one,
-            &first,
-            OWN,
-            0o700,
-            false,
-            format!("700 {OWN_AND_OURS}, restart"),
-        ),
-        (
-            "a narrow file stays",
-            &one,
-            &in_force,
-            OWN_AND_OURS,
-            0o400,
-            true,
-            "Confirm".to_owned(),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("narrowed when entries are added", &one, &first, OWN, 0o644, false, format!("600 {OWN_AND_OURS}, restart")),
+        ("even if the content is already there", &one, &first, OURS, 0o640, false, format!("600 {OURS}, no restart")),
+        ("an owner's own bits stay", &one, &first, OWN, 0o700, false, format!("700 {OWN_AND_OURS}, restart")),
+        ("a narrow file stays", &one, &in_force, OWN_AND_OURS, 0o400, true, "Confirm".to_owned()),
         (
             "widened: narrowed again",
             &one,
@@ -530,33 +424,9 @@ fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
             false,
             format!("600 {OWN_AND_OURS}, no restart"),
         ),
-        (
-            "widened and changed",
-            &one,
-            &in_force,
-            OWN,
-            0o644,
-            true,
-            format!("600 {OWN_AND_OURS}, no restart, drift"),
-        ),
-        (
-            "the next revision",
-            &two,
-            &in_force,
-            OWN_AND_OURS,
-            0o600,
-            true,
-            format!("600 {OWN_AND_NEWER}, restart"),
-        ),
-        (
-            "a restore",
-            &restore,
-            &in_force,
-            OWN_AND_OURS,
-            0o600,
-            true,
-            format!("644 {OWN}, restart"),
-        ),
+        ("widened and changed", &one, &in_force, OWN, 0o644, true, format!("600 {OWN_AND_OURS}, no restart, drift")),
+        ("the next revision", &two, &in_force, OWN_AND_OURS, 0o600, true, format!("600 {OWN_AND_NEWER}, restart")),
+        ("a restore", &restore, &in_force, OWN_AND_OURS, 0o600, true, format!("644 {OWN}, restart")),
         (
             "a restore of a file that another process created",
             &restore,
@@ -566,16 +436,9 @@ fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
             true,
             r#"644 {"auths":{"own":{"auth":"bzpv"}},"x":1}, restart"#.to_owned(),
         ),
-        (
-            "a restore of only the mode",
-            &restore,
-            &in_force,
-            OWN,
-            0o600,
-            true,
-            format!("644 {OWN}, no restart"),
-        ),
-    ] {
+        ("a restore of only the mode", &restore, &in_force, OWN, 0o600, true, format!("644 {OWN}, no restart")),
+    ];
+    for (sentence, task, state, content, mode, is_watched, expected) in cases {
         let desired = self::content(if task.revision.number == 2 {
             NEWER
         } else {
@@ -629,58 +492,18 @@ fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
         is_of_provider: false,
     });
     let begins = |text: &str| format!("{text}, restart");
-    for (sentence, task, content, desired, expected) in [
-        (
-            "the failed task",
-            Some(&two),
-            OURS,
-            Some(NEWER),
-            "Revive".to_owned(),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("the failed task", Some(&two), OURS, Some(NEWER), "Revive".to_owned()),
         ("nothing is assigned", None, OURS, None, "Revive".to_owned()),
-        (
-            "the revision in force is assigned again",
-            Some(&one),
-            OURS,
-            Some(OURS),
-            "Revive".to_owned(),
-        ),
-        (
-            "newer content",
-            Some(&task(3)),
-            OURS,
-            Some(NEWER),
-            begins(NEWER),
-        ),
-        (
-            "newer equivalent content",
-            Some(&task(3)),
-            OURS,
-            Some(OURS),
-            format!("{OURS}, no restart"),
-        ),
-        (
-            "newer content is fetched first",
-            Some(&task(3)),
-            OURS,
-            None,
-            "Fetch".to_owned(),
-        ),
-        (
-            "a restore",
-            Some(&task(0)),
-            OURS,
-            None,
-            "absent, restart".to_owned(),
-        ),
-        (
-            "nothing to restore",
-            Some(&task(0)),
-            "",
-            None,
-            "Revive".to_owned(),
-        ),
-    ] {
+        ("the revision in force is assigned again", Some(&one), OURS, Some(OURS), "Revive".to_owned()),
+        ("newer content", Some(&task(3)), OURS, Some(NEWER), begins(NEWER)),
+        ("newer equivalent content", Some(&task(3)), OURS, Some(OURS), format!("{OURS}, no restart")),
+        ("newer content is fetched first", Some(&task(3)), OURS, None, "Fetch".to_owned()),
+        ("a restore", Some(&task(0)), OURS, None, "absent, restart".to_owned()),
+        ("nothing to restore", Some(&task(0)), "", None, "Revive".to_owned()),
+    ];
+    for (sentence, task, content, desired, expected) in cases {
         assert_eq!(
             line(task, Some(&down), content, desired),
             expected,
@@ -844,40 +667,13 @@ fn newer_content_shares_a_pending_restart() {
     asked.change.as_mut().unwrap().started_from = Some("0".to_owned());
     let newer = OWN_AND_OURS.replace("dTpw", "dTpx");
     let (begin_newer, begin_restore) = (format!("{newer}, restart"), format!("{OWN}, restart"));
-    for (sentence, task, state, desired, is_cooled_down, expected) in [
-        (
-            "the same task waits",
-            &one,
-            &state,
-            Some(OURS),
-            false,
-            "Resume",
-        ),
-        (
-            "a newer task replaces it",
-            &two,
-            &state,
-            Some(NEWER),
-            false,
-            &begin_newer,
-        ),
-        (
-            "so does a restore",
-            &restore,
-            &state,
-            None,
-            false,
-            &begin_restore,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("the same task waits", &one, &state, Some(OURS), false, "Resume"),
+        ("a newer task replaces it", &two, &state, Some(NEWER), false, &begin_newer),
+        ("so does a restore", &restore, &state, None, false, &begin_restore),
         ("its content is needed", &two, &state, None, false, "Fetch"),
-        (
-            "but only while the restart is pending",
-            &two,
-            &state,
-            None,
-            true,
-            "Resume",
-        ),
+        ("but only while the restart is pending", &two, &state, None, true, "Resume"),
         (
             "the same content still needs the restart",
             &two,
@@ -886,15 +682,9 @@ fn newer_content_shares_a_pending_restart() {
             false,
             &format!("{OWN_AND_OURS}, restart"),
         ),
-        (
-            "the restart was requested",
-            &two,
-            &asked,
-            Some(NEWER),
-            false,
-            "Resume",
-        ),
-    ] {
+        ("the restart was requested", &two, &asked, Some(NEWER), false, "Resume"),
+    ];
+    for (sentence, task, state, desired, is_cooled_down, expected) in cases {
         let (file, desired) = (file(OWN_AND_OURS), desired.map(self::content));
         let facts = NodeFacts {
             is_cooled_down,
@@ -917,60 +707,20 @@ fn a_node_that_is_not_selected_is_restored_and_gets_no_content() {
         state.change = Some(with_step(step));
         state
     };
-    for (sentence, task, state, is_cooled_down, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("a new node", None, None, true, "StandBy"),
-        (
-            "another revision",
-            Some(&two),
-            Some(synced(OWN)),
-            true,
-            "StandBy",
-        ),
-        (
-            "its own revision",
-            Some(&one),
-            Some(synced(OWN)),
-            true,
-            "StandBy",
-        ),
+        ("another revision", Some(&two), Some(synced(OWN)), true, "StandBy"),
+        ("its own revision", Some(&one), Some(synced(OWN)), true, "StandBy"),
         ("no task", None, Some(synced(OWN)), true, "StandBy"),
-        (
-            "a restore",
-            Some(&restore),
-            Some(synced(OWN)),
-            true,
-            "{OWN}, restart",
-        ),
+        ("a restore", Some(&restore), Some(synced(OWN)), true, "{OWN}, restart"),
         ("nothing to restore", Some(&restore), None, true, "Forget"),
-        (
-            "a change in progress",
-            Some(&two),
-            Some(with(Step::Forward)),
-            true,
-            "Resume",
-        ),
-        (
-            "its restart is pending",
-            Some(&two),
-            Some(with(Step::Forward)),
-            false,
-            "Resume",
-        ),
-        (
-            "a change that is being rolled back",
-            None,
-            Some(with(Step::Back)),
-            true,
-            "Resume",
-        ),
-        (
-            "a kubelet under watch",
-            Some(&one),
-            Some(with(Step::Watching)),
-            true,
-            "Confirm",
-        ),
-    ] {
+        ("a change in progress", Some(&two), Some(with(Step::Forward)), true, "Resume"),
+        ("its restart is pending", Some(&two), Some(with(Step::Forward)), false, "Resume"),
+        ("a change that is being rolled back", None, Some(with(Step::Back)), true, "Resume"),
+        ("a kubelet under watch", Some(&one), Some(with(Step::Watching)), true, "Confirm"),
+    ];
+    for (sentence, task, state, is_cooled_down, expected) in cases {
         let file = file(OWN_AND_OURS);
         let action = decide(&NodeFacts {
             is_cooled_down,
@@ -992,48 +742,15 @@ fn removed_entries_are_restored_up_to_the_limit() {
     given_up.given_up = Some(task(1));
     let restart = format!("{OWN_AND_OURS}, restart, drift");
     let no_restart = format!("{OWN_AND_OURS}, no restart, drift");
-    for (sentence, task, state, is_watched, is_conflict_limit_reached, expected) in [
-        (
-            "noticed immediately: the kubelet has not read it",
-            &one,
-            &synced(OWN),
-            true,
-            false,
-            &*no_restart,
-        ),
-        (
-            "changed for an unknown time: restart",
-            &one,
-            &synced(OWN),
-            false,
-            false,
-            &*restart,
-        ),
-        (
-            "the conflict limit ends the restores",
-            &one,
-            &synced(OWN),
-            true,
-            true,
-            "GiveUp",
-        ),
-        (
-            "a task that was given up stays so",
-            &one,
-            &given_up,
-            true,
-            false,
-            "GiveUp",
-        ),
-        (
-            "another revision is not drift",
-            &two,
-            &given_up,
-            true,
-            true,
-            &*format!("{OWN_AND_OURS}, restart"),
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("noticed immediately: the kubelet has not read it", &one, &synced(OWN), true, false, &*no_restart),
+        ("changed for an unknown time: restart", &one, &synced(OWN), false, false, &*restart),
+        ("the conflict limit ends the restores", &one, &synced(OWN), true, true, "GiveUp"),
+        ("a task that was given up stays so", &one, &given_up, true, false, "GiveUp"),
+        ("another revision is not drift", &two, &given_up, true, true, &*format!("{OWN_AND_OURS}, restart")),
+    ];
+    for (sentence, task, state, is_watched, is_conflict_limit_reached, expected) in cases {
         let (file, desired) = (file(OWN), self::content(OURS));
         let facts = NodeFacts {
             is_watched,
@@ -1049,30 +766,14 @@ fn a_foreign_owners_file_gets_no_entries_and_loses_managed_ones() {
     let mut under_way = synced(OWN);
     under_way.change = Some(with_step(Step::Forward));
     let (one, restore) = (task(1), task(0));
-    for (sentence, task, state, content, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("no first revision", &one, None, OWN, "LeaveAlone"),
-        (
-            "no other revision",
-            &task(2),
-            Some(&synced(OWN)),
-            OWN,
-            "LeaveAlone",
-        ),
-        (
-            "a change in progress is ended",
-            &one,
-            Some(&under_way),
-            OWN,
-            "Resume",
-        ),
-        (
-            "a restore is possible",
-            &restore,
-            Some(&synced(OWN)),
-            OWN_AND_OURS,
-            &*format!("{OWN}, restart"),
-        ),
-    ] {
+        ("no other revision", &task(2), Some(&synced(OWN)), OWN, "LeaveAlone"),
+        ("a change in progress is ended", &one, Some(&under_way), OWN, "Resume"),
+        ("a restore is possible", &restore, Some(&synced(OWN)), OWN_AND_OURS, &*format!("{OWN}, restart")),
+    ];
+    for (sentence, task, state, content, expected) in cases {
         let (file, desired) = (file(content), self::content(OURS));
         let facts = NodeFacts {
             is_foreign: true,
@@ -1109,64 +810,21 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
     let theirs = r#"{"auths":{"r":{"auth":"bmV3"},"s":{"auth":"bmV3"}}}"#;
     let wide = file(OWN_AND_OURS).with_mode(Some(0o644));
     let restored = format!("{OWN}, no restart");
-    for (sentence, state, found, expected) in [
-        (
-            "nothing of globalps is there",
-            None,
-            file(OWN),
-            "LeaveAlone",
-        ),
-        (
-            "its entries are",
-            Some(synced(OWN)),
-            file(OWN_AND_OURS),
-            &*restored,
-        ),
-        (
-            "and no own ones",
-            Some(synced("")),
-            file(OURS),
-            "absent, no restart",
-        ),
-        (
-            "the update wrote the file",
-            Some(synced(OWN)),
-            file(theirs),
-            "Forget",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing of globalps is there", None, file(OWN), "LeaveAlone"),
+        ("its entries are", Some(synced(OWN)), file(OWN_AND_OURS), &*restored),
+        ("and no own ones", Some(synced("")), file(OURS), "absent, no restart"),
+        ("the update wrote the file", Some(synced(OWN)), file(theirs), "Forget"),
         ("or its mode", Some(synced(OWN)), wide, "LeaveAlone"),
         ("or removed it", Some(synced(OWN)), file(""), "Forget"),
-        (
-            "a change whose restart is pending",
-            Some(step(Step::Forward, None)),
-            file(OWN_AND_OURS),
-            &*restored,
-        ),
-        (
-            "a change that wrote nothing",
-            Some(step(Step::Forward, None)),
-            file(OWN),
-            &*restored,
-        ),
-        (
-            "a change in the middle of its restart",
-            Some(step(Step::Forward, Some("0"))),
-            file(OWN_AND_OURS),
-            "Resume",
-        ),
-        (
-            "the update wrote the file during a change",
-            Some(step(Step::Forward, Some("0"))),
-            file(theirs),
-            "Settle",
-        ),
-        (
-            "a change under observation",
-            Some(step(Step::Watching, Some("0"))),
-            file(OWN_AND_OURS),
-            "Settle",
-        ),
-    ] {
+        ("a change whose restart is pending", Some(step(Step::Forward, None)), file(OWN_AND_OURS), &*restored),
+        ("a change that wrote nothing", Some(step(Step::Forward, None)), file(OWN), &*restored),
+        ("a change in the middle of its restart", Some(step(Step::Forward, Some("0"))), file(OWN_AND_OURS), "Resume"),
+        ("the update wrote the file during a change", Some(step(Step::Forward, Some("0"))), file(theirs), "Settle"),
+        ("a change under observation", Some(step(Step::Watching, Some("0"))), file(OWN_AND_OURS), "Settle"),
+    ];
+    for (sentence, state, found, expected) in cases {
         for is_watched in [false, true] {
             let (task, desired) = (task(1), content(OURS));
             let facts = NodeFacts {
@@ -1309,28 +967,16 @@ fn a_superseded_revision_in_force_is_compared_with_the_journal() {
     let mut watched = synced.clone();
     watched.change = Some(with_step(Step::Watching));
     let repaired = format!("{OURS}, restart, drift");
-    for (sentence, task, superseded, state, content, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("unchanged", &one, true, &synced, OURS, "Confirm"),
         ("other credentials", &one, true, &synced, NEWER, &*repaired),
         ("removed", &one, true, &synced, "", &*repaired),
-        (
-            "not known to be superseded",
-            &one,
-            false,
-            &synced,
-            OURS,
-            "Fetch",
-        ),
+        ("not known to be superseded", &one, false, &synced, OURS, "Fetch"),
         ("another revision", &two, true, &synced, OURS, "Fetch"),
-        (
-            "changed while the kubelet is watched",
-            &one,
-            true,
-            &watched,
-            NEWER,
-            "Settle",
-        ),
-    ] {
+        ("changed while the kubelet is watched", &one, true, &watched, NEWER, "Settle"),
+    ];
+    for (sentence, task, superseded, state, content, expected) in cases {
         let file = file(content);
         let facts = NodeFacts {
             superseded,
@@ -1346,21 +992,10 @@ fn entries_written_meanwhile_stay_forward_and_back() {
     const THEIRS_AND_OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"},"theirs":{"auth":"dDp0"}}}"#;
     const THEIRS_AND_OWN_R: &str =
         r#"{"auths":{"https://r/":{"auth":"bzpv"},"theirs":{"auth":"dDp0"}}}"#;
-    for (sentence, before, content, ahead, back) in [
-        (
-            "before the managed entries were written",
-            "",
-            THEIRS,
-            THEIRS_AND_OURS,
-            THEIRS,
-        ),
-        (
-            "after the managed entries were written",
-            "",
-            THEIRS_AND_OURS,
-            THEIRS_AND_OURS,
-            THEIRS,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("before the managed entries were written", "", THEIRS, THEIRS_AND_OURS, THEIRS),
+        ("after the managed entries were written", "", THEIRS_AND_OURS, THEIRS_AND_OURS, THEIRS),
         (
             "before one of the node's own entries was overridden",
             OWN_R,
@@ -1375,21 +1010,10 @@ fn entries_written_meanwhile_stay_forward_and_back() {
             THEIRS_AND_OURS,
             THEIRS_AND_OWN_R,
         ),
-        (
-            "the target is already there in another format",
-            "",
-            OURS_IN_ANOTHER_FORM,
-            OURS_IN_ANOTHER_FORM,
-            "",
-        ),
-        (
-            "a removed file is created, and removed again on rollback",
-            OWN,
-            "",
-            OURS,
-            "",
-        ),
-    ] {
+        ("the target is already there in another format", "", OURS_IN_ANOTHER_FORM, OURS_IN_ANOTHER_FORM, ""),
+        ("a removed file is created, and removed again on rollback", OWN, "", OURS, ""),
+    ];
+    for (sentence, before, content, ahead, back) in cases {
         let text = |image: &FileSnapshot| match image {
             FileSnapshot::Absent => String::new(),
             FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
@@ -1591,27 +1215,14 @@ fn an_unused_provider_is_removed_without_a_restart() {
     };
     let expected = "no provider, own and ours, restart";
     assert_eq!(provider_line(decide(&fought)), expected);
-    for (sentence, task, content, expected) in [
-        (
-            "in force",
-            &one,
-            Some(by_provider("")),
-            "no provider, own and ours",
-        ),
-        (
-            "a rotation",
-            &two,
-            Some(by_provider("")),
-            "no provider, own and ours",
-        ),
-        (
-            "in the journal alone",
-            &one,
-            None,
-            "no provider, own and ours",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("in force", &one, Some(by_provider("")), "no provider, own and ours"),
+        ("a rotation", &two, Some(by_provider("")), "no provider, own and ours"),
+        ("in the journal alone", &one, None, "no provider, own and ours"),
         ("a restore", &restore, None, "no provider, own"),
-    ] {
+    ];
+    for (sentence, task, content, expected) in cases {
         let file = file(OWN);
         let facts = NodeFacts {
             provider: Some(&provider),
@@ -1646,16 +1257,9 @@ fn setting_up_and_removing_the_provider_needs_a_restart() {
         obstacle: Some(no_version),
         ..in_force(true).0
     };
-    for (sentence, task, provider, state, content, in_file, expected) in [
-        (
-            "setup without previous delivery",
-            &one,
-            &no_provider,
-            None,
-            by_provider(""),
-            OWN,
-            "provider, own, restart",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("setup without previous delivery", &one, &no_provider, None, by_provider(""), OWN, "provider, own, restart"),
         (
             "setup after delivery by the file",
             &two,
@@ -1665,15 +1269,7 @@ fn setting_up_and_removing_the_provider_needs_a_restart() {
             OWN_AND_OURS,
             "provider, own, restart",
         ),
-        (
-            "in force",
-            &one,
-            &there,
-            Some(&state),
-            by_provider(""),
-            OWN,
-            "Confirm",
-        ),
+        ("in force", &one, &there, Some(&state), by_provider(""), OWN, "Confirm"),
         (
             "in force, and another process reformatted the file",
             &one,
@@ -1683,88 +1279,17 @@ fn setting_up_and_removing_the_provider_needs_a_restart() {
             OWN_IN_ANOTHER_FORM,
             "Confirm",
         ),
-        (
-            "a rotation",
-            &two,
-            &there,
-            Some(&state),
-            by_provider(""),
-            OWN,
-            "provider, own",
-        ),
-        (
-            "a port",
-            &two,
-            &there,
-            Some(&state),
-            by_provider("5055"),
-            OWN,
-            "provider, own, restart",
-        ),
-        (
-            "tokens wait for an assignment",
-            &one,
-            &now_with_tokens,
-            Some(&older),
-            by_provider(""),
-            OWN,
-            "Confirm",
-        ),
-        (
-            "an unknown version",
-            &one,
-            &version_unknown,
-            Some(&state),
-            by_provider(""),
-            OWN,
-            "Confirm",
-        ),
-        (
-            "an obstacle to the setup",
-            &one,
-            &kept,
-            Some(&state),
-            by_provider(""),
-            OWN,
-            "Confirm",
-        ),
-        (
-            "not possible",
-            &one,
-            &obstructed,
-            None,
-            by_provider(""),
-            OWN,
-            "file alone, own and ours, restart",
-        ),
-        (
-            "not possible, in force",
-            &one,
-            &obstructed,
-            Some(&managed),
-            by_provider(""),
-            OWN_AND_OURS,
-            "Confirm",
-        ),
-        (
-            "out",
-            &two,
-            &there,
-            Some(&state),
-            files.clone(),
-            OWN,
-            "no provider, own and ours, restart",
-        ),
-        (
-            "restore",
-            &restore,
-            &there,
-            Some(&state),
-            files,
-            OWN,
-            "no provider, own, restart",
-        ),
-    ] {
+        ("a rotation", &two, &there, Some(&state), by_provider(""), OWN, "provider, own"),
+        ("a port", &two, &there, Some(&state), by_provider("5055"), OWN, "provider, own, restart"),
+        ("tokens wait for an assignment", &one, &now_with_tokens, Some(&older), by_provider(""), OWN, "Confirm"),
+        ("an unknown version", &one, &version_unknown, Some(&state), by_provider(""), OWN, "Confirm"),
+        ("an obstacle to the setup", &one, &kept, Some(&state), by_provider(""), OWN, "Confirm"),
+        ("not possible", &one, &obstructed, None, by_provider(""), OWN, "file alone, own and ours, restart"),
+        ("not possible, in force", &one, &obstructed, Some(&managed), by_provider(""), OWN_AND_OURS, "Confirm"),
+        ("out", &two, &there, Some(&state), files.clone(), OWN, "no provider, own and ours, restart"),
+        ("restore", &restore, &there, Some(&state), files, OWN, "no provider, own, restart"),
+    ];
+    for (sentence, task, provider, state, content, in_file, expected) in cases {
         let file = file(in_file);
         let action = decide(&NodeFacts {
             provider: Some(provider),
@@ -1871,28 +1396,13 @@ fn provider_drift_needs_a_restart_if_read_only_at_start() {
         change(&mut facts);
         facts
     };
-    for (sentence, provider, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("nothing", facts_in_force, "Confirm"),
-        (
-            "data",
-            changed(|facts| facts.disk.data = FileSnapshot::Absent),
-            "provider, own, drift",
-        ),
-        (
-            "program",
-            changed(|facts| facts.has_program = false),
-            "provider, own",
-        ),
-        (
-            "configuration",
-            changed(|facts| facts.disk.config = FileSnapshot::Absent),
-            "provider, own, restart, drift",
-        ),
-        (
-            "flags",
-            changed(|facts| facts.disk.flags = Some(file(FLAGS))),
-            "provider, own, restart, drift",
-        ),
+        ("data", changed(|facts| facts.disk.data = FileSnapshot::Absent), "provider, own, drift"),
+        ("program", changed(|facts| facts.has_program = false), "provider, own"),
+        ("configuration", changed(|facts| facts.disk.config = FileSnapshot::Absent), "provider, own, restart, drift"),
+        ("flags", changed(|facts| facts.disk.flags = Some(file(FLAGS))), "provider, own, restart, drift"),
         (
             "flags that kubeadm sorted",
             changed(|facts| {
@@ -1918,7 +1428,8 @@ fn provider_drift_needs_a_restart_if_read_only_at_start() {
             }),
             "no provider, own and ours, restart",
         ),
-    ] {
+    ];
+    for (sentence, provider, expected) in cases {
         let (task, file, content) = (task(1), file(OWN), by_provider(""));
         let facts_now = |superseded, desired| NodeFacts {
             provider: Some(&provider),
@@ -1996,25 +1507,10 @@ fn the_provider_changes_only_with_an_assignment() {
         ..side.clone()
     };
     let drifted = facts_on(FLAGS, Some(&rewritten), None);
-    for (sentence, task, state, found, content, on_disk, expected) in [
-        (
-            "setup with a new revision",
-            task(2),
-            &by_file,
-            &new,
-            by_provider(OURS, &[]),
-            OURS,
-            "in, restart",
-        ),
-        (
-            "a newer syncer alone changes nothing",
-            task(1),
-            &by_file,
-            &new,
-            by_provider(OURS, &[]),
-            OURS,
-            "Confirm",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("setup with a new revision", task(2), &by_file, &new, by_provider(OURS, &[]), OURS, "in, restart"),
+        ("a newer syncer alone changes nothing", task(1), &by_file, &new, by_provider(OURS, &[]), OURS, "Confirm"),
         (
             "setup when it is assigned again",
             of_generation(8, 1),
@@ -2024,60 +1520,12 @@ fn the_provider_changes_only_with_an_assignment() {
             OURS,
             "in, restart",
         ),
-        (
-            "its object was created again",
-            of_another(1),
-            &by_file,
-            &new,
-            by_provider(OURS, &[]),
-            OURS,
-            "Confirm",
-        ),
-        (
-            "with a newer revision",
-            of_another(2),
-            &by_file,
-            &new,
-            by_provider(OURS, &[]),
-            OURS,
-            "in, restart",
-        ),
-        (
-            "in force",
-            task(1),
-            &provided,
-            &installed,
-            by_provider(OURS, &[]),
-            "",
-            "Confirm",
-        ),
-        (
-            "a rotation in place",
-            task(2),
-            &provided,
-            &installed,
-            by_provider(NEWER, &[]),
-            "",
-            "in, no restart",
-        ),
-        (
-            "a new port",
-            task(2),
-            &provided,
-            &installed,
-            by_provider(NEWER, &["99"]),
-            "",
-            "in, restart",
-        ),
-        (
-            "an upgraded kubelet waits",
-            task(1),
-            &old_kubelet,
-            &upgraded,
-            by_provider(OURS, &[]),
-            "",
-            "Confirm",
-        ),
+        ("its object was created again", of_another(1), &by_file, &new, by_provider(OURS, &[]), OURS, "Confirm"),
+        ("with a newer revision", of_another(2), &by_file, &new, by_provider(OURS, &[]), OURS, "in, restart"),
+        ("in force", task(1), &provided, &installed, by_provider(OURS, &[]), "", "Confirm"),
+        ("a rotation in place", task(2), &provided, &installed, by_provider(NEWER, &[]), "", "in, no restart"),
+        ("a new port", task(2), &provided, &installed, by_provider(NEWER, &["99"]), "", "in, restart"),
+        ("an upgraded kubelet waits", task(1), &old_kubelet, &upgraded, by_provider(OURS, &[]), "", "Confirm"),
         (
             "also if its object was created again",
             of_another(1),
@@ -2087,15 +1535,7 @@ fn the_provider_changes_only_with_an_assignment() {
             "",
             "Confirm",
         ),
-        (
-            "until it is assigned again",
-            task(2),
-            &old_kubelet,
-            &upgraded,
-            by_provider(NEWER, &[]),
-            "",
-            "in, restart",
-        ),
+        ("until it is assigned again", task(2), &old_kubelet, &upgraded, by_provider(NEWER, &[]), "", "in, restart"),
         (
             "flags that another process rewrote",
             task(1),
@@ -2114,34 +1554,11 @@ fn the_provider_changes_only_with_an_assignment() {
             OURS,
             "out, restart",
         ),
-        (
-            "and nothing else changes",
-            task(1),
-            &by_file,
-            &impossible,
-            by_provider(OURS, &[]),
-            OURS,
-            "Confirm",
-        ),
-        (
-            "removal by a revision",
-            task(2),
-            &provided,
-            &installed,
-            content(OURS),
-            "",
-            "out, restart",
-        ),
-        (
-            "removal by a restore",
-            task(0),
-            &provided,
-            &installed,
-            Content::default(),
-            "",
-            "out, restart",
-        ),
-    ] {
+        ("and nothing else changes", task(1), &by_file, &impossible, by_provider(OURS, &[]), OURS, "Confirm"),
+        ("removal by a revision", task(2), &provided, &installed, content(OURS), "", "out, restart"),
+        ("removal by a restore", task(0), &provided, &installed, Content::default(), "", "out, restart"),
+    ];
+    for (sentence, task, state, found, content, on_disk, expected) in cases {
         let file = file(on_disk);
         let facts = NodeFacts {
             provider: Some(found),

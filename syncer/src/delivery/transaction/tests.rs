@@ -110,6 +110,39 @@ fn provider(path: &Path) -> Provider {
     Provider::new(path.here.with_file_name("program"), &path, None)
 }
 
+/// A node with its credentials file and its journal in a directory.
+struct Node {
+    directory: tempfile::TempDir,
+    path: PathBuf,
+    journal: Journal,
+    provider: Provider,
+}
+
+impl Node {
+    fn with(file: Option<&str>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        if file.is_some() {
+            file::replace(&path, &image(file)).unwrap();
+        }
+        Self {
+            journal: Journal::next_to(&path, "a"),
+            provider: provider(&path),
+            path,
+            directory,
+        }
+    }
+
+    fn transaction<'a>(&'a self, kubelet: &'a mut Fake) -> Transaction<'a, Fake> {
+        Transaction {
+            journal: &self.journal,
+            path: &self.path,
+            provider: &self.provider,
+            kubelet,
+        }
+    }
+}
+
 fn image(text: Option<&str>) -> FileSnapshot {
     text.map_or(FileSnapshot::Absent, |text| {
         FileSnapshot::Absent.with_bytes(text.as_bytes().to_vec())
@@ -150,35 +183,12 @@ fn on_disk(path: &Path) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_in_force_or_rolled_back() {
-    for (sentence, before, restart, failures, restarts, after, in_force) in [
-        (
-            "an absent file is written",
-            None,
-            true,
-            0,
-            1,
-            Some(NEW),
-            true,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("an absent file is written", None, true, 0, 1, Some(NEW), true),
         ("a file is replaced", Some(OLD), true, 0, 1, Some(NEW), true),
-        (
-            "the third attempt succeeds",
-            Some(OLD),
-            true,
-            2,
-            3,
-            Some(NEW),
-            true,
-        ),
-        (
-            "no restart unless needed",
-            Some(OLD),
-            false,
-            9,
-            0,
-            Some(NEW),
-            true,
-        ),
+        ("the third attempt succeeds", Some(OLD), true, 2, 3, Some(NEW), true),
+        ("no restart unless needed", Some(OLD), false, 9, 0, Some(NEW), true),
         (
             "three failures: the file is restored, and the kubelet restarted with it",
             Some(OLD),
@@ -188,54 +198,29 @@ async fn a_change_is_in_force_or_rolled_back() {
             Some(OLD),
             false,
         ),
-        (
-            "three failures: an absent file is removed again, not empty",
-            None,
-            true,
-            3,
-            4,
-            None,
-            false,
-        ),
-        (
-            "even if the kubelet does not come up again",
-            Some(OLD),
-            true,
-            9,
-            6,
-            Some(OLD),
-            false,
-        ),
-    ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        if let Some(text) = before {
-            file::replace(&path, &image(Some(text))).unwrap();
-        }
-        let journal = Journal::next_to(&path, "a");
+        ("three failures: an absent file is removed again, not empty", None, true, 3, 4, None, false),
+        ("even if the kubelet does not come up again", Some(OLD), true, 9, 6, Some(OLD), false),
+    ];
+    for (sentence, before, restart, failures, restarts, after, in_force) in cases {
+        let node = Node::with(before);
         let mut state = State::new(image(before), 0);
         let mut kubelet = Fake {
             failures,
             ..Fake::default()
         };
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         let outcome = transaction
             .begin(&mut state, change(&image(before), 4, restart))
             .await
             .unwrap();
-        assert_eq!(on_disk(&path).as_deref(), after, "{sentence}");
+        assert_eq!(on_disk(&node.path).as_deref(), after, "{sentence}");
         assert_eq!(kubelet.restarts, restarts, "{sentence}");
         assert_eq!(
             outcome == Outcome::InForce,
             in_force,
             "{sentence}: {outcome:?}"
         );
-        let saved = journal.load().unwrap().unwrap();
+        let saved = node.journal.load().unwrap().unwrap();
         assert_eq!(
             saved.revision.number,
             if in_force { 4 } else { 3 },
@@ -258,16 +243,9 @@ async fn a_change_is_in_force_or_rolled_back() {
 #[tokio::test(start_paused = true)]
 async fn a_change_interrupted_at_any_step_is_continued() {
     let asked = Some("0".to_owned());
-    for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
-        (
-            "before the file was written",
-            Step::Forward,
-            false,
-            (None, None),
-            false,
-            1,
-            NEW,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("before the file was written", Step::Forward, false, (None, None), false, 1, NEW),
         (
             "before the file was written, and another process started the kubelet",
             Step::Forward,
@@ -277,51 +255,11 @@ async fn a_change_interrupted_at_any_step_is_continued() {
             1,
             NEW,
         ),
-        (
-            "before the restart was requested",
-            Step::Forward,
-            true,
-            (None, None),
-            false,
-            1,
-            NEW,
-        ),
-        (
-            "before the restart happened",
-            Step::Forward,
-            true,
-            (asked.clone(), None),
-            false,
-            1,
-            NEW,
-        ),
-        (
-            "after the restart: no other one",
-            Step::Forward,
-            true,
-            (asked.clone(), None),
-            true,
-            0,
-            NEW,
-        ),
-        (
-            "rolling back, before the file was written",
-            Step::Back,
-            true,
-            (asked.clone(), None),
-            false,
-            1,
-            OLD,
-        ),
-        (
-            "rolling back, before the restart was requested",
-            Step::Back,
-            false,
-            (asked.clone(), None),
-            true,
-            1,
-            OLD,
-        ),
+        ("before the restart was requested", Step::Forward, true, (None, None), false, 1, NEW),
+        ("before the restart happened", Step::Forward, true, (asked.clone(), None), false, 1, NEW),
+        ("after the restart: no other one", Step::Forward, true, (asked.clone(), None), true, 0, NEW),
+        ("rolling back, before the file was written", Step::Back, true, (asked.clone(), None), false, 1, OLD),
+        ("rolling back, before the restart was requested", Step::Back, false, (asked.clone(), None), true, 1, OLD),
         (
             "rolling back, after the restart: no other one",
             Step::Back,
@@ -331,20 +269,10 @@ async fn a_change_interrupted_at_any_step_is_continued() {
             0,
             OLD,
         ),
-        (
-            "rolling back, and no restart was requested: none is needed",
-            Step::Back,
-            true,
-            (None, None),
-            false,
-            0,
-            OLD,
-        ),
-    ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
-        let journal = Journal::next_to(&path, "a");
+        ("rolling back, and no restart was requested: none is needed", Step::Back, true, (None, None), false, 0, OLD),
+    ];
+    for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
+        let node = Node::with(Some(if written { NEW } else { OLD }));
         let mut state = State::new(image(Some(OLD)), 0);
         state.change = Some(Change {
             step,
@@ -352,21 +280,16 @@ async fn a_change_interrupted_at_any_step_is_continued() {
             back_from: back,
             ..change(&image(Some(OLD)), 4, true)
         });
-        journal.save(&state).unwrap();
+        node.journal.save(&state).unwrap();
 
-        let mut state = journal.load().unwrap().unwrap();
+        let mut state = node.journal.load().unwrap().unwrap();
         let mut kubelet = Fake {
             serves_since: taken_up,
             ..Fake::default()
         };
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         transaction.resume(&mut state).await.unwrap();
-        assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
+        assert_eq!(on_disk(&node.path).as_deref(), Some(after), "{sentence}");
         assert_eq!(kubelet.restarts, restarts, "{sentence}");
     }
 }
@@ -386,22 +309,14 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
         ("an error before the restart", 1, true, true),
         ("an error in the middle of the restart", 2, true, true),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(OLD))).unwrap();
-        let journal = Journal::next_to(&path, "a");
+        let node = Node::with(Some(OLD));
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             bus_until: Some(bus_until),
             is_answered,
             ..Fake::default()
         };
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         let change = change(&image(Some(OLD)), 4, true);
         let error = transaction
             .begin(&mut state, change.clone())
@@ -414,24 +329,19 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
         };
         assert_eq!(error.reason().as_str(), reason, "{sentence}");
         let content = if written { NEW } else { OLD };
-        assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
+        assert_eq!(on_disk(&node.path).as_deref(), Some(content), "{sentence}");
 
-        let state = journal.load().unwrap();
+        let state = node.journal.load().unwrap();
         assert_eq!(state.is_some(), written, "{sentence}");
         let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
         let mut kubelet = Fake::default();
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         let outcome = match state.change {
             Some(_) => transaction.resume(&mut state).await.unwrap(),
             None => transaction.begin(&mut state, change).await.unwrap(),
         };
         assert_eq!(outcome, Outcome::InForce, "{sentence}");
-        assert_eq!(on_disk(&path).as_deref(), Some(NEW), "{sentence}");
+        assert_eq!(on_disk(&node.path).as_deref(), Some(NEW), "{sentence}");
         assert_eq!(kubelet.restarts, 1, "{sentence}");
     }
 }
@@ -459,10 +369,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
             OLD,
         ),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(NEW))).unwrap();
-        let journal = Journal::next_to(&path, "a");
+        let node = Node::with(Some(NEW));
         let mut state = State::new(image(Some(OLD)), 0);
         let mut begun = Change {
             step,
@@ -476,42 +383,30 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
             bus_until: Some(0),
             ..Fake::default()
         };
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         transaction
             .resume(&mut state)
             .await
             .unwrap_or_else(|error| panic!("{sentence}: {error}"));
         assert_eq!(kubelet.calls, 0, "{sentence}");
-        assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
+        assert_eq!(on_disk(&node.path).as_deref(), Some(after), "{sentence}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config.json");
-    let journal = Journal::next_to(&path, "a");
+    let node = Node::with(None);
     let mut state = State::new(FileSnapshot::Absent, 0);
     let cooldown = Duration::from_secs(7);
     let mut kubelet = Fake {
         cooldown,
         ..Fake::default()
     };
-    let mut transaction = Transaction {
-        journal: &journal,
-        path: &path,
-        provider: &provider(&path),
-        kubelet: &mut kubelet,
-    };
+    let mut transaction = node.transaction(&mut kubelet);
     let change = change(&FileSnapshot::Absent, 4, true);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
     assert_eq!(outcome, Outcome::Written(cooldown));
-    assert_eq!(on_disk(&path).as_deref(), Some(NEW));
+    assert_eq!(on_disk(&node.path).as_deref(), Some(NEW));
     transaction.kubelet.cooldown = Duration::ZERO;
     let outcome = transaction.resume(&mut state).await.unwrap();
     assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
@@ -519,10 +414,7 @@ async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restore_only_the_number_of_restarts_is_left() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config.json");
-    file::replace(&path, &image(Some(NEW))).unwrap();
-    let journal = Journal::next_to(&path, "a");
+    let node = Node::with(Some(NEW));
     let mut state = State::new(image(None), 6);
     state.revision = revision(3);
     let failed = Task {
@@ -538,12 +430,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
         is_of_provider: false,
     });
     let mut kubelet = Fake::default();
-    let mut transaction = Transaction {
-        journal: &journal,
-        path: &path,
-        provider: &provider(&path),
-        kubelet: &mut kubelet,
-    };
+    let mut transaction = node.transaction(&mut kubelet);
     let restore = Change {
         target: image(None),
         ..change(&image(Some(NEW)), 0, true)
@@ -552,26 +439,18 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
         transaction.begin(&mut state, restore).await.unwrap(),
         Outcome::InForce
     );
-    assert_eq!(on_disk(&path), None);
+    assert_eq!(on_disk(&node.path), None);
     assert_eq!(state.revision, Revision::NONE);
     assert_eq!((state.restarts, state.failed), (7, None));
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(node.directory.path()).unwrap().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config.json");
-    file::replace(&path, &image(Some(OLD))).unwrap();
-    let journal = Journal::next_to(&path, "a");
+    let node = Node::with(Some(OLD));
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
-    let mut transaction = Transaction {
-        journal: &journal,
-        path: &path,
-        provider: &provider(&path),
-        kubelet: &mut kubelet,
-    };
+    let mut transaction = node.transaction(&mut kubelet);
     transaction
         .begin(&mut state, change(&image(Some(OLD)), 4, true))
         .await
@@ -583,7 +462,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
     assert!(
         matches!(outcome, Outcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
     );
-    assert_eq!(on_disk(&path).as_deref(), Some(OLD));
+    assert_eq!(on_disk(&node.path).as_deref(), Some(OLD));
     assert_eq!(
         (kubelet.restarts, state.restarts, state.revision),
         (2, 2, revision(3))
@@ -592,25 +471,18 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unwritable_file_causes_no_change_and_no_restart() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config.json");
-    fs::create_dir(&path).unwrap();
-    let journal = Journal::next_to(&path, "a");
+    let node = Node::with(None);
+    fs::create_dir(&node.path).unwrap();
     let mut state = State::new(FileSnapshot::Absent, 0);
     let mut kubelet = Fake::default();
-    let mut transaction = Transaction {
-        journal: &journal,
-        path: &path,
-        provider: &provider(&path),
-        kubelet: &mut kubelet,
-    };
+    let mut transaction = node.transaction(&mut kubelet);
     let error = transaction
         .begin(&mut state, change(&FileSnapshot::Absent, 4, true))
         .await
         .unwrap_err();
     assert_eq!(error.reason().as_str(), "NotARegularFile");
     assert_eq!(kubelet.restarts, 0);
-    let saved = journal.load().unwrap();
+    let saved = node.journal.load().unwrap();
     assert!(saved.is_none_or(|state| state.change.is_none()));
 }
 
@@ -620,23 +492,16 @@ const THEIRS: &str =
 #[tokio::test(start_paused = true)]
 async fn entries_written_between_the_decision_and_the_change_stay() {
     for before in [image(None), image(Some(OLD))] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        let journal = Journal::next_to(&path, "a");
+        let node = Node::with(None);
         let mut state = State::new(before.clone(), 0);
         let mut kubelet = Fake::default();
         let change = change(&before, 4, true);
-        file::replace(&path, &image(Some(THEIRS))).unwrap();
-        Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        }
-        .begin(&mut state, change)
-        .await
-        .unwrap();
-        let after = on_disk(&path).unwrap();
+        file::replace(&node.path, &image(Some(THEIRS))).unwrap();
+        node.transaction(&mut kubelet)
+            .begin(&mut state, change)
+            .await
+            .unwrap();
+        let after = on_disk(&node.path).unwrap();
         assert!(after.contains("theirs"), "{before:?}: {after}");
     }
 }
@@ -645,15 +510,12 @@ async fn entries_written_between_the_decision_and_the_change_stay() {
 #[tokio::test]
 async fn content_in_force_was_written_despite_a_concurrent_writer() {
     for _ in 0..20 {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(OLD))).unwrap();
-        let journal = Journal::next_to(&path, "a");
+        let node = Node::with(Some(OLD));
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let is_over = Arc::new(AtomicBool::new(false));
         let writer = std::thread::spawn({
-            let (path, is_over) = (path.clone(), Arc::clone(&is_over));
+            let (path, is_over) = (node.path.clone(), Arc::clone(&is_over));
             move || {
                 let other = path.with_file_name("theirs");
                 let contents = [THEIRS, OLD].iter().cycle();
@@ -663,14 +525,10 @@ async fn content_in_force_was_written_despite_a_concurrent_writer() {
                 }
             }
         });
-        let outcome = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        }
-        .begin(&mut state, change(&image(Some(OLD)), 4, false))
-        .await;
+        let outcome = node
+            .transaction(&mut kubelet)
+            .begin(&mut state, change(&image(Some(OLD)), 4, false))
+            .await;
         is_over.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         match outcome {
@@ -698,10 +556,7 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
         (BETWEEN, true, false),
         (AND_THEIRS, false, true),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        let journal = Journal::next_to(&path, "a");
-        file::replace(&path, &image(Some(on_disk_now))).unwrap();
+        let node = Node::with(Some(on_disk_now));
         let mut state = State::new(FileSnapshot::Absent, 0);
         let change = Change {
             target_managed: managed(&target),
@@ -712,21 +567,16 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
             ..change(&FileSnapshot::Absent, 5, true)
         };
         let mut kubelet = Fake::default();
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         if is_resumed {
             state.change = Some(change);
-            journal.save(&state).unwrap();
-            let mut state = journal.load().unwrap().unwrap();
+            node.journal.save(&state).unwrap();
+            let mut state = node.journal.load().unwrap().unwrap();
             transaction.resume(&mut state).await.unwrap();
         } else {
             transaction.begin(&mut state, change).await.unwrap();
         }
-        let after = on_disk(&path).unwrap();
+        let after = on_disk(&node.path).unwrap();
         assert!(!after.contains("between"), "{after}");
         assert!(after.contains("test.registry.com"), "{after}");
         assert_eq!(after.contains("theirs"), has_theirs, "{after}");
@@ -740,10 +590,7 @@ async fn entries_written_meanwhile_survive_change_and_rollback() {
         (Step::Back, THEIRS, "a write during the rollback"),
         (Step::Forward, "{", "a write of an invalid credentials file"),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(content))).unwrap();
-        let journal = Journal::next_to(&path, "a");
+        let node = Node::with(Some(content));
         let mut state = State::new(image(Some(OLD)), 0);
         state.change = Some(Change {
             step,
@@ -751,20 +598,15 @@ async fn entries_written_meanwhile_survive_change_and_rollback() {
             ..change(&image(Some(OLD)), 4, true)
         });
         let mut kubelet = Fake::default();
-        let mut transaction = Transaction {
-            journal: &journal,
-            path: &path,
-            provider: &provider(&path),
-            kubelet: &mut kubelet,
-        };
+        let mut transaction = node.transaction(&mut kubelet);
         transaction.resume(&mut state).await.unwrap();
         assert_eq!(kubelet.restarts, 1, "{sentence}");
-        let after = on_disk(&path).unwrap();
+        let after = on_disk(&node.path).unwrap();
         if content == THEIRS {
             assert!(after.contains("theirs"), "{sentence}: {after}");
         } else {
             assert_eq!(after, NEW, "{sentence}");
-            let aside = fs::read_dir(directory.path().join(".globalps"))
+            let aside = fs::read_dir(node.directory.path().join(".globalps"))
                 .unwrap()
                 .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
                 .any(|kept| kept == content);
@@ -778,20 +620,11 @@ static PROGRAMS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
 
-/// A kubeadm node whose program gives the expected answer for revision 4, or nothing.
-struct ProviderNode {
-    _directory: tempfile::TempDir,
-    path: PathBuf,
-    journal: Journal,
-    provider: Provider,
-}
-
-impl ProviderNode {
-    fn new(program_works: bool) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        file::replace(&path, &image(Some(NEW))).unwrap();
-        fs::write(directory.path().join("kubeadm-flags.env"), FLAGS).unwrap();
+impl Node {
+    /// A kubeadm node whose program gives the expected answer for revision 4, or nothing.
+    fn with_program(program_works: bool) -> Self {
+        let node = Self::with(Some(NEW));
+        fs::write(node.path.with_file_name("kubeadm-flags.env"), FLAGS).unwrap();
         let bytes = installed().data;
         let FileSnapshot::File { bytes, .. } = &bytes else {
             panic!("no data");
@@ -800,15 +633,9 @@ impl ProviderNode {
         let answer = String::from_utf8(trial.expected.to_vec()).unwrap();
         let answer = if program_works { &*answer } else { "{}" };
         let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
-        fs::write(directory.path().join("program"), script).unwrap();
-        let journal = Journal::next_to(&path, "a");
-        journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
-        Self {
-            journal,
-            provider: provider(&path),
-            path,
-            _directory: directory,
-        }
+        fs::write(node.path.with_file_name("program"), script).unwrap();
+        node.journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
+        node
     }
 
     fn change(&self, is_out: bool) -> Change {
@@ -840,15 +667,6 @@ impl ProviderNode {
                 .contains("--image")
                 .then(|| self.provider.config.host.display().to_string()),
             ..Fake::default()
-        }
-    }
-
-    fn transaction<'a>(&'a self, kubelet: &'a mut Fake) -> Transaction<'a, Fake> {
-        Transaction {
-            journal: &self.journal,
-            path: &self.path,
-            provider: &self.provider,
-            kubelet,
         }
     }
 
@@ -884,37 +702,15 @@ fn installed() -> Installed {
 #[tokio::test]
 async fn one_restart_sets_the_provider_up_before_entries_leave() {
     let _lock = PROGRAMS.lock().await;
-    for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in [
+    #[rustfmt::skip]
+    let cases = [
         ("in", true, 0, true, 1, (OLD, true), None),
-        (
-            "the kubelet fails",
-            true,
-            3,
-            true,
-            4,
-            (NEW, false),
-            Some(false),
-        ),
-        (
-            "another flag wins",
-            true,
-            0,
-            false,
-            2,
-            (NEW, false),
-            Some(false),
-        ),
-        (
-            "the program fails",
-            false,
-            0,
-            true,
-            0,
-            (NEW, false),
-            Some(true),
-        ),
-    ] {
-        let node = ProviderNode::new(program_works);
+        ("the kubelet fails", true, 3, true, 4, (NEW, false), Some(false)),
+        ("another flag wins", true, 0, false, 2, (NEW, false), Some(false)),
+        ("the program fails", false, 0, true, 0, (NEW, false), Some(true)),
+    ];
+    for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in cases {
+        let node = Node::with_program(program_works);
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             failures,
@@ -939,7 +735,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
 
 #[tokio::test]
 async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         failures: 1,
@@ -955,7 +751,7 @@ async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
 
 #[tokio::test]
 async fn a_file_that_could_not_be_read_again_is_not_written() {
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
     let large = format!("{NEW}{}", " ".repeat(4 << 20));
@@ -979,7 +775,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
 #[tokio::test]
 async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let _lock = PROGRAMS.lock().await;
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         is_unlisted: true,
@@ -995,7 +791,7 @@ async fn the_provider_is_set_up_without_systemds_list_of_processes() {
 #[tokio::test]
 async fn entries_written_during_the_start_with_the_provider_stay() {
     let _lock = PROGRAMS.lock().await;
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let mut state = State::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         provider_config: Some(node.provider.config.host.display().to_string()),
@@ -1024,7 +820,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 (Step::Back, Some("0".to_owned())),
             ] {
                 let sentence = format!("{is_out} {written} {step:?} {started_from:?}");
-                let node = ProviderNode::new(true);
+                let node = Node::with_program(true);
                 let mut kubelet = node.kubelet();
                 let mut change = node.change(is_out);
                 if is_out {
@@ -1083,7 +879,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         ("the program gives nothing", false, true, false),
         ("the kubelet does not serve", true, false, false),
     ] {
-        let node = ProviderNode::new(program_works);
+        let node = Node::with_program(program_works);
         let older = Installed {
             data: FileSnapshot::Absent.with_bytes(b"older".to_vec()),
             ..installed()
@@ -1141,7 +937,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
         ("it stays unchanged", "true", true, false),
         ("the kubelet is down", "", false, true),
     ] {
-        let node = ProviderNode::new(true);
+        let node = Node::with_program(true);
         let data = node.provider.data.here.clone();
         if !first.is_empty() {
             // The first run gives no answer.
@@ -1192,7 +988,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
 async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
     let _lock = PROGRAMS.lock().await;
     for (sentence, is_repair) in [("a repair", true), ("a rotation", false)] {
-        let node = ProviderNode::new(true);
+        let node = Node::with_program(true);
         let removal = node.change(true);
         let mut kubelet = node.kubelet();
         let writes = node.transaction(&mut kubelet).writes(&removal, true);
@@ -1237,7 +1033,7 @@ async fn flags_written_meanwhile_stay_or_end_the_setup() {
             false,
         ),
     ] {
-        let node = ProviderNode::new(true);
+        let node = Node::with_program(true);
         let mut state = State::new(image(Some(OLD)), 0);
         state.change = Some(node.change(false));
         let path = node.path.with_file_name("kubeadm-flags.env");
@@ -1264,7 +1060,7 @@ async fn flags_written_meanwhile_stay_or_end_the_setup() {
 #[tokio::test]
 async fn files_stay_while_another_process_restores_their_flags() {
     let _lock = PROGRAMS.lock().await;
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let change = node.change(true);
     let mut kubelet = node.kubelet();
     let writes = node.transaction(&mut kubelet).writes(&change, true);
@@ -1293,7 +1089,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
 #[tokio::test]
 async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
     let _lock = PROGRAMS.lock().await;
-    let node = ProviderNode::new(true);
+    let node = Node::with_program(true);
     let change = node.change(true);
     let mut kubelet = node.kubelet();
     let writes = node.transaction(&mut kubelet).writes(&change, true);
@@ -1315,7 +1111,7 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
 async fn files_stay_while_another_process_restores_a_configuration() {
     let _lock = PROGRAMS.lock().await;
     for name in ["theirs.yaml", "directory"] {
-        let mut node = ProviderNode::new(true);
+        let mut node = Node::with_program(true);
         let at = |path: PathBuf| HostPath {
             here: path.clone(),
             host: path,

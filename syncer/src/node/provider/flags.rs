@@ -1,7 +1,5 @@
 //! The provider's flags in kubeadm's file on the node's disk.
 
-use std::path::Path;
-
 use globalps_provider::{FlagsError, add_flags, remove_flags};
 
 use super::{HostPath, Provider, SET_UP};
@@ -63,7 +61,7 @@ impl Provider {
             self.without_flags(&seen)
         };
         if seen == target {
-            file::sync_directory(file.here.parent().unwrap_or(Path::new("/")))?;
+            file::sync_parent(&file.here)?;
             return Ok(false);
         }
         file::replace_seen(&file.here, &seen, &target)?;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::{Provider, Way};
-use crate::node::file::{self, FileError, FileSnapshot};
+use crate::node::file::{self, FileError, FileSnapshot, io_error};
 use crate::node::state::Installed;
 
 /// Deadline of one run of the program.
@@ -36,20 +36,12 @@ impl Provider {
         if self.has_program() {
             return Ok(());
         }
-        let io = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| FileError::Io {
-                action,
-                path,
-                source,
-            }
-        };
-        let bytes = fs::read(&self.program).map_err(io("read", &self.program))?;
+        let bytes = fs::read(&self.program).map_err(io_error("read", &self.program))?;
         let directory = &self.bin_dir.here;
         if matches!(self.way, Way::Flags(_)) && !directory.exists() {
             let created = DirBuilder::new().mode(0o700).create(directory);
-            created.map_err(io("create", directory))?;
-            file::sync_directory(directory.parent().unwrap_or(Path::new("/")))?;
+            created.map_err(io_error("create", directory))?;
+            file::sync_parent(directory)?;
         }
         for path in self.programs().filter(|path| !is_program(path, &bytes)) {
             let program = FileSnapshot::Absent.with_bytes(bytes.clone());
@@ -70,7 +62,7 @@ impl Provider {
             // Files of other processes stay.
             let _ = fs::remove_dir(directory);
             // Also if it was removed before a power cut.
-            file::sync_directory(directory.parent().unwrap_or(Path::new("/")))?;
+            file::sync_parent(directory)?;
         }
         Ok(())
     }

@@ -102,30 +102,17 @@ mod tests {
             ))
         };
         let own = "/k/.globalps/globalps-credential-provider.yaml";
-        for (kubelet, started_with, set_up_with, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("/k", None, None, Some(own)),
             ("/k", eks("/host/bin"), None, Some(own)),
-            (
-                "/host/k",
-                eks("/host/bin"),
-                None,
-                Some("/host/k/.globalps/globalps-credential-provider.yaml"),
-            ),
+            ("/host/k", eks("/host/bin"), None, Some("/host/k/.globalps/globalps-credential-provider.yaml")),
             ("/k", None, eks(""), Some("/etc/eks/config.json")),
-            (
-                "/host/k",
-                eks("/host/bin"),
-                eks(""),
-                Some("/host/bin/config.json"),
-            ),
+            ("/host/k", eks("/host/bin"), eks(""), Some("/host/bin/config.json")),
             ("/host/k", None, eks(""), None),
-            (
-                "/host/k",
-                Some((path("/a", "/a"), path("/b", "/b"))),
-                eks(""),
-                None,
-            ),
-        ] {
+            ("/host/k", Some((path("/a", "/a"), path("/b", "/b"))), eks(""), None),
+        ];
+        for (kubelet, started_with, set_up_with, expected) in cases {
             let file = path(&format!("{kubelet}/config.json"), "/k/config.json");
             let at = |paths| Provider::new("/program".into(), &file, paths);
             let installed = Installed {

@@ -1,7 +1,10 @@
 //! Tests with a fake systemd: a bus with one peer, on a socket in a temporary directory.
 
-// D-Bus defines the methods' signatures.
-#![allow(clippy::unused_self, clippy::used_underscore_binding)]
+#![expect(
+    clippy::unused_self,
+    clippy::used_underscore_binding,
+    reason = "D-Bus defines the methods' signatures"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
@@ -515,38 +518,20 @@ async fn a_restart_requested_before_is_awaited() {
 #[tokio::test]
 async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
     use crate::node::kubelet::{Restartable, Unit};
-    for (name, state, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("kubelet.service", "active", None),
         ("k3s-agent.service", "active", None),
         ("rke2-agent.service", "activating", None),
-        (
-            "rke2-agent.service",
-            "failed",
-            Some("a kubelet serves at `"),
-        ),
-        (
-            "snap.microk8s.daemon-kubelite.service",
-            "active",
-            Some("also runs the control plane, unless"),
-        ),
-        (
-            "k3s.service",
-            "active",
-            Some("`k3s.service` also runs the control plane"),
-        ),
-        (
-            "rke2-server.service",
-            "active",
-            Some("also runs the control plane"),
-        ),
+        ("rke2-agent.service", "failed", Some("a kubelet serves at `")),
+        ("snap.microk8s.daemon-kubelite.service", "active", Some("also runs the control plane, unless")),
+        ("k3s.service", "active", Some("`k3s.service` also runs the control plane")),
+        ("rke2-server.service", "active", Some("also runs the control plane")),
         ("kubelet.service", "inactive", Some("but none of the units")),
-        (
-            "kubelet.service",
-            "masked",
-            Some("`kubelet.service` is masked"),
-        ),
+        ("kubelet.service", "masked", Some("`kubelet.service` is masked")),
         ("another.service", "active", Some("none of the units")),
-    ] {
+    ];
+    for (name, state, expected) in cases {
         let fake = Fake::new(Answer::Error);
         fake.with(|facts| {
             (facts.name, facts.active_state) = (name, state);
@@ -600,74 +585,20 @@ async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
 #[tokio::test]
 async fn a_unit_that_is_down_is_not_started_beside_a_serving_kubelet() {
     use crate::node::kubelet::{Restartable, Unit};
-    for (sentence, unit, state, process, restarted, serves, is_restarted) in [
+    #[rustfmt::skip]
+    let cases = [
         ("a failed leftover", "Auto", "failed", "", None, true, false),
-        (
-            "it starts again and again",
-            "Auto",
-            "activating",
-            "",
-            None,
-            true,
-            false,
-        ),
-        (
-            "it is being started",
-            "Auto",
-            "activating",
-            "kubelet",
-            None,
-            true,
-            true,
-        ),
+        ("it starts again and again", "Auto", "activating", "", None, true, false),
+        ("it is being started", "Auto", "activating", "kubelet", None, true, true),
         ("no kubelet serves", "Auto", "failed", "", None, false, true),
-        (
-            "globalps restarted it",
-            "Auto",
-            "failed",
-            "",
-            Some(NAME),
-            true,
-            true,
-        ),
-        (
-            "also to nothing",
-            "Auto",
-            "inactive",
-            "",
-            Some(NAME),
-            true,
-            true,
-        ),
-        (
-            "by the configuration",
-            NAME,
-            "inactive",
-            "",
-            None,
-            true,
-            false,
-        ),
-        (
-            "and no kubelet serves",
-            NAME,
-            "inactive",
-            "",
-            None,
-            false,
-            true,
-        ),
-        (
-            "it was just restarted",
-            NAME,
-            "failed",
-            "",
-            Some(NAME),
-            true,
-            true,
-        ),
+        ("globalps restarted it", "Auto", "failed", "", Some(NAME), true, true),
+        ("also to nothing", "Auto", "inactive", "", Some(NAME), true, true),
+        ("by the configuration", NAME, "inactive", "", None, true, false),
+        ("and no kubelet serves", NAME, "inactive", "", None, false, true),
+        ("it was just restarted", NAME, "failed", "", Some(NAME), true, true),
         ("it runs", NAME, "active", "kubelet", None, true, true),
-    ] {
+    ];
+    for (sentence, unit, state, process, restarted, serves, is_restarted) in cases {
         let fake = Fake::new(Answer::Error);
         fake.with(|facts| (facts.active_state, facts.process) = (state, process));
         let node = node(&fake);
@@ -829,38 +760,16 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
 async fn a_leftover_unit_is_not_restarted_beside_the_kubelets() {
     use crate::node::kubelet::{KubeletError, Restartable, Unit};
     const AGENT: &str = "k3s-agent.service";
-    for (sentence, state, leftover_process, restarted, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("its kubelet failed", "failed", "", None, Some(AGENT)),
         ("it has no kubelet", "active", "sleep 9", None, Some(AGENT)),
-        (
-            "it starts again and again",
-            "activating",
-            "",
-            None,
-            Some(AGENT),
-        ),
-        (
-            "both may be the one",
-            "active",
-            "/usr/bin/kubelet",
-            None,
-            None,
-        ),
-        (
-            "globalps last restarted this one",
-            "active",
-            "/usr/bin/kubelet",
-            Some(AGENT),
-            Some(AGENT),
-        ),
-        (
-            "globalps restarted the failed one before the node moved",
-            "failed",
-            "",
-            Some("kubelet.service"),
-            Some(AGENT),
-        ),
-    ] {
+        ("it starts again and again", "activating", "", None, Some(AGENT)),
+        ("both may be the one", "active", "/usr/bin/kubelet", None, None),
+        ("globalps last restarted this one", "active", "/usr/bin/kubelet", Some(AGENT), Some(AGENT)),
+        ("globalps restarted the failed one before the node moved", "failed", "", Some("kubelet.service"), Some(AGENT)),
+    ];
+    for (sentence, state, leftover_process, restarted, expected) in cases {
         let now = uptime();
         let leftover = Fake::new(Answer::Error);
         leftover.with(|facts| {

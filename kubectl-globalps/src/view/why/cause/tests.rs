@@ -75,71 +75,22 @@ const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
 const AGAIN: &str = "kubectl globalps add quay.io -u u --wait --retry-pods";
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn each_cause_has_the_one_command_that_fixes_it() {
     let denied = "401 Unauthorized";
     let own = "kubectl -n a edit secret own";
     let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
     // Message, credential (none, of the pod, of the nodes), the registry's answer, and whether the node lags.
-    for (message, credential, found, lags, code, command) in [
+    #[rustfmt::skip]
+    let cases = [
         (denied, None, None, false, Code::NoCredentials, ADD),
-        (
-            denied,
-            None,
-            Some(refused()),
-            false,
-            Code::NoCredentials,
-            ADD,
-        ),
+        (denied, None, Some(refused()), false, Code::NoCredentials, ADD),
         ("?", None, Some(refused()), false, Code::NoCredentials, ADD),
-        (
-            denied,
-            Some(false),
-            None,
-            false,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(refused()),
-            false,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(refused()),
-            true,
-            Code::CredentialsRefused,
-            AGAIN,
-        ),
-        (
-            denied,
-            Some(true),
-            Some(refused()),
-            false,
-            Code::CredentialsRefused,
-            own,
-        ),
-        (
-            "manifest unknown",
-            Some(false),
-            None,
-            false,
-            Code::ImageNotFound,
-            set,
-        ),
-        (
-            denied,
-            Some(false),
-            Some(Ok(Pull::Missing)),
-            false,
-            Code::ImageNotFound,
-            set,
-        ),
+        (denied, Some(false), None, false, Code::CredentialsRefused, AGAIN),
+        (denied, Some(false), Some(refused()), false, Code::CredentialsRefused, AGAIN),
+        (denied, Some(false), Some(refused()), true, Code::CredentialsRefused, AGAIN),
+        (denied, Some(true), Some(refused()), false, Code::CredentialsRefused, own),
+        ("manifest unknown", Some(false), None, false, Code::ImageNotFound, set),
+        (denied, Some(false), Some(Ok(Pull::Missing)), false, Code::ImageNotFound, set),
         (
             denied,
             Some(false),
@@ -148,14 +99,7 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             Code::NodeNotSynced,
             "kubectl globalps retry node-1 --wait",
         ),
-        (
-            denied,
-            Some(false),
-            Some(Ok(Pull::Available)),
-            false,
-            Code::WaitsForRetry,
-            "kubectl -n a delete pod p",
-        ),
+        (denied, Some(false), Some(Ok(Pull::Available)), false, Code::WaitsForRetry, "kubectl -n a delete pod p"),
         (
             "x509: certificate signed by unknown authority",
             Some(false),
@@ -164,32 +108,12 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             Code::CertificateUntrusted,
             "",
         ),
-        (
-            "429 Too Many Requests",
-            None,
-            None,
-            false,
-            Code::RateLimited,
-            ADD,
-        ),
-        (
-            "?",
-            Some(false),
-            Some(limited()),
-            false,
-            Code::RateLimited,
-            "",
-        ),
-        (
-            "?",
-            None,
-            None,
-            false,
-            Code::Unknown,
-            "kubectl -n a describe pod p",
-        ),
-    ] {
-        let (pod, failing) = (seen(), failing(message));
+        ("429 Too Many Requests", None, None, false, Code::RateLimited, ADD),
+        ("?", Some(false), Some(limited()), false, Code::RateLimited, ""),
+        ("?", None, None, false, Code::Unknown, "kubectl -n a describe pod p"),
+    ];
+    for (message, credential, found, lags, code, command) in cases {
+        let (pod, failing, adding) = (seen(), failing(message), works());
         let answer = credential.map(answer);
         let tries: Vec<Tested<'_>> = answer
             .iter()
@@ -207,21 +131,9 @@ fn each_cause_has_the_one_command_that_fixes_it() {
             is_absent: false,
         });
         let evidence = Evidence {
-            pod: &pod,
-            failing: &failing,
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &tries,
             anonymous: found.as_ref().filter(|_| tries.is_empty()),
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
             lag: lag.as_ref(),
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
+            ..evidence(&pod, &failing, &tries, &adding)
         };
         let cause = evidence.cause();
         assert_eq!(
@@ -252,25 +164,13 @@ fn a_scope_is_widened_by_what_the_pod_misses() {
         let spec = json!({"sources": [{"name": "team", "scope": scope}]});
         let spec = serde_json::from_value(spec).expect("a spec");
         let gps = GlobalPullSecret::new("g", spec);
+        let adding = Adding {
+            gps: Some(gps),
+            ..Adding::default()
+        };
         let evidence = Evidence {
-            pod: &pod,
-            failing: &failing,
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &[],
-            anonymous: None,
-            is_public: false,
-            is_present: false,
             excluding: Some(("team", "pods of b")),
-            unreadable: None,
-            lag: None,
-            adding: &Adding {
-                gps: Some(gps),
-                ..Adding::default()
-            },
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
+            ..evidence(&pod, &failing, &[], &adding)
         };
         let cause = evidence.cause();
         assert_eq!(cause.code, Code::OutsideScope);
@@ -316,24 +216,9 @@ fn a_refused_secret_is_changed_where_it_comes_from() {
                 answer: Some(refused()),
             })
             .collect();
-        let evidence = Evidence {
-            pod: &seen(),
-            failing: &failing("401 Unauthorized"),
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &tested,
-            anonymous: None,
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
-            lag: None,
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
-            asked_with: "",
-        };
-        assert_eq!(evidence.cause().command, expected);
+        let (pod, failing, adding) = (seen(), failing("401 Unauthorized"), works());
+        let cause = evidence(&pod, &failing, &tested, &adding).cause();
+        assert_eq!(cause.command, expected);
     }
 }
 
@@ -359,22 +244,11 @@ fn the_command_checks_the_registry_as_possible_from_here() {
         ),
         (seen_as(Why::NotTls), "--ca-file ca.crt", " --insecure"),
     ] {
+        let (pod, failing, adding) = (seen(), failing("401 Unauthorized"), works());
         let evidence = Evidence {
-            pod: &seen(),
-            failing: &failing("401 Unauthorized"),
-            registry: "quay.io",
-            repository: "quay.io/org/app",
-            tries: &[],
             anonymous: Some(&found),
-            is_public: false,
-            is_present: false,
-            excluding: None,
-            unreadable: None,
-            lag: None,
-            adding: &works(),
-            secrets: "kube-system",
-            earlier: None,
             asked_with,
+            ..evidence(&pod, &failing, &[], &adding)
         };
         assert_eq!(
             evidence.cause().command,

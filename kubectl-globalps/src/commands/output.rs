@@ -1,0 +1,52 @@
+//! Where and how a command prints what it has found.
+
+use crate::cli::Form;
+use crate::error::{Failure, Result};
+use crate::terminal::{Layout, Printer, Stream, is_terminal, terminal_width};
+
+/// How a table, or data in its place, is printed.
+#[derive(Clone, Copy)]
+pub(super) struct Output<'a> {
+    pub(super) format: &'a Form,
+    no_headers: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(format: &'a Form, no_headers: bool) -> Self {
+        Self { format, no_headers }
+    }
+
+    pub(super) fn is_table(self) -> bool {
+        self.format.is_text()
+    }
+
+    pub(super) fn layout(self, printer: &Printer) -> Layout {
+        Layout {
+            width: terminal_width(Stream::Out),
+            wide: *self.format == Form::Wide,
+            no_headers: self.no_headers,
+            color: printer.has_color(Stream::Out),
+            ..Layout::default()
+        }
+    }
+
+    /// Where a wait is shown: a table of its own on a terminal is the result, too.
+    pub(super) fn of_wait(self) -> Stream {
+        if *self.format == Form::Text && is_terminal(Stream::Out) {
+            Stream::Out
+        } else {
+            Stream::Err
+        }
+    }
+}
+
+/// A watch redraws a table, and nothing else.
+pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
+    if watch && *format != Form::Text {
+        return Err(Failure::new(
+            "`--watch` shows a table only",
+            "leave out `-o`, or wait for the end with `--wait`",
+        ));
+    }
+    Ok(())
+}
