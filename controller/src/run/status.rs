@@ -9,12 +9,12 @@ use globalps_planner::content::expiry::Expiries;
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
 use globalps_planner::refused::title;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
 use super::known::snapshot;
-use crate::cache::uptime;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report, unreadable};
 
@@ -69,7 +69,10 @@ impl Controller {
         );
         self.planning += begun.elapsed();
         if is_missing && snapshot.config.unreadable.is_some() {
-            self.report_unreadable(now).await;
+            let conditions = unreadable(&snapshot, generation);
+            let objects = snapshot.unreadable_objects;
+            self.report_unreadable(generation, &conditions, &objects)
+                .await;
             return None;
         }
         self.recorder
@@ -99,18 +102,19 @@ impl Controller {
     }
 
     /// Writes only that the configuration can't be decoded. The rest of the status stays, since it is not known.
-    pub(super) async fn report_unreadable(&mut self, now: Timestamp) {
-        let snapshot = self.cache.snapshot(uptime(), now);
-        if self.recorder.knows(&snapshot.unreadable_objects) {
+    async fn report_unreadable(
+        &mut self,
+        generation: i64,
+        conditions: &[Condition],
+        objects: &[String],
+    ) {
+        if self.recorder.knows(objects) {
             return;
         }
-        let generation = self.cache.generation();
-        let conditions = unreadable(&snapshot, generation);
         let status = json!({"observedGeneration": generation, "conditions": conditions});
         let call = self.applier.status(&status);
         if self.refusals.one(STATUS.to_owned(), call).await.is_some() {
-            self.recorder
-                .record_unreadable(&snapshot.unreadable_objects);
+            self.recorder.record_unreadable(objects);
         }
     }
 
