@@ -236,7 +236,7 @@ impl Add {
 mod tests {
     use clap::error::ErrorKind;
 
-    use super::super::tests::parse;
+    use super::super::tests::{assert_kinds, parse};
 
     #[test]
     fn flags_go_together_as_docker_and_podman_users_expect() {
@@ -268,10 +268,7 @@ mod tests {
             ("add --registry r --wait --timeout soon", Some(ErrorKind::ValueValidation)),
             ("add --registry r --wait --timeout 0", Some(ErrorKind::ValueValidation)),
         ];
-        for (line, expected) in cases {
-            let found = parse(line).err();
-            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        }
+        assert_kinds(&cases);
     }
 
     #[test]
@@ -287,10 +284,7 @@ mod tests {
             ("add --registry r --source s --only-service-accounts ci", Some(ErrorKind::MissingRequiredArgument)),
             ("add --registry r --source additional-pull-secret", Some(ErrorKind::ValueValidation)),
         ];
-        for (line, expected) in cases {
-            let found = parse(line).err();
-            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        }
+        assert_kinds(&cases);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) struct Check {
 mod tests {
     use clap::error::ErrorKind;
 
-    use super::super::tests::parse;
+    use super::super::tests::assert_kinds;
 
     #[test]
     fn how_registries_are_asked_is_for_who_asks_them() {
@@ -63,9 +63,6 @@ mod tests {
             ("check --registries --insecure --ca-file f", Some(ErrorKind::ArgumentConflict)),
             ("check --registries --skip-check", Some(ErrorKind::UnknownArgument)),
         ];
-        for (line, expected) in cases {
-            let found = parse(line).err();
-            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        }
+        assert_kinds(&cases);
     }
 }

@@ -344,7 +344,7 @@ pub(crate) struct FleetRemove {
 mod tests {
     use clap::error::ErrorKind;
 
-    use super::super::tests::parse;
+    use super::super::tests::{assert_kinds, parse};
 
     #[test]
     fn flags_of_fleet_go_together() {
@@ -382,10 +382,7 @@ mod tests {
             ("fleet join m1 --member-kubeconfig f --server-for-hub http://h:1", Some(ErrorKind::ValueValidation)),
             ("fleet remove", Some(ErrorKind::MissingRequiredArgument)),
         ];
-        for (line, expected) in cases {
-            let found = parse(line).err();
-            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        }
+        assert_kinds(&cases);
     }
     #[test]
     fn the_cluster_of_the_kubeconfig_is_another_one_than_the_member() {

@@ -8,6 +8,16 @@ pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::of(words.map(OsString::from))
 }
 
+/// The kind of each line's error, if it has one.
+pub(super) fn assert_kinds(cases: &[(&str, Option<ErrorKind>)]) {
+    for (line, expected) in cases {
+        let found = parse(line).err();
+        assert_eq!(found.as_ref().map(clap::Error::kind), *expected, "{line}");
+        let status = found.map_or(2, |error| error.exit_code());
+        assert_eq!(status, 2, "{line}");
+    }
+}
+
 #[test]
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
@@ -68,18 +78,12 @@ fn flags_go_together_as_kubectl_users_expect() {
         ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
         ("stats", Some(ErrorKind::InvalidSubcommand)),
     ];
-    for (line, expected) in cases {
-        let found = parse(line).err();
-        assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        if let Some(error) = found {
-            assert_eq!(error.exit_code(), 2, "{line}");
-        }
-    }
+    assert_kinds(&cases);
 }
 
 #[test]
 fn registries_and_levels_are_accepted_in_every_usual_form() {
-    for (line, expected) in [
+    assert_kinds(&[
         ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
         ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),
         ("remove a --registry b", Some(ErrorKind::ArgumentConflict)),
@@ -99,10 +103,7 @@ fn registries_and_levels_are_accepted_in_every_usual_form() {
         ("-v status --v 6", None),
         ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
         ("status -v 999", Some(ErrorKind::ValueValidation)),
-    ] {
-        let found = parse(line).err().map(|error| error.kind());
-        assert_eq!(found, expected, "{line}");
-    }
+    ]);
 }
 
 #[test]
@@ -120,10 +121,7 @@ fn flags_about_namespaces_go_together() {
         ("install --apply --deliver-to-namespaces=A", Some(ErrorKind::ValueValidation)),
         ("install --apply --attach admission", Some(ErrorKind::MissingRequiredArgument)),
     ];
-    for (line, expected) in cases {
-        let found = parse(line).err();
-        assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-    }
+    assert_kinds(&cases);
 }
 
 #[test]

@@ -112,11 +112,11 @@ pub(super) fn pod(text: &str) -> Result<PodName, &'static str> {
 mod tests {
     use clap::error::ErrorKind;
 
-    use super::super::tests::parse;
+    use super::super::tests::{assert_kinds, parse};
 
     #[test]
     fn a_pod_or_all_pods_are_asked_about() {
-        for (line, expected) in [
+        assert_kinds(&[
             ("why a/b", None),
             ("why b -n a -o yaml --no-ask", None),
             ("why -A --insecure", None),
@@ -143,10 +143,7 @@ mod tests {
                 "undo --retry-pods",
                 Some(ErrorKind::MissingRequiredArgument),
             ),
-        ] {
-            let found = parse(line).err();
-            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
-        }
+        ]);
     }
 
     #[test]

@@ -660,6 +660,19 @@ impl Node {
         }
     }
 
+    /// The files that the change writes before others.
+    fn write_first(&self, change: &Change) -> Writes {
+        let mut kubelet = Fake::default();
+        let writes = self.transaction(&mut kubelet).writes(change, true);
+        writes.write_first(&self.provider).unwrap();
+        writes
+    }
+
+    fn write_all(&self, change: &Change) {
+        let writes = self.write_first(change);
+        writes.write_last(&self.provider).unwrap();
+    }
+
     fn kubelet(&self) -> Fake {
         let flags = on_disk(&self.path.with_file_name("kubeadm-flags.env")).unwrap();
         Fake {
@@ -824,9 +837,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 let mut kubelet = node.kubelet();
                 let mut change = node.change(is_out);
                 if is_out {
-                    let writes = node.transaction(&mut kubelet).writes(&change, true);
-                    writes.write_first(&node.provider).unwrap();
-                    writes.write_last(&node.provider).unwrap();
+                    node.write_all(&change);
                 }
                 let transaction = node.transaction(&mut kubelet);
                 let writes = transaction.writes(&change, false);
@@ -885,11 +896,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
             ..installed()
         };
         let mut change = node.change(true);
-        let mut kubelet = node.kubelet();
-        let transaction = node.transaction(&mut kubelet);
-        let writes = transaction.writes(&change, true);
-        writes.write_first(&node.provider).unwrap();
-        writes.write_last(&node.provider).unwrap();
+        node.write_all(&change);
         write(&node.provider.data.here, &older.data).unwrap();
         let provider = change.provider.as_mut().unwrap();
         provider.target = provider.before.clone();
@@ -952,10 +959,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
             fs::write(&program, script.replacen("printf", &first, 1)).unwrap();
         }
         let mut change = node.change(true);
-        let mut kubelet = node.kubelet();
-        let writes = node.transaction(&mut kubelet).writes(&change, true);
-        writes.write_first(&node.provider).unwrap();
-        writes.write_last(&node.provider).unwrap();
+        node.write_all(&change);
         write(&data, &FileSnapshot::Absent).unwrap();
         let provider = change.provider.as_mut().unwrap();
         provider.target = provider.before.clone();
@@ -991,9 +995,7 @@ async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
         let node = Node::with_program(true);
         let removal = node.change(true);
         let mut kubelet = node.kubelet();
-        let writes = node.transaction(&mut kubelet).writes(&removal, true);
-        writes.write_first(&node.provider).unwrap();
-        writes.write_last(&node.provider).unwrap();
+        node.write_all(&removal);
         let bin_dir = node.provider.data.here.with_file_name("bin");
         fs::remove_dir_all(&bin_dir).unwrap();
         fs::write(&bin_dir, "").unwrap();
@@ -1062,9 +1064,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
     let _lock = PROGRAMS.lock().await;
     let node = Node::with_program(true);
     let change = node.change(true);
-    let mut kubelet = node.kubelet();
-    let writes = node.transaction(&mut kubelet).writes(&change, true);
-    writes.write_first(&node.provider).unwrap();
+    node.write_first(&change);
     let path = node.path.with_file_name("kubeadm-flags.env");
     let with = on_disk(&path).unwrap();
     let mut state = State::new(image(Some(OLD)), 0);
@@ -1092,8 +1092,7 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
     let node = Node::with_program(true);
     let change = node.change(true);
     let mut kubelet = node.kubelet();
-    let writes = node.transaction(&mut kubelet).writes(&change, true);
-    writes.write_first(&node.provider).unwrap();
+    node.write_first(&change);
     let path = node.path.with_file_name("kubeadm-flags.env");
     let foreign = "--image-credential-provider-config=/etc/ecr.yaml";
     let with = on_disk(&path).unwrap().replace("--v=2", foreign);
@@ -1130,9 +1129,7 @@ async fn files_stay_while_another_process_restores_a_configuration() {
         let set_up = Some((at(config), at(bin_dir)));
         node.provider = Provider::new(program, &at(node.path.clone()), set_up);
         let change = node.change(true);
-        let mut kubelet = Fake::default();
-        let writes = node.transaction(&mut kubelet).writes(&change, true);
-        writes.write_first(&node.provider).unwrap();
+        node.write_first(&change);
         let path = node.provider.config.here.clone();
         let with = on_disk(&path).unwrap();
         let mut state = State::new(image(Some(OLD)), 0);
