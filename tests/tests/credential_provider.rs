@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, write};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret, reconfigure};
 use globalps_testkit::{Access, Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -29,8 +29,7 @@ tests_on! { SHARED, |cluster, product, nodes|
 }
 
 fn deliver(cluster: &Cluster, delivery: &str) {
-    let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"kubelet": {"delivery": delivery}})).unwrap();
 }
 
 /// Waits until the status of each node reports this delivery of the current content.
@@ -216,11 +215,14 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
 
 /// The source with the private registry's password, for these namespaces.
 fn scope(cluster: &Cluster, namespaces: &[&str]) {
-    let patch = json!({"spec": {
-        "kubelet": {"delivery": "CredentialProvider"},
-        "sources": [{"name": SOURCE, "scope": {"namespaces": namespaces}}],
-    }});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(
+        cluster,
+        &json!({
+            "kubelet": {"delivery": "CredentialProvider"},
+            "sources": [{"name": SOURCE, "scope": {"namespaces": namespaces}}],
+        }),
+    )
+    .unwrap();
 }
 
 fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Product, nodes: &[Node]) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{base64, cluster};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, reconfigure};
 use globalps_testkit::web::Server;
 use globalps_testkit::{Access, Cluster, Node, kubernetes, until};
 use serde_json::json;
@@ -95,11 +95,14 @@ fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
 
 /// Configures the provider and its paths in one write.
 fn by_provider(cluster: &Cluster) {
-    let patch = json!({"spec": {"kubelet": {
-        "delivery": "CredentialProvider",
-        "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
-    }}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(
+        cluster,
+        &json!({"kubelet": {
+            "delivery": "CredentialProvider",
+            "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
+        }}),
+    )
+    .unwrap();
 }
 
 fn wait_delivered(product: &Product, node: &Node, delivery: &str) {

@@ -11,8 +11,8 @@ use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
 use globalps_testkit::broken_kubelet::break_kubelet;
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec, merge,
-    pull_secret, run,
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec,
+    pull_secret, reconfigure, run,
 };
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -65,8 +65,7 @@ fn all_have(nodes: &[Node], password: &str) -> bool {
 }
 
 fn set_paused(cluster: &Cluster, paused: bool) {
-    let patch = json!({"spec": {"rollout": {"paused": paused}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"paused": paused}})).unwrap();
 }
 
 /// Pauses the rollout, and waits until the controller has seen this content.
@@ -206,7 +205,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
     assert_eq!(spec["sources"][0]["name"], SOURCE, "{spec}");
     assert_eq!(product.starts(nodes).unwrap(), starts_before);
 
-    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
+    reconfigure(cluster, &json!({"sources": []})).unwrap();
     assert_eq!(held(), advice);
     plugin(&format!("{} --yes --wait --timeout 3m", advice[1]));
     for node in nodes {

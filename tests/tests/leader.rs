@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use common::docker_config;
 use common::shared::{Shared, tests_on};
 use globalps_core::names::{METRICS_PORT, PROBES_PORT};
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, run};
+use globalps_testkit::product::{DEADLINE, Product, reconfigure, run};
 use globalps_testkit::watch::Watch;
 use globalps_testkit::{Cluster, Node, until};
 use jiff::Timestamp;
@@ -94,8 +94,7 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
 ) {
     let revision = in_force(product) + 1;
     // Not all nodes have it before the next leader leads.
-    let slowly = json!({"spec": {"rollout": {"minReadySeconds": 2}}});
-    merge(cluster, CONFIG, &slowly).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"minReadySeconds": 2}})).unwrap();
     two_are_ready(cluster);
     let leader = Leader::find(cluster);
     let watch = Watch::start(cluster, nodes.len()).unwrap();

@@ -15,7 +15,7 @@ use common::objects::{
 };
 use common::{cluster, docker_config, roll_out, write};
 use globalps_testkit::product::{
-    CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+    CONFIG, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
 use globalps_testkit::{Access, Cluster, kubernetes, until};
 use serde_json::{Value, json};
@@ -146,12 +146,7 @@ fn with_admission_every_new_pod_has_the_credentials() {
     wait_pod(&cluster, "new", "rotated", false);
 
     // Disabled: nothing of globalps stays.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"imagePullSecrets": {"enabled": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": false}})).unwrap();
     for namespace in ["new", "early", "default"] {
         wait_registries(&cluster, namespace, &[]);
     }
@@ -163,12 +158,7 @@ fn with_admission_every_new_pod_has_the_credentials() {
     .unwrap();
     apply(&cluster, &[pod("new", "late", &image, &json!({}))]);
     assert!(get(&cluster, "new", "pod/late")["spec"]["imagePullSecrets"].is_null());
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"imagePullSecrets": {"enabled": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": true}})).unwrap();
     wait_registries(&cluster, "new", &[&private]);
     configuration_is_lost(&cluster, &product, &private);
     product.delete().unwrap();
@@ -222,8 +212,11 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
         ],
     );
     let product = install(&cluster, "service-accounts");
-    let accounts = json!({"spec": {"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}});
-    merge(&cluster, CONFIG, &accounts).unwrap();
+    reconfigure(
+        &cluster,
+        &json!({"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}),
+    )
+    .unwrap();
     roll_out(&product, &[("quay.io", "u:1")]);
     wait_references(&cluster, "a", "default", &[NAME]);
     wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
@@ -385,7 +378,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         ])
         .unwrap();
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
-    merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
+    reconfigure(&cluster, &json!({"sources": source})).unwrap();
     // Created only now: with `--source` alone, every namespace would get it for a moment.
     let scoped = docker_config(&[("team.io", "t:1")]);
     apply(&cluster, &[pull_secret(NAMESPACE, "team", &scoped)]);
@@ -398,23 +391,13 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     assert_eq!(before, after, "unchanged Secrets are not written");
 
     // Paused: no content changes, and a new namespace gets the content of the others.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"rollout": {"paused": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"rollout": {"paused": true}})).unwrap();
     write(&product, &[("new.io", "u:3")]);
     wait_reason(&product, "RollingOut");
     apply(&cluster, &[namespace("late")]);
     wait_registries(&cluster, "late", &["ghcr.io", "quay.io"]);
     assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"rollout": {"paused": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"rollout": {"paused": false}})).unwrap();
     for namespace in ["late", "zzz"] {
         wait_registries(&cluster, namespace, &["new.io"]);
     }

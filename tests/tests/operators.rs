@@ -12,7 +12,7 @@ use common::{cluster, docker_config, scale_controllers};
 use globalps_testkit::olm::{
     OLM, catalog, delete, install_olm, set_versions, subscription, version,
 };
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
+use globalps_testkit::product::{DEADLINE, Product, pull_secret, reconfigure};
 use globalps_testkit::{Access, Cluster, until};
 use serde_json::{Value, json};
 
@@ -250,12 +250,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &["ghcr.io"]);
     apply_references(&cluster, "ops", "op-b", &["globalps-more.pull", "later"]);
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"operators": {"enabled": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"operators": {"enabled": false}})).unwrap();
     wait_references(&cluster, "ops", "op-b", &["later"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &[]);
     until("no status", DEADLINE, POLL, || {
@@ -264,12 +259,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     .unwrap();
 
     // Enabled again, then uninstalled.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"operators": {"enabled": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"operators": {"enabled": true}})).unwrap();
     wait_references(&cluster, "ops", "op-b", &["later", "globalps-more.pull"]);
     let ran = product.types("uninstall --yes", "");
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config, roll_out};
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::product::{DEADLINE, Product, reconfigure};
 use globalps_testkit::{Cluster, Node, config_file, until};
 use serde_json::json;
 
@@ -83,8 +83,7 @@ fn original_and_additional_secret_never_delay_each_other() {
     // The user can reverse the order of precedence.
     original(&cluster, &docker_config(&[("r.example.com", "o:three")]));
     in_force(node, &[("r.example.com", "a:two")]);
-    let patch = json!({"spec": {"precedence": "Original"}});
-    merge(&cluster, CONFIG, &patch).unwrap();
+    reconfigure(&cluster, &json!({"precedence": "Original"})).unwrap();
     in_force(node, &[("r.example.com", "o:three")]);
 
     product.delete().unwrap();

@@ -12,7 +12,7 @@ use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret, run};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret, reconfigure, run};
 use globalps_testkit::rights::{Calls, Exceptions, Right, assert_same, rights_of};
 use globalps_testkit::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
@@ -138,8 +138,7 @@ fn install(cluster: &Cluster) -> Product<'_> {
 
 /// The second node does not start with the content.
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
-    let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"onFailure": "Rollback"}})).unwrap();
     // A rollout is complete without a node that is NotReady, and what is complete is not rolled back.
     until("a Ready node", DEADLINE, POLL, || {
         Ok(nodes[1].is_ready()?.then_some(()))

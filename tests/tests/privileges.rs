@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use globalps_core::checksum::add_checksum;
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, merge, reconfigure};
 use globalps_testkit::{Cluster, Node, until};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
@@ -140,12 +140,7 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
 /// Stops the bus, rotates, and starts the bus again.
 fn without_restarts_there_is_no_bus(cluster: &Cluster, product: &Product, node: &Node) {
     let configure = |restart: &str, buses: &str| {
-        merge(
-            cluster,
-            CONFIG,
-            &json!({"spec": {"kubelet": {"restart": restart}}}),
-        )
-        .unwrap();
+        reconfigure(cluster, &json!({"kubelet": {"restart": restart}})).unwrap();
         until(
             &format!("{buses} buses with {restart}"),
             DEADLINE,

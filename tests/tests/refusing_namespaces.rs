@@ -10,7 +10,7 @@ use common::delivery::{
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::Cluster;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
+use globalps_testkit::product::{DEADLINE, Product, pull_secret, reconfigure};
 use globalps_testkit::until;
 use globalps_testkit::web::{Authority, Server};
 use globalps_testkit::webhook::{Webhook, configuration};
@@ -146,7 +146,7 @@ fn what_is_too_large_is_refused_at_its_source_or_named() {
     let flags = [&FLAGS[..], &["--attach", "admission", "--source", "team"]].concat();
     let product = Product::install_with(&cluster, &flags).unwrap();
     let scope = json!([{"name": "team", "scope": {"namespaces": ["team-*"]}}]);
-    merge(&cluster, CONFIG, &json!({"spec": {"sources": scope}})).unwrap();
+    reconfigure(&cluster, &json!({"sources": scope})).unwrap();
     let team = |bytes| {
         apply(
             &cluster,

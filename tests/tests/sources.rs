@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::{base64, cluster, docker_config, roll_out, wait_auth, write};
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+    ADDITIONAL, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
 use globalps_testkit::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -127,7 +127,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     for node in nodes {
         assert_eq!(config_file::read(node).unwrap(), None);
     }
-    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
+    reconfigure(cluster, &json!({"sources": []})).unwrap();
 }
 
 fn an_oversized_secret_is_refused_and_what_was_in_force_stays(product: &Product, nodes: &[Node]) {
