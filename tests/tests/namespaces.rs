@@ -17,7 +17,7 @@ use common::{cluster, docker_config, roll_out, write};
 use globalps_testkit::product::{
     CONFIG, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
-use globalps_testkit::{Access, Cluster, kubernetes, until};
+use globalps_testkit::{Access, Cluster, kubernetes, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -118,11 +118,10 @@ fn with_admission_every_new_pod_has_the_credentials() {
     for name in ["plain", "own", "builder"] {
         wait_pod(&cluster, "new", name, false);
     }
-    until("the Job's pod", DEADLINE, POLL, || {
+    wait("the Job's pod", POLL, || {
         let job = get(&cluster, "early", "job/job");
         Ok((job["status"]["ready"] == 1).then_some(()))
-    })
-    .unwrap();
+    });
     for namespace in ["excluded", "patched"] {
         wait_pod(&cluster, namespace, "plain", true);
         assert!(registries(&cluster, namespace).is_empty());
@@ -150,12 +149,11 @@ fn with_admission_every_new_pod_has_the_credentials() {
     for namespace in ["new", "early", "default"] {
         wait_registries(&cluster, namespace, &[]);
     }
-    until("no status", DEADLINE, POLL, || {
+    wait("no status", POLL, || {
         Ok(product.status()?["imagePullSecrets"]
             .is_null()
             .then_some(()))
-    })
-    .unwrap();
+    });
     apply(&cluster, &[pod("new", "late", &image, &json!({}))]);
     assert!(get(&cluster, "new", "pod/late")["spec"]["imagePullSecrets"].is_null());
     reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": true}})).unwrap();
@@ -273,17 +271,11 @@ fn admission_takes_over(cluster: &Cluster, product: &Product<'_>) {
     product.install_again(&flags).unwrap();
     wait_references(cluster, "c", "default", &[]);
     wait_references(cluster, "b", "crowd", &fifty());
-    until(
-        "the number of service accounts to be zero",
-        DEADLINE,
-        POLL,
-        || {
-            let status = &product.status()?["imagePullSecrets"];
-            let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
-            Ok(is_over.then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the number of service accounts to be zero", POLL, || {
+        let status = &product.status()?["imagePullSecrets"];
+        let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
+        Ok(is_over.then_some(()))
+    });
     let rules = || {
         let role = get(cluster, "", "clusterrole/globalps-image-pull-secrets");
         role["rules"].to_string().contains("serviceaccounts")
