@@ -11,7 +11,7 @@ use common::{base64, cluster, docker_config, roll_out, wait_auth, write};
 use globalps_testkit::product::{
     ADDITIONAL, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -230,10 +230,9 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
             .count())
     };
     let wait_event = |reason: &str| {
-        until(&format!("an event {reason}"), DEADLINE, POLL, || {
+        wait(&format!("an event {reason}"), POLL, || {
             Ok((events(reason)? > 0).then_some(()))
-        })
-        .unwrap();
+        });
     };
     wait_event(EXPIRING);
     // A reconcile that changes nothing about it.
